@@ -1,0 +1,53 @@
+"""cafcat: many small files in few large archives, any one of them back by one look-up and one range read.
+
+import cafcat
+
+with cafcat.open() as repository:
+    repository.ingest(["photos"])
+    data = repository.read("photos/2026/cat.jpg")
+    for location in repository.list("photos/2026"):
+        print(location.path, location.size_bytes)
+"""
+
+from typing import TYPE_CHECKING
+
+from cafcat import errors, model
+from cafcat.errors import CafcatError
+from cafcat.progress import Progress
+
+if TYPE_CHECKING:
+    from cafcat.repository import Inspection, Repository, inspect, open
+    from cafcat.settings import Settings
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CafcatError",
+    "Inspection",
+    "Progress",
+    "Repository",
+    "Settings",
+    "__version__",
+    "errors",
+    "inspect",
+    "model",
+    "open",
+]
+
+_LATER = {
+    "Inspection": "repository",
+    "Repository": "repository",
+    "inspect": "repository",
+    "open": "repository",
+    "Settings": "settings",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Imports what needs the database's libraries only when it is asked for: a command that prints its help
+    should not wait for them."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'cafcat' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"cafcat.{_LATER[name]}"), name)

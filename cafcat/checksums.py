@@ -1,0 +1,22 @@
+"""Checksums of files (CRC-32C) and of whole chunks (CRC-64/NVME).
+
+CRC-32C (Castagnoli, RFC 3720) is what `file_locations.crc32c` holds; CRC-64/NVME is what S3 keeps for a
+whole object, so a chunk can be compared with a server's copy without reading it.
+"""
+
+import google_crc32c
+
+__all__ = ["crc32c", "crc64nvme"]
+
+
+def crc32c(data: bytes, value: int = 0) -> int:
+    """CRC-32C of `data`, continued from `value`: an unsigned 32-bit number."""
+    return int(google_crc32c.extend(value, data))
+
+
+def crc64nvme(data: bytes | memoryview, value: int = 0) -> int:
+    """CRC-64/NVME of `data`, continued from `value`: an unsigned 64-bit number."""
+    # Only writers need it, and the import costs some 60 ms that a reading command should not pay.
+    from awscrt.checksums import crc64nvme as compute
+
+    return int(compute(data, value))

@@ -1,0 +1,139 @@
+"""The one exception tree. Every error that cafcat raises on purpose is a CafcatError.
+
+A message says what happened, where (chunk, path, byte), what was expected and found, and what to do next,
+in one line. `kind` is stable: scripts read it from `--json`. Exceptions of other libraries are translated
+once, at the edge of the room that uses the library, with `from`.
+"""
+
+from typing import ClassVar
+
+__all__ = [
+    "CafcatError",
+    "CatalogOutdated",
+    "CatalogUnavailable",
+    "Conflict",
+    "Corrupt",
+    "InvalidInput",
+    "Locked",
+    "NotFound",
+    "Refused",
+    "SourceFailed",
+    "StoreFailed",
+    "Unavailable",
+    "Unsupported",
+]
+
+
+class CafcatError(Exception):
+    """Base of all errors; `kind` is its stable name, `retryable` whether trying again may help."""
+
+    kind: ClassVar[str] = "failure"
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        chunk: str | None = None,
+        byte: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Args: path: the file's name in the catalog; chunk: uuid or object of the chunk; byte: offset in it;
+        hint: what the user can do next."""
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.chunk = chunk
+        self.byte = byte
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = [
+            f"{name} {value!r}" if name == "path" else f"{name} {value}"
+            for name, value in (("path", self.path), ("chunk", self.chunk), ("byte", self.byte))
+            if value is not None
+        ]
+        text = self.message + (f" ({', '.join(where)})" if where else "")
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class NotFound(CafcatError):
+    """The path, chunk or object does not exist."""
+
+    kind = "not_found"
+
+
+class Conflict(CafcatError):
+    """Something of that name is already there, or changed under our hands."""
+
+    kind = "conflict"
+
+
+class Corrupt(CafcatError):
+    """Bytes are not what the format, the index or the checksum says."""
+
+    kind = "corrupt"
+
+
+class Unsupported(CafcatError):
+    """Well-formed, but not something that this version handles."""
+
+    kind = "unsupported"
+
+
+class InvalidInput(CafcatError):
+    """The caller asked for something that makes no sense: a bad size, name, range or setting."""
+
+    kind = "invalid_input"
+
+
+class Refused(InvalidInput):
+    """One file is refused by name: its name or its size cannot be stored. The others go on."""
+
+    kind = "refused"
+
+
+class SourceFailed(CafcatError):
+    """One file of a source changed, vanished or could not be read. The others go on."""
+
+    kind = "source_failed"
+
+    def __init__(
+        self, message: str, *, path: str | None = None, problem: str = "unreadable", hint: str | None = None
+    ) -> None:
+        """Args: problem: value of the ProblemKind (cafcat.model) that this file is reported as."""
+        super().__init__(message, path=path, hint=hint)
+        self.problem = problem
+
+
+class Unavailable(CafcatError):
+    """A service or device did not answer; trying again may help."""
+
+    kind = "unavailable"
+    retryable = True
+
+
+class StoreFailed(Unavailable):
+    """A store could not take or give bytes: no space, I/O error, no permission."""
+
+    kind = "store_failed"
+
+
+class CatalogUnavailable(Unavailable):
+    """The database cannot be reached or started, or refused us."""
+
+    kind = "catalog_unavailable"
+
+
+class CatalogOutdated(CafcatError):
+    """The database has no cafcat schema, or one of another revision."""
+
+    kind = "catalog_revision"
+
+
+class Locked(CafcatError):
+    """Somebody else holds the lock or lease."""
+
+    kind = "locked"
+    retryable = True

@@ -1,0 +1,254 @@
+"""The words that all rooms share. One meaning each; docs/design.md has the table.
+
+Spans are half-open, `[start_byte, end_byte)`, in bytes from the start of the chunk. Times are nanoseconds since
+1970-01-01 UTC, as the operating system gives them; the catalog keeps microseconds.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+__all__ = [
+    "MAX_PATH_BYTES",
+    "Chunk",
+    "ChunkState",
+    "ChunkSummary",
+    "Entry",
+    "ExtractReport",
+    "FileProblem",
+    "Folder",
+    "IngestReport",
+    "Location",
+    "OnConflict",
+    "ProblemKind",
+    "RetiredLocation",
+    "Run",
+    "RunState",
+    "SourceFile",
+    "Stats",
+]
+
+MAX_PATH_BYTES = 2048
+"""A path is at most this long in UTF-8, so that it fits a b-tree page of any Postgres."""
+
+
+class Entry(NamedTuple):
+    """One file inside a chunk. crc32c and modified_ns are None where the archive does not say."""
+
+    path: str
+    start_byte: int
+    end_byte: int
+    crc32c: int | None
+    modified_ns: int | None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end_byte - self.start_byte
+
+
+class Location(NamedTuple):
+    """The catalog's answer: which bytes of which chunk a path is."""
+
+    path: str
+    start_byte: int
+    end_byte: int
+    crc32c: int
+    modified_ns: int | None
+    chunk: UUID
+    store: str
+    object_key: str
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end_byte - self.start_byte
+
+
+class RetiredLocation(NamedTuple):
+    """A location that a path had before. retired_at: ISO 8601 in UTC; run: who retired it."""
+
+    location: Location
+    retired_at: str
+    run: int | None
+    reason: str
+
+
+class Folder(NamedTuple):
+    """A common prefix of paths that ends in "/": what a listing of one level shows in place of its files."""
+
+    path: str
+
+
+class ChunkState(StrEnum):
+    """writing -> committed | abandoned; committed -> retired -> deleted. No other edge exists."""
+
+    WRITING = "writing"
+    """The row is there, the object is not, or not yet known to be whole. Its writer holds a lease."""
+    COMMITTED = "committed"
+    """The object is durable and every mapping is in the catalog."""
+    ABANDONED = "abandoned"
+    """Its writer gave up or died before the object was whole. Nothing points to it."""
+    RETIRED = "retired"
+    """No path points to it any more; the object waits for its grace period."""
+    DELETED = "deleted"
+    """The object is gone from the store; the row remains as history."""
+
+
+class ChunkSummary(NamedTuple):
+    """What a finished chunk is: sizes in bytes, `crc64nvme` over the whole object."""
+
+    size_bytes: int
+    index_start_byte: int
+    index_end_byte: int
+    file_count: int
+    data_bytes: int
+    crc64nvme: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A row of `chunks`. Times are ISO 8601 in UTC; crc64nvme is base64, as S3 shows it."""
+
+    uuid: UUID
+    state: ChunkState
+    format: str
+    store: str
+    object_key: str
+    size_bytes: int | None
+    file_count: int
+    live_file_count: int
+    live_bytes: int
+    crc64nvme: str | None
+    run: int | None
+    begun_at: str
+    committed_at: str | None
+
+
+class RunState(StrEnum):
+    """How an ingest run stands."""
+
+    RUNNING = "running"
+    """Under way, or its process died without a word."""
+    FINISHED = "finished"
+    """Came to its end; single files may have failed."""
+    INTERRUPTED = "interrupted"
+    """Stopped by the user; what was packed is committed."""
+    FAILED = "failed"
+    """Ended by an error; chunks committed before it stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A row of `ingest_runs`."""
+
+    id: int
+    state: RunState
+    sources: tuple[str, ...]
+    started_at: str
+    finished_at: str | None
+    files_added: int
+    files_replaced: int
+    files_unchanged: int
+    files_skipped: int
+    files_failed: int
+    bytes_added: int
+    chunks_committed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Totals of a catalog."""
+
+    files: int
+    bytes: int
+    chunks: dict[str, int]
+    chunk_bytes: int
+    dead_bytes: int
+    retired_locations: int
+    runs: int
+    catalog_bytes: int
+
+
+class OnConflict(StrEnum):
+    """What happens to a path that the catalog has with another size or time."""
+
+    REPLACE = "replace"
+    """The file is written anew; the old location is retired."""
+    SKIP = "skip"
+    """The catalog's file stays."""
+    FAIL = "fail"
+    """The run stops; nothing of the open chunk is committed."""
+
+
+class SourceFile(NamedTuple):
+    """A file that a source offers. Size and time are hints from listing it: what counts is what opening it says.
+
+    `path` is its name in the catalog, `locator` how the source itself finds it again.
+    """
+
+    path: str
+    size_bytes: int
+    modified_ns: int
+    locator: str
+
+
+class ProblemKind(StrEnum):
+    """Why a file was not taken. The first three are expected and only counted; the others are failures."""
+
+    SYMLINK = "symlink"
+    SPECIAL = "special"
+    CONFLICT = "conflict"
+    NAME = "name"
+    TOO_LARGE = "too_large"
+    CHANGED = "changed"
+    VANISHED = "vanished"
+    UNREADABLE = "unreadable"
+    LOOP = "loop"
+    CORRUPT = "corrupt"
+    EXISTS = "exists"
+
+    @property
+    def is_failure(self) -> bool:
+        return self not in (ProblemKind.SYMLINK, ProblemKind.SPECIAL, ProblemKind.CONFLICT)
+
+
+class FileProblem(NamedTuple):
+    """A file that was skipped, refused or failed. `path` is printable: undecodable bytes are escaped."""
+
+    path: str
+    kind: ProblemKind
+    message: str
+
+
+@dataclass(slots=True)
+class ExtractReport:
+    """What an extract did. `failed` holds the first thousand failures, `files_failed` counts all."""
+
+    files: int = 0
+    bytes: int = 0
+    files_failed: int = 0
+    failed: list[FileProblem] = field(default_factory=list)
+    interrupted: bool = False
+
+
+@dataclass(slots=True)
+class IngestReport:
+    """What an ingest did, in files, bytes and chunks."""
+
+    run: int | None = None
+    files_seen: int = 0
+    files_added: int = 0
+    files_replaced: int = 0
+    files_unchanged: int = 0
+    files_skipped: int = 0
+    files_failed: int = 0
+    bytes_added: int = 0
+    chunks_committed: int = 0
+    interrupted: bool = False
+    dry_run: bool = False
+
+    def as_counts(self) -> dict[str, Any]:
+        """The counters, by the names of the columns of `ingest_runs`."""
+        names = ("added", "replaced", "unchanged", "skipped", "failed")
+        counts = {f"files_{name}": getattr(self, f"files_{name}") for name in names}
+        return counts | {"bytes_added": self.bytes_added, "chunks_committed": self.chunks_committed}

@@ -1,0 +1,37 @@
+"""Sizes as people write them: SI units are powers of 1000 (kB, MB, GB), IEC units of 1024 (KiB, MiB, GiB)."""
+
+import re
+from decimal import Decimal
+
+from cafcat.errors import InvalidInput
+
+__all__ = ["format_size", "parse_size"]
+
+_PREFIXES = "kMGTPE"
+_SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(?:([kmgtpe])(i?))?b?", re.ASCII | re.IGNORECASE)
+_LARGEST = 2**63 - 1
+
+
+def parse_size(text: str | int) -> int:
+    """The bytes that "30GB", "20 MB", "1.5GiB", "4k" or "1000" mean. Raises InvalidInput."""
+    match = _SIZE.fullmatch(str(text).strip())
+    if not match:
+        raise InvalidInput(f"not a size: {text!r}", hint="write it as 30GB, 1.5GiB or 1000")
+    number, prefix, binary = match.groups()
+    power = _PREFIXES.lower().index(prefix.lower()) + 1 if prefix else 0
+    size = int(Decimal(number) * (1024 if binary else 1000) ** power)
+    if size > _LARGEST:
+        raise InvalidInput(f"size too large: {text!r}", hint=f"the largest is {_LARGEST} bytes")
+    return size
+
+
+def format_size(size_bytes: int) -> str:
+    """SI, one decimal: 999 -> "999 B", 1500 -> "1.5 kB", 30_000_000_000 -> "30.0 GB"."""
+    if abs(size_bytes) < 1000:
+        return f"{size_bytes} B"
+    value, unit = float(size_bytes), ""
+    for prefix in _PREFIXES:
+        value, unit = value / 1000, prefix
+        if abs(value) < 999.95:  # what would be shown as "1000.0 kB" is "1.0 MB"
+            break
+    return f"{value:.1f} {unit}B"
