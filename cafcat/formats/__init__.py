@@ -1,0 +1,1 @@
+"""Archive formats: bytes to entries and back."""

@@ -1,0 +1,107 @@
+"""What a format is: bytes to entries and back. No store, no SQL, no settings."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from cafcat.model import Entry
+
+__all__ = ["EntryWriter", "FinishedArchive", "Format", "RandomReader", "Reader", "Sink", "Writer"]
+
+
+class RandomReader(Protocol):
+    """All that a format knows of storage: an immutable run of bytes."""
+
+    @property
+    def name(self) -> str:
+        """For messages: the chunk's uuid, file name or URL."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def read_at(self, start_byte: int, end_byte: int) -> bytes:
+        """Exactly the bytes of `[start_byte, end_byte)`. Raises Corrupt if the object ends earlier."""
+
+
+class Sink(Protocol):
+    """Where a writer puts its bytes, in order. After its first error it refuses everything."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+class FinishedArchive(NamedTuple):
+    """Sizes of a finished archive in bytes. The index span is `[index_start_byte, index_end_byte)`."""
+
+    size_bytes: int
+    index_start_byte: int
+    index_end_byte: int
+    file_count: int
+    data_bytes: int
+
+
+class EntryWriter(Protocol):
+    """One file being written in blocks. Exactly one of close and abandon ends it."""
+
+    def write(self, block: bytes) -> None: ...
+
+    def close(self) -> Entry:
+        """Ends the file: it becomes an entry of all the bytes written."""
+
+    def abandon(self) -> None:
+        """Gives the file up: bytes already written stay in the archive as dead bytes; no entry names them."""
+
+
+class Writer(Protocol):
+    """Writes one archive. Checksums files (CRC-32C) as they pass. One file at a time."""
+
+    @property
+    def file_count(self) -> int: ...
+
+    def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
+        """Appends a whole file."""
+
+    def open(self, path: str, modified_ns: int | None) -> EntryWriter:
+        """Begins a file that is written in blocks."""
+
+    def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
+        """Size in bytes of the archive if it were finalized now, or after one more file of that path and size;
+        never less than what it will be. O(1)."""
+
+    def has_room(self, path: str, size_bytes: int) -> bool:
+        """False if the format's own limits (index size, say) cannot take one more such file."""
+
+    def finalize(self) -> FinishedArchive:
+        """Writes index and footer. Nothing can be added afterwards."""
+
+
+class Reader(Protocol):
+    """Reads one archive."""
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries in the order of the archive's index, each path once. Memory is bounded.
+        Raises Corrupt or Unsupported."""
+
+    @property
+    def index_span(self) -> tuple[int, int]: ...
+
+
+class Format(Protocol):
+    """A kind of archive."""
+
+    @property
+    def name(self) -> str:
+        """As in `chunks.format`: "caf"."""
+
+    @property
+    def suffix(self) -> str:
+        """Of object keys: ".caf"."""
+
+    @property
+    def verbatim(self) -> bool:
+        """True if the bytes of an entry's span are the file."""
+
+    def sniff(self, head: bytes, tail: bytes) -> bool:
+        """Whether an archive with these first and last bytes (up to 64 each) may be of this format."""
+
+    def writer(self, sink: Sink) -> Writer: ...
+
+    def reader(self, archive: RandomReader) -> Reader: ...

@@ -1,0 +1,276 @@
+"""Writing a CAF archive: data as it comes, the index kept aside until the end."""
+
+import struct
+import weakref
+from collections.abc import Iterator
+from json.encoder import encode_basestring
+from tempfile import SpooledTemporaryFile
+from typing import Final
+
+from cafcat.checksums import crc32c
+from cafcat.errors import InvalidInput, Refused, StoreFailed
+from cafcat.formats.base import FinishedArchive, Sink
+from cafcat.model import MAX_PATH_BYTES, Entry
+
+__all__ = ["MAX_INDEX_BYTES", "CafEntryWriter", "CafWriter"]
+
+MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
+"""The footer, which holds the size of the index, is a u32."""
+
+_HEAD: Final = b'{"format_version":"1.0","files":{'
+_TAIL: Final = b"}}"
+_FOOTER: Final = struct.Struct("<I")
+
+_INDEX_MEMORY_BYTES: Final = 8 << 20
+_FLUSH_BYTES: Final = 256 << 10
+_BLOCK_BYTES: Final = 1 << 20
+
+_SHORT_PATH: Final = MAX_PATH_BYTES // 4
+"""A path of so few characters is short enough, however many bytes each takes."""
+_INT64_MIN: Final = -(1 << 63)
+_INT64_MAX: Final = (1 << 63) - 1
+
+# The members of an entry that the original programs write, and the two that cafcat adds.
+_ENTRY: Final = b'%b%b:{"start_byte":%d,"end_byte":%d,"crc32c":%d,"modified_ns":%d}'
+_ENTRY_NO_TIME: Final = b'%b%b:{"start_byte":%d,"end_byte":%d,"crc32c":%d}'
+_LONGEST_MEMBERS: Final = len(_ENTRY % (b",", b"", _INT64_MAX, _INT64_MAX, 0xFFFF_FFFF, _INT64_MIN))
+
+
+def _quoted(path: str) -> bytes:
+    """The path as a JSON string. Raises Refused."""
+    if not path or "\0" in path or len(path) > _SHORT_PATH:
+        _check_unusual(path)
+    try:
+        # json's own function: it escapes what JSON asks for and nothing else.
+        return encode_basestring(path).encode()
+    except UnicodeEncodeError as error:
+        raise Refused("the name is not valid UTF-8", path=path) from error
+
+
+def _check_unusual(path: str) -> None:
+    if not path:
+        raise Refused("the name is empty", path=path)
+    if "\0" in path:
+        raise Refused("the name contains a NUL byte", path=path)
+    size_bytes = len(path.encode(errors="surrogatepass"))
+    if size_bytes > MAX_PATH_BYTES:
+        raise Refused(f"the name is longer than {MAX_PATH_BYTES:,} bytes ({size_bytes:,})", path=path)
+
+
+class _Index:
+    """Text of the entries so far; beyond 8 MiB it is in a temporary file."""
+
+    def __init__(self) -> None:
+        self.size_bytes = len(_HEAD) + len(_TAIL)
+        """Of the whole index if it ended now."""
+        self._pending = bytearray(_HEAD)
+        self._file = SpooledTemporaryFile(max_size=_INDEX_MEMORY_BYTES)  # noqa: SIM115 - closed by _close
+        # A writer that is given up has no last call in which to close the file.
+        self._close = weakref.finalize(self, self._file.close)
+
+    def append(self, text: bytes) -> None:
+        """Takes text as it is. Raises StoreFailed."""
+        self._pending += text
+        self.size_bytes += len(text)
+        if len(self._pending) >= _FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            self._file.write(self._pending)
+        except OSError as error:
+            raise _temporary_file_failed(error) from error
+        self._pending.clear()
+
+    def blocks(self) -> Iterator[bytes]:
+        """The whole index in blocks of at most 1 MiB; then the temporary file is gone. Raises StoreFailed."""
+        self._pending += _TAIL
+        self._flush()
+        try:
+            self._file.seek(0)
+            while block := self._file.read(_BLOCK_BYTES):
+                yield block
+        except OSError as error:
+            raise _temporary_file_failed(error) from error
+        finally:
+            self._close()
+
+
+def _longest_text_bytes(path: str) -> int:
+    """Size in bytes that no entry of this path exceeds in the index. Raises Refused."""
+    return len(_quoted(path)) + _LONGEST_MEMBERS
+
+
+def _temporary_file_failed(error: OSError) -> StoreFailed:
+    hint = "free space in the folder for temporary files, or set TMPDIR"
+    return StoreFailed(f"the temporary file for an index failed: {error.strerror or error}", hint=hint)
+
+
+class CafWriter:
+    """Writes one archive. The caller gives each path once: a path given twice makes two entries of that name,
+    of which readers take the last.
+
+    After an error of the sink, and after finalize, every call raises.
+    """
+
+    def __init__(self, sink: Sink, *, max_index_bytes: int = MAX_INDEX_BYTES) -> None:
+        """max_index_bytes: when the archive is full; a smaller value than the format's serves tests."""
+        self._sink = sink
+        self._max_index_bytes = max_index_bytes
+        self._index = _Index()
+        self._comma = b""
+        self._position = 0
+        self._open_path: str | None = None
+        self._ended = ""
+        self._cause: BaseException | None = None
+        self.file_count = 0
+
+    def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
+        """Appends a whole file. Raises Refused, with nothing written; what the sink raises."""
+        if self._ended or self._open_path is not None:
+            self._raise_unusable()
+        start = self._position
+        end = start + len(content)
+        checksum = crc32c(content)
+        entry = Entry(path, start, end, checksum, modified_ns)
+        text = self._text(entry)
+        self._put(content)
+        self._append(text)
+        return entry
+
+    def open(self, path: str, modified_ns: int | None) -> "CafEntryWriter":
+        """Begins a file that is written in blocks. Raises Refused, with nothing written."""
+        if self._ended or self._open_path is not None:
+            self._raise_unusable()
+        if not self.has_room(path, 0):
+            raise self._index_full(path)
+        self._open_path = path
+        return CafEntryWriter(self, path, modified_ns)
+
+    def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
+        """Bytes of data, index and footer. Exact for what is written; one more file, and the one being written,
+        count with the longest checksum and time, and with all bytes abandoned so far. Raises Refused."""
+        if self._ended:
+            self._raise_unusable()
+        size = self._position + self._index_bytes() + _FOOTER.size
+        return size if path is None else size + size_bytes + _longest_text_bytes(path)
+
+    def has_room(self, path: str, size_bytes: int) -> bool:
+        """False if the index would outgrow its u32, whatever the file's size. Raises Refused."""
+        del size_bytes
+        if self._ended:
+            self._raise_unusable()
+        return self._index_bytes() + _longest_text_bytes(path) <= self._max_index_bytes
+
+    def finalize(self) -> FinishedArchive:
+        """Writes index and footer. Raises InvalidInput while a file is open; what the sink raises."""
+        if self._ended or self._open_path is not None:
+            self._raise_unusable()
+        data_bytes, index_bytes = self._position, self._index.size_bytes
+        try:
+            for block in self._index.blocks():
+                self._put(block)
+        except BaseException as error:
+            self._break(error)
+            raise
+        self._put(_FOOTER.pack(index_bytes))
+        self._ended = "finished"
+        index_end = data_bytes + index_bytes
+        return FinishedArchive(self._position, data_bytes, index_end, self.file_count, data_bytes)
+
+    def _index_bytes(self) -> int:
+        """Size of the index in bytes, with a file that is being written."""
+        size = self._index.size_bytes
+        return size if self._open_path is None else size + _longest_text_bytes(self._open_path)
+
+    def _text(self, entry: Entry) -> bytes:
+        """The entry as the index has it. Raises Refused if its name cannot be stored or the index is full.
+
+        A time that is no signed 64-bit number of nanoseconds (before 1677, after 2262) is left out.
+        """
+        path, start, end, checksum, modified_ns = entry
+        if modified_ns is None or not _INT64_MIN <= modified_ns <= _INT64_MAX:
+            text = _ENTRY_NO_TIME % (self._comma, _quoted(path), start, end, checksum)
+        else:
+            text = _ENTRY % (self._comma, _quoted(path), start, end, checksum, modified_ns)
+        if self._index.size_bytes + len(text) > self._max_index_bytes:
+            raise self._index_full(path)
+        return text
+
+    def _index_full(self, path: str) -> Refused:
+        message = f"the archive's index is full: it cannot exceed {self._max_index_bytes:,} bytes"
+        return Refused(message, path=path)
+
+    def _put(self, data: bytes) -> None:
+        try:
+            self._sink.write(data)
+        except BaseException as error:
+            self._break(error)
+            raise
+        self._position += len(data)
+
+    def _append(self, text: bytes) -> None:
+        try:
+            self._index.append(text)
+        except BaseException as error:
+            self._break(error)
+            raise
+        self._comma = b","
+        self.file_count += 1
+
+    def _break(self, error: BaseException) -> None:
+        # How much of the data arrived is not known, so no later offset could be trusted (restic's ErrBroken).
+        self._ended = "broken"
+        self._cause = error
+
+    def _raise_unusable(self) -> None:
+        if self._cause is not None:
+            raise StoreFailed(f"the archive is broken by an earlier error: {self._cause}") from self._cause
+        if self._ended:
+            raise InvalidInput("the archive is finished: nothing can be added")
+        raise InvalidInput("another file is being written", path=self._open_path)
+
+
+class CafEntryWriter:
+    """One file being written in blocks. Made by CafWriter.open."""
+
+    def __init__(self, writer: CafWriter, path: str, modified_ns: int | None) -> None:
+        self._writer = writer
+        self._path = path
+        self._modified_ns = modified_ns
+        self._start = writer._position
+        self._checksum = 0
+        self._closed = False
+
+    def write(self, block: bytes) -> None:
+        """Appends. What the sink raises breaks the whole archive."""
+        self._check_open()
+        self._checksum = crc32c(block, self._checksum)
+        self._writer._put(block)
+
+    def close(self) -> Entry:
+        """Ends the file."""
+        self._check_open()
+        writer = self._writer
+        end = writer._position
+        self._end()
+        entry = Entry(self._path, self._start, end, self._checksum, self._modified_ns)
+        writer._append(writer._text(entry))
+        return entry
+
+    def abandon(self) -> None:
+        """Gives the file up. Its bytes stay in the archive, and no entry names them. Allowed in a broken
+        archive, where it changes nothing."""
+        if not self._writer._ended:
+            self._check_open()
+            self._end()
+
+    def _check_open(self) -> None:
+        if self._writer._ended:
+            self._writer._raise_unusable()
+        if self._closed:
+            raise InvalidInput("this file is closed already", path=self._path)
+
+    def _end(self) -> None:
+        self._closed = True
+        self._writer._open_path = None

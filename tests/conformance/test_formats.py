@@ -1,0 +1,13 @@
+"""The formats that cafcat ships pass the suite of cafcat.testing.formats."""
+
+import pytest
+
+from cafcat.formats.base import Format
+from cafcat.formats.registry import by_name
+from cafcat.testing.formats import FormatSuite
+
+
+class TestCaf(FormatSuite):
+    @pytest.fixture
+    def format(self) -> Format:
+        return by_name("caf")

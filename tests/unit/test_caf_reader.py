@@ -1,0 +1,371 @@
+"""What the CAF reader takes and what it refuses: by the archives of the original programs, and by our own."""
+
+import hashlib
+import json
+import os
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cafcat.errors import CafcatError, Corrupt, Unsupported
+from cafcat.formats.caf import CAF
+from cafcat.formats.json_cursor import MAX_NESTING, MAX_TOKEN_BYTES, WINDOW_BYTES
+from cafcat.formats.registry import by_name, detect
+from cafcat.model import Entry
+from cafcat.stores.local_files import LocalFile
+from cafcat.testing.formats import BytesArchive, pack
+
+VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "caf"
+needs_vectors = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared/vectors/caf is not there")
+
+FILES = b'"files":{"a":{"start_byte":0,"end_byte":5}}'
+GOOD = b'{"format_version":"1.0",' + FILES + b"}"
+A = Entry("a", 0, 5, None, None)
+
+
+def archive(index: bytes, data: bytes = b"hello") -> BytesArchive:
+    return BytesArchive(data + index + len(index).to_bytes(4, "little"))
+
+
+def entry(members: bytes, name: bytes = b"a") -> bytes:
+    """An index whose only entry has these members."""
+    return b'{"format_version":"1.0","files":{"' + name + b'":{' + members + b"}}}"
+
+
+def read(source: BytesArchive) -> list[Entry]:
+    """All entries; the format is told by the content first, as `cafcat inspect` does it."""
+    return list(detect(source).reader(source).entries())
+
+
+SPAN = b'"start_byte":0,"end_byte":5'
+
+ODDITIES: dict[str, Any] = {
+    "odd_bad_utf8_name": (Corrupt, "path is not valid UTF-8"),
+    "odd_case_keys": (Corrupt, 'no member "format_version"'),
+    "odd_end_before_start": (Corrupt, "ends before it starts"),
+    "odd_files_list": (Corrupt, "files as an object"),
+    "odd_float_int": (Corrupt, "start_byte is no integer"),
+    "odd_footer_big": (Corrupt, "footer says that the index has 4,294,967,295 bytes"),
+    "odd_footer_plus1": (Corrupt, "index as a JSON object"),
+    "odd_gap": [("a", 0, 5), ("b", 8, 13)],
+    "odd_index_ws_padded": [("a", 0, 5)],
+    "odd_missing_end": (Corrupt, "no end_byte"),
+    "odd_negative": (Corrupt, "negative"),
+    "odd_no_version": (Corrupt, 'no member "format_version"'),
+    "odd_overlap": [("a", 0, 4), ("b", 2, 5)],
+    "odd_past_eof": (Corrupt, "beyond the data"),
+    "odd_pretty_trailing_comma": (Corrupt, "name of a member is expected"),
+    "odd_three_bytes": (Corrupt, "3 bytes are too few"),
+    "odd_truncated_1": (Corrupt, "footer says"),
+    "odd_version_number": (Corrupt, "format_version as a string"),
+}
+
+
+@needs_vectors
+def test_every_oddity_of_the_vectors_is_expected_here() -> None:
+    assert {path.stem for path in VECTORS.glob("odd_*.caf")} == set(ODDITIES)
+
+
+@needs_vectors
+@pytest.mark.parametrize("name", sorted(ODDITIES))
+def test_oddities_are_read_or_refused(name: str) -> None:
+    with LocalFile(str(VECTORS / f"{name}.caf")) as source:
+        expected = ODDITIES[name]
+        if isinstance(expected, list):
+            assert [entry[:3] for entry in CAF.reader(source).entries()] == expected
+            assert detect(source) is CAF
+            return
+        kind, words = expected
+        with pytest.raises(kind) as caught:
+            list(detect(source).reader(source).entries())
+        assert words in str(caught.value)
+        assert caught.value.chunk == source.name
+        assert "\n" not in str(caught.value)
+
+
+@needs_vectors
+@pytest.mark.parametrize("writer", ["go", "ts"])
+@pytest.mark.parametrize("name", ["dup_names", "empty_archive", "many_small", "names", "one_empty_file", "order"])
+def test_archives_of_the_original_programs(name: str, writer: str) -> None:
+    expected = json.loads((VECTORS / f"{name}.expected.json").read_text())["files"]
+    with LocalFile(str(VECTORS / f"{name}.{writer}.caf")) as source:
+        found = {
+            entry.path: (
+                entry.size_bytes,
+                hashlib.sha256(source.read_at(entry.start_byte, entry.end_byte)).hexdigest(),
+            )
+            for entry in detect(source).reader(source).entries()
+        }
+    assert found == {file["path"]: (file["size"], file["sha256"]) for file in expected}
+
+
+GOOD_INDEXES = {
+    "plain": GOOD,
+    "spaces": b' \t\r\n{ "format_version" : "1.0" ,\n"files":{ "a" : { "start_byte" : 0 , "end_byte" : 5 } } } \n',
+    "files first": b"{" + FILES + b',"format_version":"1.0"}',
+    "version twice": b'{"format_version":"1.0","format_version":"1.0",' + FILES + b"}",
+    "end before start in the text": entry(b'"end_byte":5,"start_byte":0'),
+    "escaped keys": rb'{"form\u0061t_version":"1\u002e0","files":{"\u0061":{"start\u005fbyte":0,"end_byte":5}}}',
+    "escaped files": GOOD.replace(b'"files"', rb'"f\u0069les"'),
+    "unknown members of an entry": entry(
+        b'"x":null,"start_byte":0,"y":[{},[],{"z":[1,-2.5e+3,true,""]}],"end_byte":5'
+    ),
+    "unknown members of the top": b'{"v":{"files":[1]},"format_version":"1.0","w":false,' + FILES + b',"x":"}"}',
+    "a member twice": entry(b'"start_byte":3,"end_byte":9,"start_byte":0,"end_byte":5'),
+    "deepest nesting": b'{"x":' + b"[" * MAX_NESTING + b"]" * MAX_NESTING + b"," + GOOD[1:],
+    "spaces across windows": GOOD[:-1] + b" " * (WINDOW_BYTES * 2 + 5) + b"}",
+    "padded far": GOOD + b" " * 100,
+}
+
+
+@pytest.mark.parametrize("name", GOOD_INDEXES)
+def test_every_way_to_write_an_index_is_read(name: str) -> None:
+    assert read(archive(GOOD_INDEXES[name])) == [A]
+
+
+def files(text: bytes) -> bytes:
+    return b'{"format_version":"1.0","files":' + text + b"}"
+
+
+BAD_INDEXES: dict[str, tuple[bytes, type[CafcatError], str]] = {
+    "empty": (b"", Corrupt, "it ends"),
+    "cut": (GOOD[:-1], Corrupt, "it ends"),
+    "cut in a string": (GOOD[:10], Corrupt, "it ends"),
+    "version missing": (b"{" + FILES + b"}", Corrupt, 'no member "format_version"'),
+    "version 2.0": (GOOD.replace(b"1.0", b"2.0"), Unsupported, "CAF of version '2.0'"),
+    "version 1.00": (GOOD.replace(b"1.0", b"1.00"), Unsupported, "CAF of version '1.00'"),
+    "version null": (GOOD.replace(b'"1.0"', b"null"), Corrupt, "format_version as a string"),
+    "version number": (GOOD.replace(b'"1.0"', b"1.0"), Corrupt, "format_version as a string"),
+    "version 2.0 after 1.0": (GOOD[:-1] + b',"format_version":"2.0"}', Unsupported, "version '2.0'"),
+    "files missing": (b'{"format_version":"1.0"}', Corrupt, 'no member "files"'),
+    "files twice": (GOOD[:-1] + b"," + FILES + b"}", Corrupt, 'two members "files"'),
+    "files null": (files(b"null"), Corrupt, "files as an object"),
+    "files list": (files(b"[]"), Corrupt, "files as an object"),
+    "files string": (files(b'"{}"'), Corrupt, "files as an object"),
+    "entry null": (files(b'{"a":null}'), Corrupt, "an entry as an object"),
+    "entry list": (files(b'{"a":[0,5]}'), Corrupt, "an entry as an object"),
+    "top list": (b"[" + GOOD + b"]}", Corrupt, "index as a JSON object"),
+    "two objects": (GOOD + b"{}", Corrupt, "goes on after its end"),
+    "NUL after": (GOOD + b"\0}", Corrupt, "goes on after its end"),
+    "BOM": (b"\xef\xbb\xbf" + GOOD, Corrupt, "byte order mark"),
+    "UTF-16": (GOOD.decode().encode("utf-16-le") + b"}", Corrupt, "not well-formed"),
+    "single quotes": (GOOD.replace(b'"', b"'"), Corrupt, "not well-formed"),
+    "comma after the entry": (files(b'{"a":{%b},}' % SPAN), Corrupt, "a path is expected"),
+    "comma after the files": (GOOD[:-1] + b",}", Corrupt, "name of a member is expected"),
+    "no comma": (files(b'{"a":{%b}"b":{%b}}' % (SPAN, SPAN)), Corrupt, "where , is expected"),
+    "no colon": (files(b'{"a"{%b}}' % SPAN), Corrupt, "where : is expected"),
+    "start missing": (entry(b'"end_byte":5'), Corrupt, "no start_byte"),
+    "end missing": (entry(b'"start_byte":0'), Corrupt, "no end_byte"),
+    "case": (entry(b'"Start_Byte":0,"end_byte":5'), Corrupt, "no start_byte"),
+    "float": (entry(b'"start_byte":0.0,"end_byte":5'), Corrupt, "start_byte is no integer"),
+    "exponent": (entry(b'"start_byte":0,"end_byte":5e0'), Corrupt, "end_byte is no integer"),
+    "string": (entry(b'"start_byte":"0","end_byte":5'), Corrupt, "start_byte as an integer"),
+    "true": (entry(b'"start_byte":true,"end_byte":5'), Corrupt, "start_byte is no integer"),
+    "null": (entry(b'"start_byte":null,"end_byte":5'), Corrupt, "start_byte is no integer"),
+    "NaN": (entry(b'"start_byte":NaN,"end_byte":5'), Corrupt, "start_byte as an integer"),
+    "Infinity": (entry(b'"start_byte":0,"end_byte":Infinity'), Corrupt, "end_byte as an integer"),
+    "NaN elsewhere": (entry(SPAN + b',"x":NaN'), Corrupt, "a value is expected"),
+    "minus zero": (entry(b'"start_byte":-0,"end_byte":5'), Corrupt, "start_byte is no integer: -0"),
+    "leading zero": (entry(b'"start_byte":00,"end_byte":5'), Corrupt, "where , is expected"),
+    "plus": (entry(b'"start_byte":+0,"end_byte":5'), Corrupt, "start_byte as an integer"),
+    "hexadecimal": (entry(b'"start_byte":0x0,"end_byte":5'), Corrupt, "where , is expected"),
+    "negative start": (entry(b'"start_byte":-1,"end_byte":5'), Corrupt, "negative"),
+    "negative end": (entry(b'"start_byte":0,"end_byte":-5'), Corrupt, "negative"),
+    "reversed": (entry(b'"start_byte":5,"end_byte":4'), Corrupt, "ends before it starts"),
+    "into the index": (entry(b'"start_byte":0,"end_byte":6'), Corrupt, "beyond the data"),
+    "2^63": (entry(b'"start_byte":0,"end_byte":9223372036854775808'), Corrupt, "beyond the data"),
+    "2^64 digits": (entry(b'"start_byte":0,"end_byte":18446744073709551616'), Corrupt, "not a 64-bit number"),
+    "5,000 digits": (entry(b'"start_byte":0,"end_byte":' + b"9" * 5000), Corrupt, "not a 64-bit number"),
+    "crc32c 2^32": (entry(SPAN + b',"crc32c":4294967296'), Corrupt, "crc32c is not a 32-bit number"),
+    "crc32c negative": (entry(SPAN + b',"crc32c":-1'), Corrupt, "crc32c is not a 32-bit number"),
+    "crc32c string": (entry(SPAN + b',"crc32c":"1"'), Corrupt, "crc32c as an integer"),
+    "crc32c null": (entry(SPAN + b',"crc32c":null'), Corrupt, "crc32c is no integer"),
+    "time 2^63": (entry(SPAN + b',"modified_ns":9223372036854775808'), Corrupt, "modified_ns is not a 64-bit"),
+    "time -2^63-1": (entry(SPAN + b',"modified_ns":-9223372036854775809'), Corrupt, "modified_ns is not a 64-bit"),
+    "time float": (entry(SPAN + b',"modified_ns":1.5'), Corrupt, "modified_ns is no integer"),
+    "high surrogate": (entry(SPAN, rb"\ud800"), Corrupt, "unpaired surrogate"),
+    "low surrogate": (entry(SPAN, rb"x\udc00y"), Corrupt, "unpaired surrogate"),
+    "surrogates the wrong way round": (entry(SPAN, rb"\ude00\ud83d"), Corrupt, "unpaired surrogate"),
+    "encoded surrogate": (entry(SPAN, b"\xed\xa0\x80"), Corrupt, "path is not valid UTF-8"),
+    "Latin-1": (entry(SPAN, b"caf\xe9"), Corrupt, "path is not valid UTF-8"),
+    "overlong": (entry(SPAN, b"\xc0\xaf"), Corrupt, "path is not valid UTF-8"),
+    "not UTF-8 in passing": (entry(SPAN + b',"x":["\xff"]'), Corrupt, "string is not valid UTF-8"),
+    "raw newline": (entry(SPAN, b"a\nb"), Corrupt, "a path goes on"),
+    "raw NUL": (entry(SPAN, b"a\0b"), Corrupt, "a path goes on"),
+    "bad escape": (entry(SPAN, rb"a\x41"), Corrupt, "a path goes on"),
+    "short escape": (entry(SPAN, rb"a\u12"), Corrupt, "a path goes on"),
+    "too deep": (b'{"x":' + b"[" * (MAX_NESTING + 1) + b"]}", Corrupt, "nested deeper than 64"),
+    "far too deep": (b'{"x":' + b'{"x":[' * 500_000 + b"}", Corrupt, "nested deeper than 64"),
+    "name above 1 MiB": (entry(SPAN, b"x" * (MAX_TOKEN_BYTES + 1)), Unsupported, "string or number of more than"),
+    "number above 1 MiB": (
+        entry(SPAN + b',"x":' + b"1" * (MAX_TOKEN_BYTES + 1)),
+        Unsupported,
+        "more than 1,048,576",
+    ),
+    "endless string": (b'{"' + b"x" * 3 * WINDOW_BYTES + b"}", Unsupported, "more than 1,048,576"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_INDEXES)
+def test_what_cannot_be_right_is_refused(name: str) -> None:
+    index, kind, words = BAD_INDEXES[name]
+    source = archive(index)
+    with pytest.raises(CafcatError) as caught:
+        list(CAF.reader(source).entries())
+    assert type(caught.value) is kind
+    assert words in str(caught.value)
+    assert caught.value.chunk == source.name
+    assert caught.value.byte is not None
+    assert 5 <= caught.value.byte <= source.size_bytes - 4
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+OF_AN_ENTRY = [name for name, (index, _, _) in BAD_INDEXES.items() if index.count(b'"files":{"') == 1]
+
+
+@pytest.mark.parametrize("name", OF_AN_ENTRY)
+def test_it_is_refused_among_many_usual_entries_too(name: str) -> None:
+    index, kind, _ = BAD_INDEXES[name]
+    many = b"".join(b'"%d":{%b},' % (n, SPAN) for n in range(2000))
+    index = index.replace(b'"files":{', b'"files":{' + many)
+    if index.endswith(b"}}"):  # the end of files: an entry after the odd one, too
+        index = index[:-2] + b',"last":{%b}}}' % SPAN
+    with pytest.raises(kind):
+        list(CAF.reader(archive(index)).entries())
+
+
+@pytest.mark.parametrize("style", [b'"%b":{"start_byte":4,"end_byte":2},', b'"%b": {"start_byte":4,"end_byte":2},'])
+def test_errors_name_path_and_byte(style: bytes) -> None:
+    before = b'{"format_version":"1.0","files":{' + b"".join(b'"%d":{%b},' % (n, SPAN) for n in range(30_000))
+    index = before + style % b"bad one" + b'"z":{' + SPAN + b"}}}"
+    with pytest.raises(Corrupt) as caught:
+        list(CAF.reader(archive(index)).entries())
+    assert caught.value.path == "bad one"
+    assert caught.value.byte == 5 + len(before)
+
+
+def test_the_byte_of_bad_utf8_is_exact() -> None:
+    for tail in (b'"b":{%b}' % SPAN, b'"b": {%b}' % SPAN):
+        before = b'{"format_version":"1.0","files":{'
+        index = before + b'"ok\xff":{%b},' % SPAN + tail + b"}}"
+        with pytest.raises(Corrupt) as caught:
+            list(CAF.reader(archive(index)).entries())
+        assert caught.value.byte == 5 + len(before) + 3
+
+
+@pytest.mark.parametrize("data", [b"", b"a", b"abc"])
+def test_what_is_shorter_than_a_footer(data: bytes) -> None:
+    with pytest.raises(Corrupt, match="shorter than the footer"):
+        CAF.reader(BytesArchive(data))
+    with pytest.raises(Corrupt, match="too few"):
+        detect(BytesArchive(data))
+
+
+def test_a_footer_that_is_one_off() -> None:
+    for wrong in (len(GOOD) - 1, len(GOOD) + 1, len(GOOD) + 6, 0):
+        source = BytesArchive(b"hello" + GOOD + wrong.to_bytes(4, "little"))
+        with pytest.raises(Corrupt):
+            read(source)
+
+
+def test_every_cut_of_an_archive_is_corrupt() -> None:
+    data, _, _ = pack(CAF, [("file", b"data", 5), ("é", b"", None)])
+    for size_bytes in range(len(data)):
+        with pytest.raises(Corrupt):
+            list(CAF.reader(BytesArchive(data[:size_bytes])).entries())
+
+
+@pytest.mark.parametrize("path", ["", "..", "../up", "/abs", "dir/", "nul\0name", "a//b", "x" * 5000, "😀", "}},"])
+def test_names_are_shown_as_the_archive_has_them(path: str) -> None:
+    for ascii_only in (True, False):
+        text = json.dumps({"format_version": "1.0", "files": {path: A._asdict()}}, ensure_ascii=ascii_only)
+        text = text.replace(', "crc32c": null, "modified_ns": null', "")
+        assert read(archive(text.encode())) == [A._replace(path=path)]
+
+
+def test_of_names_that_come_again_the_last_wins_at_its_place() -> None:
+    names = [b"a", b"b", rb"\u0061", b"c", b"b", b"b", b"d"]
+    items = b",".join(b'"%b":{"start_byte":%d,"end_byte":5}' % (name, n % 5) for n, name in enumerate(names))
+    index = b'{"format_version":"1.0","files":{' + items + b"}}"
+    assert [(entry.path, entry.start_byte) for entry in read(archive(index))] == [
+        ("a", 2),
+        ("c", 3),
+        ("b", 0),
+        ("d", 1),
+    ]
+
+
+def test_an_entry_that_makes_no_sense_is_refused_though_superseded() -> None:
+    index = b'{"format_version":"1.0","files":{"a":{"start_byte":4,"end_byte":2},"a":{%b}}}' % SPAN
+    with pytest.raises(Corrupt, match="ends before it starts"):
+        read(archive(index))
+
+
+def many_entries(count: int, names: int) -> Iterator[bytes]:
+    """An index of so many entries with so many names, in the usual layout."""
+    yield b'{"format_version":"1.0","files":{'
+    for n in range(count):
+        comma = b"," if n else b""
+        yield b'%b"some/folder/of/files/file%08d.dat":{"start_byte":%d,"end_byte":5}' % (comma, n % names, n % 5)
+    yield b"}}"
+
+
+@pytest.mark.parametrize(("count", "names"), [(200_000, 200_000), (50_000, 25_000), (50_000, 7)])
+def test_memory_is_bounded_however_many_entries_there_are(tmp_path: Path, count: int, names: int) -> None:
+    path = tmp_path / "many.caf"
+    with path.open("wb") as file:
+        file.write(b"hello")
+        size = sum(file.write(part) for part in many_entries(count, names))
+        file.write(size.to_bytes(4, "little"))
+    with LocalFile(str(path)) as source:
+        tracemalloc.start()
+        try:
+            found = sum(1 for _ in CAF.reader(source).entries())
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert found == names
+    assert peak < 20 << 20
+
+
+def test_a_footer_that_claims_4_gb_of_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.caf"
+    with path.open("wb") as file:
+        file.truncate(0xFFFF_FFFF + 100)
+        file.seek(0, os.SEEK_END)
+        file.write(b"}" + (0xFFFF_FFFF).to_bytes(4, "little"))
+    with LocalFile(str(path)) as source:
+        assert detect(source) is CAF
+        tracemalloc.start()
+        try:
+            with pytest.raises(Corrupt, match="not well-formed"):
+                list(CAF.reader(source).entries())
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_reads_are_small_and_lie_within_the_index() -> None:
+    index = b"".join(many_entries(60_000, 60_000))
+    source = archive(index)
+    reader = CAF.reader(source)
+    assert len(list(reader.entries())) == 60_000
+    start, end = reader.index_span
+    assert source.reads[0] == (end, end + 4)
+    assert all(start <= first <= last <= end for first, last in source.reads[1:])
+    assert max(last - first for first, last in source.reads) <= WINDOW_BYTES
+    assert sum(last - first for first, last in source.reads[1:]) == 2 * len(index)
+
+
+def test_formats_by_name_and_by_content() -> None:
+    assert by_name("caf") is CAF
+    with pytest.raises(Unsupported, match="this version has caf"):
+        by_name("zip")
+    for data in (b"PK\5\6" + bytes(18), b"just some text, no archive", bytes(1000)):
+        with pytest.raises(Unsupported, match="not an archive"):
+            detect(BytesArchive(data))
