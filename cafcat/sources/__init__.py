@@ -1,0 +1,1 @@
+"""Sources: what is ingested."""

@@ -1,0 +1,83 @@
+"""A folder, or a single file, of a file system."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+
+from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
+from cafcat.model import FileProblem, SourceFile
+from cafcat.sources.files import OPEN_FLAGS, OpenedFile, problem_kind, reason
+from cafcat.sources.filter import PathFilter
+from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
+from cafcat.sources.walk import Walk
+
+__all__ = ["DirectorySource"]
+
+
+class DirectorySource:
+    """A folder or one file, by the path that was typed; if that is a symbolic link, it is followed.
+
+    Files come in ascending byte order of their catalog paths. Hard links are ordinary files: each is taken.
+    """
+
+    def __init__(
+        self,
+        typed: str,
+        *,
+        prefix: str = "",
+        follow_symlinks: bool = False,
+        filter: PathFilter | None = None,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Args: prefix: folder of the catalog that the names are put into; warn: is told when the beginning
+        of a name is removed.
+
+        Raises NotFound if nothing is there, InvalidInput if it is neither a folder nor a file, SourceFailed
+        if it cannot be looked at.
+        """
+        self._typed = typed
+        is_folder = _is_folder(typed)
+        name, removed = member_name(typed)
+        if removed:
+            warn(strip_warning(removed))
+        self._path = prefixed(prefix, name)
+        # Patterns see the path below the folder, or the base name of a single file.
+        above = folder_prefix(self._path if is_folder else self._path.rpartition("/")[0])
+        self._relative_from = len(above)
+        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter)
+        self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
+
+    @property
+    def name(self) -> str:
+        """As typed; printable."""
+        return printable(self._typed)
+
+    def files(self) -> Iterator[SourceFile | FileProblem]:
+        """All files below, and all that cannot be taken. A folder that cannot be read is one problem."""
+        return self._walk.visit(self._typed, self._path, self._relative_from, typed=True)
+
+    def open(self, file: SourceFile) -> OpenedFile:
+        """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file."""
+        return OpenedFile(file, OPEN_FLAGS if file.locator == self._typed else self._flags)
+
+
+def _is_folder(typed: str) -> bool:
+    if not typed or "\0" in typed:
+        raise InvalidInput(f"not a path: {printable(typed)!r}")
+    try:
+        mode = os.stat(typed).st_mode
+    except OSError as error:
+        raise _unusable(typed, error) from error
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise InvalidInput(f"{printable(typed)}: neither a folder nor a regular file")
+    return stat.S_ISDIR(mode)
+
+
+def _unusable(typed: str, error: OSError) -> CafcatError:
+    message = f"{printable(typed)}: {reason(error)}"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return NotFound(message)
+    if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+        return InvalidInput(message)
+    return SourceFailed(message, problem=problem_kind(error).value)

@@ -1,0 +1,148 @@
+"""Reading one regular file of a file system, and noticing when it is not what it was.
+
+Few system calls for a small file: open, fstat, read, fstat, close. Small files cost little else.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from cafcat.errors import SourceFailed
+from cafcat.model import ProblemKind, SourceFile
+from cafcat.sources.names import printable
+
+__all__ = ["OPEN_FLAGS", "OpenedFile", "problem_kind", "reason"]
+
+_BLOCK_BYTES = 1 << 20
+
+OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+"""O_NONBLOCK: a FIFO that took the place of a file must not hang us. It means nothing to regular files."""
+
+_KINDS = {
+    errno.ENOENT: ProblemKind.VANISHED,
+    errno.ENOTDIR: ProblemKind.VANISHED,
+    errno.ESTALE: ProblemKind.VANISHED,
+    errno.ENAMETOOLONG: ProblemKind.NAME,
+    errno.ELOOP: ProblemKind.LOOP,
+    errno.ENXIO: ProblemKind.CHANGED,  # opening a socket
+}
+
+
+def problem_kind(error: OSError) -> ProblemKind:
+    """What an error of the operating system means for the file it is about."""
+    return _KINDS.get(error.errno or 0, ProblemKind.UNREADABLE)
+
+
+def reason(error: OSError) -> str:
+    """The error in words, without the path."""
+    return error.strerror or str(error)
+
+
+class OpenedFile:
+    """A regular file, open for one reading: either read() or blocks(), once.
+
+    A change is noticed by size, modification time and status change time. Before Linux 6.13 these are as coarse
+    as the kernel's tick (1-10 ms): two changes of equal size within one tick look like one.
+    """
+
+    __slots__ = ("_descriptor", "_path", "_status", "modified_ns", "size_bytes")
+
+    def __init__(self, file: SourceFile, flags: int) -> None:
+        """Args: flags: OPEN_FLAGS, with O_NOFOLLOW unless links are followed. Raises SourceFailed."""
+        self._path = file.path
+        try:
+            self._descriptor = os.open(file.locator, flags)
+        except OSError as error:
+            raise self._open_failed(error, flags) from error
+        try:
+            self._status = status = self._stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise self._failed(ProblemKind.CHANGED, "is no longer a regular file")
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self.size_bytes: int = status.st_size
+        self.modified_ns: int = status.st_mtime_ns
+
+    def read(self) -> bytes:
+        """All bytes of the file, as of opening it. Raises SourceFailed if it changed meanwhile."""
+        wanted = self.size_bytes + 1  # one more shows growth, and a whole file in one call
+        data = self._read(wanted)
+        if len(data) != self.size_bytes:
+            data = self._read_on(data, wanted)
+        self._check_unchanged()
+        return data
+
+    def blocks(self) -> Iterator[bytes]:
+        """The same in blocks of at most 1 MiB."""
+        remaining = self.size_bytes
+        while remaining:
+            block = self._read(min(remaining, _BLOCK_BYTES))
+            if not block:
+                raise self._changed(self.size_bytes - remaining)
+            remaining -= len(block)
+            yield block
+        if self._read(1):
+            raise self._changed(self.size_bytes + 1)
+        self._check_unchanged()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)
+
+    def _stat(self) -> os.stat_result:
+        try:
+            return os.fstat(self._descriptor)
+        except OSError as error:  # of a network file system
+            raise self._failed(problem_kind(error), f"cannot be looked at: {reason(error)}") from error
+
+    def _read(self, size_bytes: int) -> bytes:
+        try:
+            return os.read(self._descriptor, size_bytes)
+        except OSError as error:
+            raise self._failed(ProblemKind.UNREADABLE, f"cannot be read: {reason(error)}") from error
+
+    def _read_on(self, start: bytes, wanted: int) -> bytes:
+        """After a read that gave less than asked for: the kernel gives at most 2 GiB at once, others less."""
+        parts = [start]
+        count = len(start)
+        while count < wanted and (block := self._read(wanted - count)):
+            parts.append(block)
+            count += len(block)
+        if count != self.size_bytes:
+            raise self._changed(count)
+        return b"".join(parts)
+
+    def _check_unchanged(self) -> None:
+        before = self._status
+        now = self._stat()
+        if (
+            now.st_ctime_ns == before.st_ctime_ns
+            and now.st_mtime_ns == before.st_mtime_ns
+            and now.st_size == before.st_size
+        ):
+            return
+        if now.st_nlink == 0:
+            raise self._failed(ProblemKind.VANISHED, "was removed or replaced while it was read")
+        raise self._changed(now.st_size)
+
+    def _changed(self, found_bytes: int) -> SourceFailed:
+        sizes = f"{self.size_bytes:,} bytes when opened"
+        if found_bytes != self.size_bytes:
+            sizes += f", {'more' if found_bytes > self.size_bytes else f'{found_bytes:,}'} when read"
+        return self._failed(ProblemKind.CHANGED, f"changed while it was read ({sizes})")
+
+    def _open_failed(self, error: OSError, flags: int) -> SourceFailed:
+        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
+            return self._failed(ProblemKind.CHANGED, "is now a symbolic link")
+        return self._failed(problem_kind(error), f"cannot be opened: {reason(error)}")
+
+    def _failed(self, kind: ProblemKind, message: str) -> SourceFailed:
+        return SourceFailed(message, path=printable(self._path), problem=kind.value)

@@ -1,0 +1,37 @@
+"""Which keys objects may have: names that every kind of store can take."""
+
+from cafcat.errors import InvalidInput
+
+__all__ = ["PARTIAL_SUFFIX", "check_key"]
+
+PARTIAL_SUFFIX = ".partial"
+"""Objects being written are kept under their key with this behind it, where a store has no better way."""
+
+_MAX_KEY_BYTES = 1024
+"""The limit of S3."""
+_MAX_PART_BYTES = 255 - len(PARTIAL_SUFFIX)
+"""The limit of file systems (NAME_MAX)."""
+
+
+def check_key(key: str) -> str:
+    """The key itself. Raises InvalidInput for one that is empty or too long, that has empty, "." or ".."
+    parts between its slashes, or that ends as the temporary names do."""
+    problem = _problem(key)
+    if problem:
+        raise InvalidInput(f"bad object key {key!r}: {problem}")
+    return key
+
+
+def _problem(key: str) -> str | None:
+    try:
+        size_bytes = len(key.encode())
+        longest = max(len(part.encode()) for part in key.split("/"))
+    except UnicodeEncodeError:
+        return "not valid UTF-8"
+    if size_bytes > _MAX_KEY_BYTES or longest > _MAX_PART_BYTES:
+        return f"more than {_MAX_KEY_BYTES:,} bytes, or {_MAX_PART_BYTES} between slashes"
+    if any(part in ("", ".", "..") for part in key.split("/")):
+        return 'a part between slashes is empty, "." or ".."'
+    if "\0" in key:
+        return "it contains a NUL byte"
+    return f"{PARTIAL_SUFFIX} is for objects being written" if key.endswith(PARTIAL_SUFFIX) else None

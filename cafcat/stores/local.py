@@ -1,0 +1,129 @@
+"""A store in a folder of the local file system."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cafcat.errors import InvalidInput, NotFound
+from cafcat.stores.base import ObjectInfo
+from cafcat.stores.keys import PARTIAL_SUFFIX, check_key
+from cafcat.stores.local_errors import store_failed
+from cafcat.stores.local_files import LocalFile
+from cafcat.stores.local_upload import LocalUpload, sync_folder
+
+__all__ = ["LocalStore"]
+
+
+class LocalStore:
+    """Objects are files of a folder, by their keys; the folder is made when the first object is. Safe to
+    share by threads and processes.
+
+    Reading opens the file each time (a few microseconds): descriptors that were kept would hold the space of
+    deleted chunks.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = os.path.abspath(folder)
+
+    @property
+    def url(self) -> str:
+        """ "file:///srv/chunks", whatever the folder's name has in it percent-encoded."""
+        return Path(self._folder).as_uri()
+
+    def create(self, key: str) -> LocalUpload:
+        """Raises InvalidInput for a bad key, Conflict if the key is taken or being written, StoreFailed."""
+        path = self.locate(key)
+        self._make_folder(os.path.dirname(path))
+        return LocalUpload(path, self._folder, key)
+
+    def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
+        """Exactly `[start_byte, end_byte)`. Raises NotFound, Corrupt if the object ends earlier,
+        StoreFailed."""
+        with self._open(key) as file:
+            return file.read_at(start_byte, end_byte)
+
+    def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
+        """The same in blocks of at most 1 MiB."""
+        with self._open(key) as file:
+            yield from file.blocks(start_byte, end_byte)
+
+    def stat(self, key: str) -> ObjectInfo:
+        """Raises NotFound, StoreFailed."""
+        with self._open(key) as file:
+            return ObjectInfo(key, file.size_bytes)
+
+    def delete(self, key: str) -> None:
+        """Removes an object, durably. No error if it is not there."""
+        self._remove(self.locate(key))
+
+    def discard(self, key: str) -> None:
+        """Removes what an upload left behind whose process died. No error if there is nothing."""
+        self._remove(self.locate(key) + PARTIAL_SUFFIX)
+
+    def list(self) -> Iterator[ObjectInfo]:
+        """All objects, in order of key."""
+        pending = [""]
+        while pending:
+            key = pending.pop()
+            if not key or key.endswith("/"):
+                pending.extend(key + name for name in self._names(key))
+            elif (size_bytes := self._size_of(key)) is not None:
+                yield ObjectInfo(key, size_bytes)
+
+    def locate(self, key: str) -> str:
+        """The absolute path of an object's file."""
+        return f"{self._folder}/{check_key(key)}"
+
+    def _open(self, key: str) -> LocalFile:
+        path = self.locate(key)
+        try:
+            return LocalFile(path)
+        except (NotFound, InvalidInput) as error:
+            raise NotFound(f"no object {key} in {self._folder}", chunk=path) from error
+
+    def _remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+            sync_folder(os.path.dirname(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise store_failed("remove", path, self._folder, error) from error
+
+    def _names(self, key: str) -> Sequence[str]:
+        """Of a folder, in reverse order; those of folders end in "/"."""
+        folder = f"{self._folder}/{key}"
+        try:
+            with os.scandir(folder) as entries:
+                names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise store_failed("list", folder, self._folder, error) from error
+        return sorted(names, reverse=True)
+
+    def _size_of(self, key: str) -> int | None:
+        """None for what is no object: something else's file, or one that was just deleted."""
+        path = f"{self._folder}/{key}"
+        try:
+            check_key(key)
+            status = os.stat(path)
+        except (InvalidInput, FileNotFoundError):
+            return None
+        except OSError as error:
+            raise store_failed("list", path, self._folder, error) from error
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def _make_folder(self, folder: str) -> None:
+        """With every folder above it that is missing; their names are durable when this returns."""
+        missing = []
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for path in reversed(missing):
+            try:
+                Path(path).mkdir(exist_ok=True)
+                sync_folder(os.path.dirname(path))
+            except OSError as error:
+                raise store_failed("create", path, self._folder, error) from error

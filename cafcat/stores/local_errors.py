@@ -1,0 +1,28 @@
+"""What an error of the operating system means in a local store, and what to do about it."""
+
+import errno
+
+from cafcat.errors import StoreFailed
+
+__all__ = ["store_failed"]
+
+_HINTS = {
+    errno.ENOSPC: "free space in {folder}, or use another store, and run the same command again",
+    errno.EDQUOT: "your quota for {folder} is used up: make room, and run the same command again",
+    errno.EFBIG: "the file size limit (ulimit -f) or the file system of {folder} allows no larger file",
+    errno.EACCES: "check who may read and write in {folder}",
+    errno.EPERM: "check who may read and write in {folder}",
+    errno.EROFS: "{folder} is mounted read-only: use another store or mount it again",
+    errno.ENOENT: "was {folder} moved, removed or unmounted?",
+    errno.ENOTDIR: "a part of {folder} is not a folder",
+    errno.EEXIST: "a part of {folder}, or of a key in it, is a file",
+    errno.EIO: "the device of {folder} may be failing: look into the kernel's log",
+    errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
+}
+
+
+def store_failed(doing: str, where: str, folder: str, error: OSError) -> StoreFailed:
+    """Args: doing: "write", "read", ...; where: the file; folder: that of the store."""
+    hint = _HINTS.get(error.errno or 0)
+    message = f"cannot {doing} {where}: {error.strerror or error}"
+    return StoreFailed(message, hint=hint.format(folder=folder) if hint else None)

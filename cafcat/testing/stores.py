@@ -1,0 +1,259 @@
+"""What every store must do. Inherit StoreSuite, give it your store and raw access beside it, run pytest."""
+
+import threading
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound
+from cafcat.stores.base import ObjectInfo, Store, StoredObject, Upload
+
+__all__ = ["RawObjects", "StoreSuite"]
+
+MIB = 1 << 20
+
+BAD_KEYS = ["", "/", "/a", "a/", "a//b", "..", "../a", "a/../b", "a/..", ".", "./a", "a/./b", "a\0b", "\udcff"]
+BAD_KEYS += ["k" * 300, "k/" * 600 + "k"]
+
+
+class RawObjects(Protocol):
+    """Access to the place where a store keeps its objects, but not through the store."""
+
+    def write(self, key: str, data: bytes) -> None:
+        """Puts an object there, or replaces it."""
+
+    def read(self, key: str) -> bytes | None:
+        """Its bytes; None if there is no object."""
+
+
+def put(store: Store, key: str, data: bytes) -> None:
+    upload = store.create(key)
+    upload.write(data)
+    upload.commit()
+
+
+class StoreSuite:
+    """Override the two fixtures: an empty store, and raw access to the same place."""
+
+    @pytest.fixture
+    def store(self) -> Iterator[Store]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def raw(self, store: Store) -> RawObjects:
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("size_bytes", [0, 1, 4095, 4096, 4097, 3 * MIB, 9 * MIB + 1])
+    def test_an_object_comes_back_as_it_was_written(self, store: Store, raw: RawObjects, size_bytes: int) -> None:
+        data = bytes(range(251)) * (size_bytes // 251 + 1)
+        data = data[:size_bytes]
+        put(store, "chunk.caf", data)
+        assert raw.read("chunk.caf") == data
+        assert store.read("chunk.caf", 0, size_bytes) == data
+        assert store.stat("chunk.caf") == ObjectInfo("chunk.caf", size_bytes)
+
+    def test_pieces_are_put_together_in_order(self, store: Store, raw: RawObjects) -> None:
+        pieces = [bytes([n]) * (n * 1237 % 5000) for n in range(200)]
+        upload = store.create("chunk.caf")
+        for piece in pieces:
+            upload.write(memoryview(piece))
+        upload.commit()
+        assert raw.read("chunk.caf") == b"".join(pieces)
+
+    def test_a_buffer_may_be_used_again_after_each_write(self, store: Store, raw: RawObjects) -> None:
+        buffer = bytearray(MIB)
+        upload = store.create("chunk.caf")
+        for n in range(20):
+            buffer[:] = bytes([n]) * MIB
+            upload.write(memoryview(buffer))
+        upload.commit()
+        assert raw.read("chunk.caf") == b"".join(bytes([n]) * MIB for n in range(20))
+
+    def test_nobody_sees_an_object_before_commit(self, store: Store, raw: RawObjects) -> None:
+        upload = store.create("folder/chunk.caf")
+        upload.write(b"half" * MIB)
+        assert raw.read("folder/chunk.caf") is None
+        assert list(store.list()) == []
+        with pytest.raises(NotFound):
+            store.stat("folder/chunk.caf")
+        with pytest.raises(NotFound):
+            store.read("folder/chunk.caf", 0, 1)
+        upload.commit()
+        assert list(store.list()) == [ObjectInfo("folder/chunk.caf", 4 * MIB)]
+
+    def test_abort_leaves_nothing_and_frees_the_key(self, store: Store, raw: RawObjects) -> None:
+        upload = store.create("chunk.caf")
+        upload.write(b"first" * MIB)
+        upload.abort()
+        upload.abort()
+        assert raw.read("chunk.caf") is None
+        assert list(store.list()) == []
+        put(store, "chunk.caf", b"second")
+        assert raw.read("chunk.caf") == b"second"
+
+    def test_abort_after_commit_does_nothing(self, store: Store, raw: RawObjects) -> None:
+        upload = store.create("chunk.caf")
+        upload.write(b"stays")
+        upload.commit()
+        upload.abort()
+        assert raw.read("chunk.caf") == b"stays"
+
+    @pytest.mark.parametrize("ending", ["commit", "abort"])
+    def test_an_upload_that_ended_takes_nothing_more(self, store: Store, raw: RawObjects, ending: str) -> None:
+        upload = store.create("chunk.caf")
+        upload.write(b"all")
+        getattr(upload, ending)()
+        before = raw.read("chunk.caf")
+        with pytest.raises(CafcatError):
+            upload.write(b"more")
+        with pytest.raises(CafcatError):
+            upload.commit()
+        assert raw.read("chunk.caf") == before
+
+    def test_an_object_never_replaces_another(self, store: Store, raw: RawObjects) -> None:
+        put(store, "chunk.caf", b"first")
+        with pytest.raises(Conflict):
+            put(store, "chunk.caf", b"second")
+        assert raw.read("chunk.caf") == b"first"
+
+    def test_a_key_taken_while_writing_is_not_replaced(self, store: Store, raw: RawObjects) -> None:
+        upload = store.create("chunk.caf")
+        upload.write(b"ours")
+        raw.write("chunk.caf", b"theirs")
+        with pytest.raises(Conflict):
+            upload.commit()
+        upload.abort()
+        assert raw.read("chunk.caf") == b"theirs"
+        assert list(store.list()) == [ObjectInfo("chunk.caf", 6)]
+
+    def test_of_many_who_write_one_key_exactly_one_wins(self, store: Store, raw: RawObjects) -> None:
+        writers = 8
+        ready = threading.Barrier(writers)
+        outcomes: list[int | CafcatError] = []
+
+        def write(n: int) -> None:
+            upload: Upload | None = None
+            try:
+                ready.wait()
+                upload = store.create("chunk.caf")
+                upload.write(bytes([n]) * MIB)
+                upload.commit()
+                outcomes.append(n)
+            except CafcatError as error:
+                if upload is not None:
+                    upload.abort()
+                outcomes.append(error)
+
+        threads = [threading.Thread(target=write, args=(n,)) for n in range(writers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        winners = [outcome for outcome in outcomes if isinstance(outcome, int)]
+        assert len(outcomes) == writers
+        assert len(winners) == 1
+        assert all(isinstance(outcome, int | Conflict) for outcome in outcomes)
+        assert raw.read("chunk.caf") == bytes([winners[0]]) * MIB
+
+    @pytest.mark.parametrize(("start", "end"), [(0, 0), (0, 1), (3, 7), (9, 10), (0, 10), (10, 10)])
+    def test_reads_give_exactly_the_span(self, store: Store, raw: RawObjects, start: int, end: int) -> None:
+        raw.write("chunk.caf", b"0123456789")
+        assert store.read("chunk.caf", start, end) == b"0123456789"[start:end]
+        assert b"".join(store.stream("chunk.caf", start, end)) == b"0123456789"[start:end]
+
+    @pytest.mark.parametrize(("start", "end"), [(0, 11), (10, 11), (11, 12), (5, 10**15)])
+    def test_an_object_that_ends_earlier_is_corrupt(
+        self, store: Store, raw: RawObjects, start: int, end: int
+    ) -> None:
+        raw.write("chunk.caf", b"0123456789")
+        with pytest.raises(Corrupt) as caught:
+            store.read("chunk.caf", start, end)
+        assert caught.value.chunk == store.locate("chunk.caf")
+        assert caught.value.byte == 10
+        with pytest.raises(Corrupt):
+            list(store.stream("chunk.caf", start, end))
+
+    @pytest.mark.parametrize(("start", "end"), [(-1, 3), (5, 4), (-3, -1)])
+    def test_a_span_that_makes_no_sense_is_refused(
+        self, store: Store, raw: RawObjects, start: int, end: int
+    ) -> None:
+        raw.write("chunk.caf", b"0123456789")
+        with pytest.raises(InvalidInput):
+            store.read("chunk.caf", start, end)
+
+    def test_streams_come_in_blocks_of_at_most_1_mib(self, store: Store, raw: RawObjects) -> None:
+        data = bytes(range(256)) * (5 * MIB // 256) + b"tail"
+        raw.write("chunk.caf", data)
+        blocks = list(store.stream("chunk.caf", 7, len(data)))
+        assert b"".join(blocks) == data[7:]
+        assert max(map(len, blocks)) <= MIB
+
+    def test_what_is_not_there_is_not_found(self, store: Store, raw: RawObjects) -> None:
+        raw.write("folder/chunk.caf", b"x")
+        for key in ("chunk.caf", "folder", "folder/chunk", "folder/chunk.caf/below", "nowhere/chunk.caf"):
+            with pytest.raises(NotFound):
+                store.read(key, 0, 1)
+            with pytest.raises(NotFound):
+                list(store.stream(key, 0, 1))
+            with pytest.raises(NotFound):
+                store.stat(key)
+
+    def test_delete_is_idempotent(self, store: Store, raw: RawObjects) -> None:
+        raw.write("folder/chunk.caf", b"x")
+        raw.write("folder/other.caf", b"y")
+        store.delete("folder/chunk.caf")
+        store.delete("folder/chunk.caf")
+        store.delete("nowhere/chunk.caf")
+        assert raw.read("folder/chunk.caf") is None
+        assert raw.read("folder/other.caf") == b"y"
+
+    def test_a_deleted_key_can_be_written_again(self, store: Store, raw: RawObjects) -> None:
+        put(store, "chunk.caf", b"first")
+        store.delete("chunk.caf")
+        put(store, "chunk.caf", b"second")
+        assert raw.read("chunk.caf") == b"second"
+
+    def test_lists_are_in_byte_order_of_keys(self, store: Store, raw: RawObjects) -> None:
+        keys = ["a", "b/c", "b.d", "b0", "b/c.d/e", "é", "z/1", "z/10", "z/2", "Z"]
+        for key in keys:
+            raw.write(key, key.encode())
+        expected = sorted(keys, key=str.encode)
+        assert list(store.list()) == [ObjectInfo(key, len(key.encode())) for key in expected]
+
+    def test_an_empty_store_lists_nothing(self, store: Store) -> None:
+        assert list(store.list()) == []
+
+    @pytest.mark.parametrize(
+        "key",
+        BAD_KEYS,
+    )
+    def test_keys_that_could_lead_elsewhere_are_refused(self, store: Store, key: str) -> None:
+        with pytest.raises(InvalidInput):
+            store.create(key)
+        with pytest.raises(InvalidInput):
+            store.read(key, 0, 0)
+        with pytest.raises(InvalidInput):
+            store.stat(key)
+        with pytest.raises(InvalidInput):
+            store.delete(key)
+        with pytest.raises(InvalidInput):
+            store.locate(key)
+
+    @pytest.mark.parametrize("key", ["plain", "with space", "ü/日本.caf", "%41?#&+", "a..b", "-n", "x" * 200])
+    def test_odd_but_honest_keys_work(self, store: Store, raw: RawObjects, key: str) -> None:
+        put(store, key, b"data")
+        assert raw.read(key) == b"data"
+        assert store.read(key, 1, 3) == b"at"
+        assert list(store.list()) == [ObjectInfo(key, 4)]
+
+    def test_an_object_is_a_random_reader_for_formats(self, store: Store, raw: RawObjects) -> None:
+        raw.write("chunk.caf", b"0123456789")
+        archive = StoredObject(store, "chunk.caf")
+        assert archive.size_bytes == 10
+        assert archive.name == store.locate("chunk.caf")
+        assert archive.read_at(2, 5) == b"234"
+
+    def test_the_url_has_a_scheme(self, store: Store) -> None:
+        assert "://" in store.url
+        assert store.url.isascii()

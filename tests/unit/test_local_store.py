@@ -1,0 +1,519 @@
+"""The local store: what it leaves on the disk, and what it says when the disk does not go along."""
+
+import errno
+import fcntl
+import mmap
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
+from cafcat.stores.base import ObjectInfo
+from cafcat.stores.local import LocalStore
+from cafcat.stores.local_files import LocalFile
+from cafcat.stores.local_upload import LocalUpload
+from tests.normal_user import as_normal_user
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "chunks"
+
+
+@pytest.fixture
+def store(folder: Path) -> LocalStore:
+    return LocalStore(folder)
+
+
+def put(store: LocalStore, key: str, data: bytes = b"data") -> None:
+    upload = store.create(key)
+    upload.write(data)
+    upload.commit()
+
+
+def aligned(size_bytes: int) -> memoryview:
+    """Page-aligned memory with bytes that tell every page apart."""
+    block = memoryview(mmap.mmap(-1, size_bytes))
+    for start in range(0, size_bytes, 8):
+        block[start : start + 8] = start.to_bytes(8, "big")
+    return block
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """One that other users reach, unlike those of pytest."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+# ---- what is on the disk ----
+
+
+def test_only_the_object_is_left_and_others_may_read_it_as_the_umask_says(store: LocalStore, folder: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        upload = store.create("a/b/chunk.caf")
+        upload.write(b"data")
+        (half,) = (folder / "a/b").iterdir()
+        assert half.name == "chunk.caf.partial"
+        assert half.stat().st_mode & 0o777 == 0o600
+        upload.commit()
+    finally:
+        os.umask(before)
+    (whole,) = (folder / "a/b").iterdir()
+    assert whole.name == "chunk.caf"
+    assert whole.stat().st_mode & 0o777 == 0o640
+    assert whole.stat().st_nlink == 1
+    assert (folder / "a").stat().st_mode & 0o777 == 0o750
+
+
+def test_everything_is_synced_before_commit_returns(
+    store: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file before it takes its name; its folder after; the folders above new folders before anything."""
+    folder.mkdir()
+    log: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def logged_fsync(descriptor: int) -> None:
+        log.append("sync " + os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), folder))
+        fsync(descriptor)
+
+    def logged_link(*paths: str) -> None:
+        log.append("link")
+        link(*paths)
+
+    monkeypatch.setattr(os, "fsync", logged_fsync)
+    monkeypatch.setattr(os, "link", logged_link)
+    put(store, "a/b/chunk.caf")
+    assert log == ["sync .", "sync a", "sync a/b/chunk.caf.partial", "link", "sync a/b"]
+
+
+def test_an_upload_that_died_is_not_listed_and_can_be_discarded(store: LocalStore, folder: Path) -> None:
+    put(store, "whole.caf")
+    (folder / "died.caf.partial").write_bytes(b"half")
+    assert list(store.list()) == [ObjectInfo("whole.caf", 4)]
+    with pytest.raises(Conflict, match="died"):
+        store.create("died.caf")
+    for _ in range(2):
+        store.discard("died.caf")
+        store.discard("whole.caf")
+        store.discard("nowhere/at/all.caf")
+    assert [path.name for path in folder.iterdir()] == ["whole.caf"]
+
+
+def test_temporary_names_are_no_keys(store: LocalStore) -> None:
+    with pytest.raises(InvalidInput):
+        store.create("chunk.caf.partial")
+
+
+def test_what_is_no_object_is_not_listed(store: LocalStore, folder: Path) -> None:
+    put(store, "sub/chunk.caf")
+    os.mkfifo(folder / "fifo")
+    (folder / os.fsdecode(b"\xff")).touch()
+    (folder / "dangling").symlink_to("nowhere")
+    (folder / "moved.caf").symlink_to("sub/chunk.caf")
+    assert [info.key for info in store.list()] == ["moved.caf", "sub/chunk.caf"]
+    with pytest.raises(NotFound):
+        store.read("fifo", 0, 0)
+
+
+def test_a_symlink_in_the_way_is_not_written_through(store: LocalStore, folder: Path) -> None:
+    folder.mkdir()
+    (folder / "chunk.caf").symlink_to("../outside")
+    (folder / "other.caf.partial").symlink_to("../outside")
+    for key in ("chunk.caf", "other.caf"):
+        with pytest.raises(Conflict):
+            store.create(key)
+    assert not (folder / "../outside").exists()
+
+
+def test_of_many_who_commit_one_key_by_different_paths_one_wins(tmp_path: Path) -> None:
+    """As processes on two machines would: their temporary files are not the same."""
+    folder = tmp_path / "chunks"
+    folder.mkdir()
+    uploads = []
+    for n in range(6):
+        upload = LocalUpload(str(folder / f"chunk{n}"), str(folder), f"chunk{n}")
+        upload.write(bytes([n]) * 100_000)
+        upload._path = str(folder / "chunk.caf")
+        uploads.append(upload)
+    outcomes: list[int | None] = []
+    ready = threading.Barrier(len(uploads))
+
+    def commit(n: int) -> None:
+        ready.wait()
+        try:
+            uploads[n].commit()
+            outcomes.append(n)
+        except Conflict:
+            uploads[n].abort()
+            outcomes.append(None)
+
+    threads = [threading.Thread(target=commit, args=(n,)) for n in range(len(uploads))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = [n for n in outcomes if n is not None]
+    assert len(outcomes) == len(uploads)
+    assert [path.name for path in folder.iterdir()] == ["chunk.caf"]
+    assert (folder / "chunk.caf").read_bytes() == bytes([winner]) * 100_000
+
+
+# ---- file systems that are different ----
+
+
+@pytest.fixture(params=[errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
+def _no_hard_links(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*paths: str) -> None:
+        raise OSError(request.param, os.strerror(request.param))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("_no_hard_links")
+def test_without_hard_links_objects_still_never_replace_another(store: LocalStore, folder: Path) -> None:
+    put(store, "first.caf")
+    assert (folder / "first.caf").read_bytes() == b"data"
+    upload = store.create("second.caf")
+    upload.write(b"ours")
+    (folder / "second.caf").write_bytes(b"theirs")
+    with pytest.raises(Conflict):
+        upload.commit()
+    upload.abort()
+    assert (folder / "second.caf").read_bytes() == b"theirs"
+    assert sorted(path.name for path in folder.iterdir()) == ["first.caf", "second.caf"]
+
+
+@pytest.mark.usefixtures("_no_hard_links")
+def test_without_hard_links_a_name_is_given_back_if_it_cannot_be_taken(store: LocalStore, folder: Path) -> None:
+    upload = store.create("chunk.caf")
+    (folder / "chunk.caf.partial").unlink()
+    with pytest.raises(StoreFailed):
+        upload.commit()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_lost_answer_of_link_is_settled_by_looking(
+    store: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS may link, lose the answer, ask again and hear that the name is taken: by us."""
+    link = os.link
+
+    def link_twice(*paths: str) -> None:
+        link(*paths)
+        link(*paths)
+
+    monkeypatch.setattr(os, "link", link_twice)
+    put(store, "chunk.caf")
+    assert [path.name for path in folder.iterdir()] == ["chunk.caf"]
+
+
+def test_a_folder_that_cannot_be_synced_by_its_file_system_is_no_failure(
+    store: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.mkdir()
+    fsync = os.fsync
+
+    def refuse_folders(descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse_folders)
+    put(store, "chunk.caf")
+    assert store.read("chunk.caf", 0, 4) == b"data"
+
+
+def test_a_file_system_without_modes_is_no_failure(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    put(store, "chunk.caf")
+    assert store.read("chunk.caf", 0, 4) == b"data"
+
+
+# ---- direct writing ----
+
+BLOCK = aligned(4 * MIB)
+"""Shared: nobody changes it."""
+
+
+def is_direct(upload: LocalUpload) -> bool:
+    return bool(fcntl.fcntl(upload._descriptor, fcntl.F_GETFL) & os.O_DIRECT)
+
+
+def goes_direct(folder: Path) -> bool:
+    """Whether the file system of a folder lets a page-aligned block pass by the cache."""
+    try:
+        descriptor = os.open(folder / "probe", os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+    except OSError:
+        return False
+    try:
+        return os.write(descriptor, BLOCK[:4096]) == 4096
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+        (folder / "probe").unlink()
+
+
+def test_aligned_blocks_are_written_direct_and_the_tail_buffered(
+    store: LocalStore, folder: Path, tmp_path: Path
+) -> None:
+    if not goes_direct(tmp_path):
+        pytest.skip("the file system of the temporary folder refuses O_DIRECT")
+    upload = store.create("chunk.caf")
+    upload.write(BLOCK)
+    upload.write(BLOCK[4096 : 3 * 4096])
+    assert is_direct(upload)
+    upload.write(BLOCK[:12345])
+    assert not is_direct(upload)
+    upload.write(BLOCK)
+    upload.commit()
+    expected = bytes(BLOCK) + BLOCK[4096 : 3 * 4096] + BLOCK[:12345] + BLOCK
+    assert (folder / "chunk.caf").read_bytes() == expected
+
+
+PATTERNS = {
+    "aligned": [(0, 4 * MIB), (0, 4 * MIB)],
+    "odd tail": [(0, 4 * MIB), (0, 1)],
+    "memory not aligned": [(0, 4 * MIB), (8, 4 * MIB - 4088), (0, 4096)],
+    "memory aligned to 512": [(512, 4096), (0, 4096)],
+    "length not whole": [(0, 1000), (0, 4096), (0, 4 * MIB)],
+    "empty between": [(0, 4096), (0, 0), (0, 4096)],
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
+@pytest.mark.parametrize("kind", [bytes, memoryview])
+def test_any_memory_is_written_as_it_is(
+    store: LocalStore, folder: Path, pattern: list[tuple[int, int]], kind: type
+) -> None:
+    upload = store.create("chunk.caf")
+    expected = b""
+    for start, end in pattern:
+        expected += BLOCK[start:end]
+        upload.write(kind(BLOCK[start:end]))
+    upload.commit()
+    assert (folder / "chunk.caf").read_bytes() == expected
+
+
+@pytest.mark.parametrize("most", [1000, 4096, 5000])
+def test_a_kernel_that_takes_less_at_once_is_asked_again(
+    store: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:most]))
+    put(store, "chunk.caf", BLOCK[: 5 * 4096])  # type: ignore[arg-type]
+    assert (folder / "chunk.caf").read_bytes() == BLOCK[: 5 * 4096]
+
+
+# ---- failures ----
+
+
+@contextmanager
+def file_size_limit(size_bytes: int) -> Iterator[None]:
+    """Writing beyond it fails as a full disk does. Python ignores the signal; so do we, should it not."""
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_after_a_failed_write_everything_fails_and_nothing_is_left(store: LocalStore, folder: Path) -> None:
+    with file_size_limit(MIB):
+        upload = store.create("chunk.caf")
+        upload.write(b"x" * 1000)
+        with pytest.raises(StoreFailed, match=r"File too large.*; .*ulimit") as first:
+            upload.write(b"x" * 2 * MIB)
+    assert "\n" not in str(first.value)
+    for call in (lambda: upload.write(b"y"), lambda: upload.write(b""), upload.commit):
+        with pytest.raises(StoreFailed, match=r"failed before.*File too large"):
+            call()
+    upload.abort()
+    assert list(folder.iterdir()) == []
+
+
+def test_an_interrupted_write_breaks_the_upload(
+    store: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C may come between the kernel's write and our counting it."""
+    upload = store.create("chunk.caf")
+    write = os.write
+
+    def write_and_interrupt(descriptor: int, data: bytes) -> int:
+        write(descriptor, data)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "write", write_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        upload.write(b"data")
+    monkeypatch.undo()
+    with pytest.raises(StoreFailed, match="interrupted"):
+        upload.write(b"more")
+    with pytest.raises(StoreFailed, match="interrupted"):
+        upload.commit()
+    upload.abort()
+    assert list(folder.iterdir()) == []
+
+
+FULL_DISK = """
+import sys
+from pathlib import Path
+from cafcat.errors import StoreFailed
+from cafcat.stores.local import LocalStore
+store = LocalStore(Path(sys.argv[1]))
+upload = store.create("chunk.caf")
+try:
+    for _ in range(4):
+        upload.write(bytes(1 << 19))
+except StoreFailed as error:
+    print(error)
+    upload.abort()
+print(list(store.list()), [path.name for path in Path(sys.argv[1]).iterdir()])
+"""
+
+
+def test_a_full_disk_is_said_in_one_line(tmp_path: Path) -> None:
+    """On a file system of 1 MiB in memory, mounted where only this test sees it. It has no O_DIRECT before
+    Linux 6.6."""
+    mount = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1"'
+    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh", str(tmp_path)]
+    if subprocess.run([*command[:3], "true"], capture_output=True, check=False).returncode:
+        pytest.skip("user namespaces are refused here")
+    run = subprocess.run([*command, sys.executable, FULL_DISK], capture_output=True, check=True, text=True)
+    said, left, *rest = run.stdout.splitlines()
+    assert said.startswith(f"cannot write {tmp_path}/chunk.caf.partial: No space left on device; free space in")
+    assert left == "[] []"
+    assert rest == []
+
+
+def test_a_folder_that_may_not_be_written_is_named(public_folder: Path) -> None:
+    store = LocalStore(public_folder / "chunks")
+    put(store, "sub/chunk.caf")
+    for locked in ("chunks/sub", "chunks"):
+        (public_folder / locked).chmod(0o500)
+    with as_normal_user():
+        for key in ("chunk.caf", "sub/other.caf", "new/chunk.caf"):
+            with pytest.raises(StoreFailed, match=r"Permission denied; check who may .* in .*/chunks"):
+                store.create(key)
+        with pytest.raises(StoreFailed, match="cannot remove"):
+            store.delete("sub/chunk.caf")
+    (public_folder / "chunks").chmod(0)
+    with as_normal_user(), pytest.raises(StoreFailed, match="cannot list"):
+        list(store.list())
+
+
+def test_a_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for store in (LocalStore(tmp_path / "file"), LocalStore(tmp_path / "file" / "sub")):
+        with pytest.raises(StoreFailed, match="cannot create"):
+            store.create("chunk.caf")
+
+
+def test_a_folder_that_goes_away_while_writing_is_said(store: LocalStore, folder: Path) -> None:
+    upload = store.create("chunk.caf")
+    upload.write(b"data")
+    folder.rename(folder.with_name("moved"))
+    with pytest.raises(StoreFailed, match=r"was .* moved, removed or unmounted"):
+        upload.commit()
+    upload.abort()
+
+
+def test_an_object_that_may_not_be_read_is_no_missing_object(public_folder: Path) -> None:
+    (public_folder / "chunk.caf").touch(mode=0)
+    store = LocalStore(public_folder)
+    with as_normal_user(), pytest.raises(StoreFailed, match="Permission denied"):
+        store.read("chunk.caf", 0, 1)
+
+
+def test_an_object_truncated_while_it_is_streamed_is_corrupt(store: LocalStore, folder: Path) -> None:
+    put(store, "chunk.caf", bytes(3 * MIB))
+    blocks = store.stream("chunk.caf", 0, 3 * MIB)
+    next(blocks)
+    os.truncate(folder / "chunk.caf", MIB + 10)
+    with pytest.raises(Corrupt) as caught:
+        list(blocks)
+    assert caught.value.byte == MIB + 10
+
+
+def test_reading_keeps_no_descriptor(store: LocalStore, folder: Path) -> None:
+    put(store, "chunk.caf", bytes(3 * MIB))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        store.read("chunk.caf", 0, 10)
+        store.stat("chunk.caf")
+        list(store.stream("chunk.caf", 0, 3 * MIB))
+        with pytest.raises(NotFound):
+            store.read("nothing", 0, 1)
+        with pytest.raises(Corrupt):
+            store.read("chunk.caf", 0, 10 * MIB)
+    upload = store.create("other.caf")
+    upload.abort()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# ---- any local file as an archive ----
+
+
+def test_any_file_can_be_read_as_an_archive(tmp_path: Path) -> None:
+    path = tmp_path / "file.caf"
+    path.write_bytes(b"0123456789")
+    with LocalFile(str(path)) as archive:
+        assert archive.name == str(path)
+        assert archive.size_bytes == 10
+        assert archive.read_at(2, 5) == b"234"
+        assert archive.read_at(10, 10) == b""
+        with pytest.raises(Corrupt) as caught:
+            archive.read_at(0, 11)
+    assert caught.value.byte == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("nothing", NotFound),
+        ("file/below", NotFound),
+        (".", InvalidInput),
+        ("fifo", InvalidInput),
+        ("\0", InvalidInput),
+        ("round", InvalidInput),
+        ("/dev/null", InvalidInput),
+    ],
+)
+def test_what_is_no_file_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[Exception]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
+    Path("file").touch()
+    Path("round").symlink_to("round")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(error):
+        LocalFile(name)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_file_that_may_not_be_read_is_said(public_folder: Path) -> None:
+    (public_folder / "file").touch(mode=0)
+    with as_normal_user(), pytest.raises(StoreFailed, match="Permission denied"):
+        LocalFile(str(public_folder / "file"))

@@ -1,0 +1,69 @@
+"""URLs and paths of stores."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cafcat.errors import InvalidInput, Unsupported
+from cafcat.stores.local import LocalStore
+from cafcat.stores.registry import open_store
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("/srv/chunks", "file:///srv/chunks"),
+        ("file:///srv/chunks", "file:///srv/chunks"),
+        ("file://localhost/srv/chunks", "file:///srv/chunks"),
+        ("file:/srv/chunks/", "file:///srv/chunks"),
+        ("FILE:///srv", "file:///srv"),
+        ("file:///with%20space/%C3%BC/100%25", "file:///with%20space/%C3%BC/100%25"),
+        ("/with space/ü/100%", "file:///with%20space/%C3%BC/100%25"),
+        ("/a?b#c", "file:///a%3Fb%23c"),
+        ("/a:/b", "file:///a%3A/b"),
+        ("/", "file:///"),
+    ],
+)
+def test_paths_and_file_urls_are_local_stores(text: str, url: str) -> None:
+    store = open_store(text)
+    assert isinstance(store, LocalStore)
+    assert store.url == url
+
+
+def test_relative_paths_begin_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store("chunks")
+    monkeypatch.chdir("/")
+    assert store.locate("c.caf") == f"{tmp_path}/chunks/c.caf"
+    assert open_store("x:y").locate("c.caf") == "/x:y/c.caf"
+
+
+@given(st.binary(min_size=1, max_size=20).filter(lambda name: b"\0" not in name))
+def test_any_path_comes_back_from_its_url(name: bytes) -> None:
+    folder = Path("/top") / os.fsdecode(name).lstrip("/")
+    url = LocalStore(folder).url
+    assert url.isascii()
+    assert open_store(url).locate("key") == LocalStore(folder).locate("key")
+    assert open_store(url).url == url
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/prefix", "https://host/chunks", "gs://b", "S3://bucket"])
+def test_other_schemes_are_named(url: str) -> None:
+    with pytest.raises(Unsupported, match=url.partition(":")[0]):
+        open_store(url)
+
+
+@pytest.mark.parametrize("text", ["", "a\0b", "file://chunks/here", "file:///a?b", "file:///a#b", "file:///a%00"])
+def test_what_is_no_store_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        open_store(text)
+
+
+def test_stores_are_imported_only_when_asked_for() -> None:
+    script = "import sys, cafcat.stores.registry; sys.exit('cafcat.stores.local' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
