@@ -1,0 +1,1 @@
+"""The catalog: the Postgres database, and the only room with SQL."""

@@ -1,0 +1,191 @@
+"""From paths to locations: single look-ups and listings. Reads only."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from cafcat.catalog.connection import Connection
+from cafcat.catalog.mapping import to_microseconds, to_nanoseconds
+from cafcat.catalog.schema import HEAD_REVISION, outdated
+from cafcat.errors import NotFound
+from cafcat.model import Folder, Location
+
+__all__ = ["PAGE_ROWS", "FindFilter", "Lookup", "folder_range"]
+
+PAGE_ROWS: Final = 1000
+
+MICROSECONDS: Final = "(extract(epoch FROM l.modified_at) * 1000000)::bigint"
+LOCATION: Final = f"l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, c.uuid, c.store, c.object_key"
+
+# The schema's revision comes with the answer, so that a look-up is one query even on a new connection.
+_LOCATE: Final = f"""
+SELECT r.version_num, {LOCATION}
+FROM alembic_version AS r
+LEFT JOIN (file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id) ON l.file_path = %s
+"""  # noqa: S608
+
+_LOCATE_MANY: Final = f"""
+SELECT {LOCATION}
+FROM file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id
+WHERE l.file_path = ANY(%s::text[])
+"""  # noqa: S608
+
+_PAGE: Final = f"""
+SELECT {LOCATION}
+FROM file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id
+WHERE {{conditions}}
+ORDER BY l.file_path
+LIMIT %(limit)s
+"""  # noqa: S608
+
+_CONDITIONS: Final = {
+    "path": "l.file_path = %(path)s",
+    "low": "l.file_path >= %(low)s",
+    "high": "l.file_path < %(high)s",
+    "chunk": "c.uuid = %(chunk)s",
+    "name_regex": "l.file_path ~ %(name_regex)s",
+    "newer": f"{MICROSECONDS} > %(newer)s",
+    "older": f"{MICROSECONDS} < %(older)s",
+    "min_size": "l.end_byte - l.start_byte >= %(min_size)s",
+    "max_size": "l.end_byte - l.start_byte <= %(max_size)s",
+}
+
+# One level of a folder: from each entry found, jump over everything below it to the next (a "loose index
+# scan"). A folder's content ends before its name with "/" turned into "0", the next byte.
+_FOLDER_PAGE: Final = f"""
+WITH RECURSIVE walk(entry, is_folder, n) AS (
+    SELECT NULL::text COLLATE "C", false, 0
+  UNION ALL
+    SELECT step.entry, step.is_folder, walk.n + 1
+    FROM walk CROSS JOIN LATERAL (
+        SELECT CASE WHEN slash > 0 THEN left(path, %(length)s + slash) ELSE path END, slash > 0
+        FROM (
+            SELECT file_path, position('/' in substr(file_path, %(length)s + 1))
+            FROM file_locations
+            WHERE file_path >= CASE WHEN walk.n = 0 THEN %(from)s
+                                    WHEN walk.is_folder THEN left(walk.entry, -1) || '0'
+                                    ELSE walk.entry || chr(1) END COLLATE "C"
+              {{upper_bound}}
+            ORDER BY file_path
+            LIMIT 1
+        ) AS found(path, slash)
+    ) AS step(entry, is_folder)
+    WHERE walk.n < %(limit)s
+)
+SELECT walk.is_folder, walk.entry, {LOCATION}
+FROM walk
+LEFT JOIN (file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id)
+    ON NOT walk.is_folder AND l.file_path = walk.entry
+WHERE walk.n > 0
+ORDER BY walk.n
+"""  # noqa: S608
+
+
+class FindFilter(NamedTuple):
+    """What `find` asks for. name_regex: POSIX regular expression on the path; times in nanoseconds since 1970
+    and sizes in bytes; None does not ask."""
+
+    name_regex: str | None = None
+    newer_ns: int | None = None
+    older_ns: int | None = None
+    min_size: int | None = None
+    max_size: int | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """By the names of _CONDITIONS."""
+        newer, older = (None if ns is None else to_microseconds(ns) for ns in (self.newer_ns, self.older_ns))
+        sizes = {"min_size": self.min_size, "max_size": self.max_size}
+        return {"name_regex": self.name_regex, "newer": newer, "older": older} | sizes
+
+
+def folder_range(folder: str) -> tuple[str, str | None]:
+    """The half-open range of paths below a folder: "" is everything, other names end in "/"."""
+    return (folder, folder[:-1] + "0") if folder else ("", None)
+
+
+def successor(path: str) -> str:
+    """The lowest possible path after a path: it and the smallest byte that a path can hold."""
+    return path + "\x01"
+
+
+class Lookup:
+    """The reading half of the catalog. Every method is one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def locate(self, path: str) -> Location:
+        """One query. Raises NotFound, CatalogOutdated."""
+        with self._connection.transaction(check=False) as connection:
+            row = connection.execute(_LOCATE, [path], prepare=True).fetchone()
+        if row is None or row[0] != HEAD_REVISION:
+            raise outdated(row[0] if row else None)
+        if row[1] is None:
+            raise NotFound("the catalog has no such file", path=path)
+        return _location(row[1:])
+
+    def locate_many(self, paths: Sequence[str]) -> dict[str, Location]:
+        """Those of the paths that the catalog has."""
+        rows = self._rows(_LOCATE_MANY, [list(paths)])
+        return {row[0]: _location(row) for row in rows}
+
+    def exact(self, path: str, where: FindFilter | None = None) -> list[Location]:
+        """The location of one path, if it is there and meets the conditions."""
+        return self._page({"path": path} | (where or FindFilter()).parameters(), 1)
+
+    def page(
+        self,
+        folder: str,
+        *,
+        after: str | None = None,
+        limit: int = PAGE_ROWS,
+        where: FindFilter | None = None,
+    ) -> list[Location]:
+        """Up to `limit` locations below a folder, in path order, beginning after a path."""
+        low, high = folder_range(folder)
+        low = low if after is None else successor(after)
+        parameters = {"low": low, "high": high} | (where or FindFilter()).parameters()
+        return self._page(parameters, limit)
+
+    def folder_page(
+        self, folder: str, *, after: Location | Folder | None = None, limit: int = PAGE_ROWS
+    ) -> list[Location | Folder]:
+        """Up to `limit` entries of one level: the files of a folder, and its folders once each."""
+        low, high = folder_range(folder)
+        if after is not None:
+            low = after.path[:-1] + "0" if isinstance(after, Folder) else successor(after.path)
+        statement = _FOLDER_PAGE.format(upper_bound="AND file_path < %(high)s" if high else "")
+        parameters = {"from": low, "high": high, "length": len(folder), "limit": limit}
+        rows = self._rows(statement, parameters)
+        return [Folder(row[1]) if row[0] else _location(row[2:]) for row in rows]
+
+    def totals(self, folder: str) -> tuple[int, int]:
+        """Number and bytes of the files below a folder; reads their index range."""
+        low, high = folder_range(folder)
+        bound = "AND file_path < %(high)s" if high else ""
+        statement = (
+            "SELECT count(*), coalesce(sum(end_byte - start_byte), 0)::bigint FROM file_locations "  # noqa: S608
+            f"WHERE file_path >= %(low)s {bound}"
+        )
+        files, size_bytes = self._rows(statement, {"low": low, "high": high})[0]
+        return int(files), int(size_bytes)
+
+    def chunk_page(self, chunk: UUID, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[Location]:
+        """Up to `limit` live locations of a chunk, in path order."""
+        return self._page({"chunk": chunk, "low": "" if after is None else successor(after)}, limit)
+
+    def _page(self, parameters: dict[str, Any], limit: int) -> list[Location]:
+        """Only conditions that are asked for become part of the statement: an index can serve those, and not
+        an "is NULL or ..."."""
+        given = {name: value for name, value in parameters.items() if value is not None}
+        conditions = " AND ".join(_CONDITIONS[name] for name in given)
+        return [_location(row) for row in self._rows(_PAGE.format(conditions=conditions), given | {"limit": limit})]
+
+    def _rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
+        with self._connection.transaction() as connection:
+            return connection.execute(statement.encode(), parameters).fetchall()
+
+
+def _location(row: Sequence[Any]) -> Location:
+    path, start, end, crc32c, microseconds, chunk, store, key = row
+    return Location(path, start, end, crc32c, to_nanoseconds(microseconds), chunk, store, key)

@@ -1,0 +1,119 @@
+"""The rows of one chunk on their way into file_locations, as Postgres' binary COPY takes them.
+
+Rows are encoded once, when a file is packed, and kept in a temporary file beyond 16 MiB: memory does not
+depend on the number of files, and committing is handing over blocks.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from tempfile import SpooledTemporaryFile
+from types import TracebackType
+from typing import Final, Self
+
+from cafcat.model import Entry
+
+__all__ = ["COLUMNS", "Mapping", "to_microseconds", "to_nanoseconds"]
+
+COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path"
+"""In the order of the encoded rows."""
+
+_MEMORY_BYTES: Final = 16 << 20
+_BLOCK_BYTES: Final = 256 << 10
+_FLUSH_ROWS: Final = 1024
+
+# PostgreSQL documentation, COPY, "Binary Format": signature, flags, length of the header extension; then rows
+# of a field count and length-prefixed fields, all big-endian; then -1.
+_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_TRAILER: Final = b"\xff\xff"
+_ROW: Final = Struct(">hiqiqiqiqiqi")
+_ROW_NO_TIME: Final = Struct(">hiqiqiqiqii")
+
+_EPOCH_MICROSECONDS: Final = 946_684_800_000_000
+"""Postgres counts time from 2000-01-01 UTC; this is that moment in microseconds since 1970."""
+_FIRST_MICROSECOND: Final = -62_135_596_800_000_000
+_LAST_MICROSECOND: Final = 253_402_300_799_999_999
+
+
+def to_microseconds(modified_ns: int) -> int:
+    """Nanoseconds to microseconds since 1970, cut (not rounded), and kept between the years 1 and 9999: file
+    systems can hold times that neither Postgres' clients nor calendars can."""
+    return min(max(modified_ns // 1000, _FIRST_MICROSECOND), _LAST_MICROSECOND)
+
+
+def to_nanoseconds(microseconds: int | None) -> int | None:
+    """The way back from the catalog."""
+    return None if microseconds is None else microseconds * 1000
+
+
+class Mapping:
+    """Collects the entries of one chunk. A context manager: leaving it frees the temporary file."""
+
+    def __init__(self, chunk_id: int) -> None:
+        self._chunk_id = chunk_id
+        self._rows: list[bytes] = []
+        self._file = SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - closed by close()
+        self._last_path = b""
+        self.file_count = 0
+        self.size_bytes = 0
+        self.ascending = True
+        """Whether each path came after the one before, bytewise: then they are distinct, too."""
+
+    def add(self, entry: Entry) -> None:
+        """Takes a row. Raises ValueError if the entry has no checksum."""
+        path, start, end, crc32c, modified_ns = entry
+        if crc32c is None:
+            raise ValueError("an entry without a checksum cannot be mapped")
+        encoded = path.encode()
+        if encoded <= self._last_path:
+            self.ascending = False
+        self._last_path = encoded
+        self._rows.append(self._encode(encoded, start, end, crc32c, modified_ns))
+        self.file_count += 1
+        self.size_bytes += end - start
+        if len(self._rows) >= _FLUSH_ROWS:
+            self._flush()
+
+    def _encode(self, path: bytes, start: int, end: int, crc32c: int, modified_ns: int | None) -> bytes:
+        length = len(path)
+        if modified_ns is None:
+            row = _ROW_NO_TIME.pack(6, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, -1, length)
+        else:
+            time = to_microseconds(modified_ns) - _EPOCH_MICROSECONDS
+            row = _ROW.pack(6, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, 8, time, length)
+        return row + path
+
+    def _flush(self) -> None:
+        self._file.write(b"".join(self._rows))
+        self._rows.clear()
+
+    def blocks(self) -> Iterator[bytes]:
+        """The whole COPY stream in blocks of at most 256 KiB. Can be read again."""
+        self._flush()
+        self._file.seek(0)
+        yield _HEADER
+        while block := self._file.read(_BLOCK_BYTES):
+            yield block
+        yield _TRAILER
+
+    def paths(self) -> Iterator[str]:
+        """The paths taken so far, in order."""
+        self._flush()
+        self._file.seek(0)
+        while head := self._file.read(_ROW_NO_TIME.size):
+            # A row with a time is eight bytes longer: its time field has the length 8, not -1.
+            if head[-8:-4] == b"\x00\x00\x00\x08":
+                head += self._file.read(8)
+            yield self._file.read(int.from_bytes(head[-4:])).decode()
+        self._file.seek(0, 2)
+
+    def close(self) -> None:
+        """Frees the temporary file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

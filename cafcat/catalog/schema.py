@@ -1,0 +1,84 @@
+"""The schema's revision, and moving a database to it with Alembic."""
+
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cafcat.errors import CatalogOutdated, CatalogUnavailable
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+__all__ = ["HEAD_REVISION", "current_revision", "migrations_folder", "outdated", "upgrade"]
+
+HEAD_REVISION = "0001"
+"""What this version of cafcat works with; a test compares it with the newest migration."""
+
+
+def outdated(revision: str | None) -> CatalogOutdated:
+    """The error for a database of that revision; None is one without a schema."""
+    if revision is None:
+        message, hint = "the database has no cafcat schema", "run `cafcat db init`"
+    elif revision < HEAD_REVISION:
+        message = f"the database has schema revision {revision}, this cafcat needs {HEAD_REVISION}"
+        hint = "run `cafcat db upgrade`"
+    else:
+        message = f"the database has schema revision {revision}, this cafcat knows {HEAD_REVISION}"
+        hint = "install a newer cafcat"
+    return CatalogOutdated(message, hint=hint)
+
+
+def current_revision(url: str) -> str | None:
+    """The revision of a database, None if it has no cafcat schema. Raises CatalogUnavailable."""
+    from cafcat.catalog.connection import connect, translated
+
+    with connect(url) as connection, translated():
+        row = connection.execute("SELECT to_regclass('alembic_version')").fetchone()
+        if row is None or row[0] is None:
+            return None
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        return str(row[0]) if row else None
+
+
+def upgrade(url: str) -> None:
+    """Moves the database at a libpq URL to HEAD_REVISION, in one transaction. Raises CatalogUnavailable where
+    the server is older than 14 or the database is not in UTF-8."""
+    from alembic import command
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from cafcat.catalog.connection import one_line, translated
+
+    _check_server(url)
+    try:
+        with translated():
+            command.upgrade(_config(url), "head")
+    except SQLAlchemyError as error:
+        raise CatalogUnavailable(f"the migration failed, nothing was changed: {one_line(error)}") from error
+
+
+def _check_server(url: str) -> None:
+    from cafcat.catalog.connection import connect
+
+    with connect(url) as connection:
+        if connection.info.server_version < 140000:
+            raise CatalogUnavailable("the server is older than PostgreSQL 14", hint="cafcat needs 14 or newer")
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            hint = "create one with ENCODING 'UTF8' TEMPLATE template0"
+            raise CatalogUnavailable(f"the database is in {encoding}, not in UTF8", hint=hint)
+
+
+def _config(url: str) -> "Config":
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    config.attributes["database_url"] = url
+    return config
+
+
+def migrations_folder() -> Path:
+    """Where the migrations are: inside the installed package, or at the top of a checkout."""
+    package = Path(str(resources.files("cafcat")))
+    installed = package / "_migrations"
+    return installed if installed.is_dir() else package.parent / "migrations"

@@ -1,0 +1,210 @@
+"""The tables, in SQLAlchemy Core. Alembic reads them to write migrations; a test keeps both equal.
+
+Statements are plain SQL text run by psycopg, in the modules beside this one: ops run the same text by hand,
+and a look-up does not pay for importing SQLAlchemy (docs/decisions/0002).
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+__all__ = ["chunks", "events", "file_locations", "ingest_runs", "metadata", "retired_locations"]
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "fk": "%(table_name)s_%(column_0_name)s_fkey",
+        "uq": "%(table_name)s_%(column_0_name)s_key",
+        "ix": "%(table_name)s_%(column_0_name)s_idx",
+        "ck": "%(table_name)s_%(constraint_name)s_check",
+    }
+)
+
+
+def _time(name: str, comment: str, *, default: bool = False) -> Column[object]:
+    """A point in time; `default` makes it the time of the inserting transaction."""
+    return Column(
+        name,
+        DateTime(timezone=True),
+        nullable=not default,
+        server_default=text("now()") if default else None,
+        comment=comment,
+    )
+
+
+def _count(name: str, comment: str, kind: type[BigInteger] = BigInteger) -> Column[object]:
+    return Column(name, kind, nullable=False, server_default=text("0"), comment=comment)
+
+
+ingest_runs = Table(
+    "ingest_runs",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Number of the run."),
+    _time("started_at", "When the run began.", default=True),
+    _time("finished_at", "When it ended; NULL while it runs, or if its process died."),
+    _count("files_added", "Files committed under a path that the catalog did not have."),
+    _count("files_replaced", "Files committed over an older location of the same path."),
+    _count("files_unchanged", "Files left alone: same size and modification time as the catalog has."),
+    _count("files_skipped", "Symlinks, sockets, devices, and conflicts under --on-conflict skip."),
+    _count("files_failed", "Files refused by name or size, changed while read, vanished, or unreadable."),
+    _count("bytes_added", "Bytes of the files added and replaced."),
+    _count("chunks_committed", "Chunks that the run committed."),
+    Column("process_id", Integer, nullable=False, comment="Process id of the writer on its host."),
+    Column(
+        "state",
+        Text,
+        nullable=False,
+        server_default=text("'running'"),
+        comment="running, finished, interrupted (by the user; what was packed is committed) or failed.",
+    ),
+    Column("host", Text, nullable=False, comment="Host name of the writer."),
+    Column("cafcat_version", Text, nullable=False, comment="Version of the program."),
+    Column("sources", ARRAY(Text), nullable=False, comment="What was ingested, as typed."),
+    Column("options", JSONB, nullable=False, comment="Options of the run: prefix, include, exclude, ..."),
+    Column("error", Text, comment="Why the run failed; NULL otherwise."),
+    CheckConstraint("state IN ('running', 'finished', 'interrupted', 'failed')", name="state"),
+    comment="Every ingest: what it was asked, what it brought, how it ended.",
+)
+
+chunks = Table(
+    "chunks",
+    metadata,
+    Column(
+        "id",
+        BigInteger,
+        Identity(always=True),
+        primary_key=True,
+        comment="Number of the chunk; file_locations.caf_file_id points here.",
+    ),
+    Column("run_id", BigInteger, ForeignKey("ingest_runs.id"), comment="The run that wrote the chunk."),
+    Column("size_bytes", BigInteger, comment="Size of the whole object: data, index and footer."),
+    Column("data_bytes", BigInteger, comment="Size of the data section, dead bytes included."),
+    Column("index_start_byte", BigInteger, comment="Where the object's own index begins."),
+    Column("index_end_byte", BigInteger, comment="One past the end of the object's own index."),
+    _count("file_count", "Files in the object's own index."),
+    _count("live_file_count", "Rows of file_locations that point here."),
+    _count("live_bytes", "Bytes of the files that file_locations points to here."),
+    _time("begun_at", "When the row was made, before the first byte was written.", default=True),
+    _time("committed_at", "When the object was durable and all its mappings were committed."),
+    _time("abandoned_at", "When the writer, or recover, gave the chunk up."),
+    _time("retired_at", "When the last live file left the chunk for good."),
+    _time("deleted_at", "When the object was deleted from its store."),
+    _time("lease_expires_at", "While writing: the writer is taken for dead after this time."),
+    Column("uuid", Uuid, nullable=False, unique=True, comment="Name of the chunk everywhere outside SQL."),
+    Column(
+        "state",
+        Text,
+        nullable=False,
+        server_default=text("'writing'"),
+        comment="writing -> committed or abandoned; committed -> retired -> deleted.",
+    ),
+    Column("format", Text, nullable=False, comment="Format of the archive: caf."),
+    Column("store", Text, nullable=False, comment="URL of the store that holds the object."),
+    Column("object_key", Text, nullable=False, comment="Key of the object in its store."),
+    Column("lease_owner", Text, comment="While writing: host, process id and run of the writer."),
+    Column("crc64nvme", Text, comment="CRC-64/NVME of the whole object in base64, as S3 shows it."),
+    Column("etag", Text, comment="Entity tag that the store gave the object; NULL for folders."),
+    CheckConstraint("state IN ('writing', 'committed', 'abandoned', 'retired', 'deleted')", name="state"),
+    CheckConstraint(
+        "state IN ('writing', 'abandoned') OR (size_bytes IS NOT NULL AND data_bytes IS NOT NULL "
+        "AND index_start_byte IS NOT NULL AND index_end_byte IS NOT NULL AND committed_at IS NOT NULL)",
+        name="whole",
+    ),
+    CheckConstraint("live_file_count >= 0 AND live_bytes >= 0", name="live"),
+    UniqueConstraint("store", "object_key"),
+    Index(None, "run_id"),
+    Index("chunks_open_idx", "lease_expires_at", postgresql_where=text("state = 'writing'")),
+    comment="One row per archive object (chunk), through its whole life.",
+)
+
+
+def _location_columns() -> list[Column[object]]:
+    """What a location is, in file_locations and retired_locations alike."""
+    return [
+        Column(
+            "caf_file_id",
+            BigInteger,
+            nullable=False,
+            comment="The chunk: chunks.id. See docs/decisions/0003.",
+        ),
+        Column("start_byte", BigInteger, nullable=False, comment="First byte of the file in the chunk."),
+        Column(
+            "end_byte",
+            BigInteger,
+            nullable=False,
+            comment="One past its last byte: the size is end_byte - start_byte.",
+        ),
+        Column("crc32c", BigInteger, nullable=False, comment="CRC-32C (Castagnoli) of the file, unsigned."),
+        Column(
+            "modified_at",
+            DateTime(timezone=True),
+            comment="Modification time at the source, cut to microseconds; NULL where the source has none.",
+        ),
+    ]
+
+
+file_locations = Table(
+    "file_locations",
+    metadata,
+    *_location_columns(),
+    Column(
+        "file_path",
+        Text(collation="C"),
+        primary_key=True,
+        comment="Name of the file: valid UTF-8, no NUL, 1 to 2048 bytes, sorted bytewise.",
+    ),
+    CheckConstraint("start_byte >= 0 AND end_byte >= start_byte", name="span"),
+    CheckConstraint("crc32c >= 0 AND crc32c <= 4294967295", name="crc32c"),
+    CheckConstraint("octet_length(file_path) >= 1 AND octet_length(file_path) <= 2048", name="file_path"),
+    Index(None, "caf_file_id", postgresql_using="brin"),
+    comment="Where each file is now: bytes [start_byte, end_byte) of a committed chunk.",
+)
+
+retired_locations = Table(
+    "retired_locations",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Order of retirement."),
+    *_location_columns(),
+    Column("run_id", BigInteger, ForeignKey("ingest_runs.id"), comment="The run that retired it."),
+    _time("retired_at", "When it was retired.", default=True),
+    Column("file_path", Text(collation="C"), nullable=False, comment="Name that pointed there."),
+    Column(
+        "reason",
+        Text,
+        nullable=False,
+        comment="replaced (a newer version was committed) or skipped (packed, but another run was first).",
+    ),
+    CheckConstraint("reason IN ('replaced', 'skipped')", name="reason"),
+    Index(None, "file_path"),
+    Index(None, "caf_file_id"),
+    comment="What paths pointed to before: every entry of a chunk is either here or in file_locations.",
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Order of the events."),
+    Column("run_id", BigInteger, ForeignKey("ingest_runs.id"), comment="The run it belongs to."),
+    Column("chunk_id", BigInteger, ForeignKey("chunks.id"), comment="The chunk it is about."),
+    _time("happened_at", "When it was recorded.", default=True),
+    Column("kind", Text, nullable=False, comment="chunk_begun, chunk_committed, chunk_abandoned, file_failed."),
+    Column("file_path", Text, comment="The file it is about, with undecodable bytes escaped."),
+    Column("detail", Text, comment="What happened, in one line."),
+    Index(None, "run_id"),
+    Index(None, "chunk_id"),
+    comment="Append-only log of what happened to runs, chunks and single files.",
+)

@@ -1,0 +1,328 @@
+-- The schema at the newest migration, for reading. Written by `make migrate`; a test keeps it true.
+
+CREATE FUNCTION public.chunks_are_kept() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of chunks are never deleted: file_locations.caf_file_id points to them';
+END $$;
+
+COMMENT ON FUNCTION public.chunks_are_kept() IS 'Refuses DELETE and TRUNCATE on chunks.';
+
+CREATE TABLE public.alembic_version (
+    version_num character varying(32) NOT NULL
+);
+
+COMMENT ON TABLE public.alembic_version IS 'Revision of this schema: see cafcat db current.';
+
+COMMENT ON COLUMN public.alembic_version.version_num IS 'Revision of this schema.';
+
+CREATE TABLE public.chunks (
+    id bigint NOT NULL,
+    run_id bigint,
+    size_bytes bigint,
+    data_bytes bigint,
+    index_start_byte bigint,
+    index_end_byte bigint,
+    file_count bigint DEFAULT 0 NOT NULL,
+    live_file_count bigint DEFAULT 0 NOT NULL,
+    live_bytes bigint DEFAULT 0 NOT NULL,
+    begun_at timestamp with time zone DEFAULT now() NOT NULL,
+    committed_at timestamp with time zone,
+    abandoned_at timestamp with time zone,
+    retired_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    uuid uuid NOT NULL,
+    state text DEFAULT 'writing'::text NOT NULL,
+    format text NOT NULL,
+    store text NOT NULL,
+    object_key text NOT NULL,
+    lease_owner text,
+    crc64nvme text,
+    etag text,
+    CONSTRAINT chunks_live_check CHECK (((live_file_count >= 0) AND (live_bytes >= 0))),
+    CONSTRAINT chunks_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'retired'::text, 'deleted'::text]))),
+    CONSTRAINT chunks_whole_check CHECK (((state = ANY (ARRAY['writing'::text, 'abandoned'::text])) OR ((size_bytes IS NOT NULL) AND (data_bytes IS NOT NULL) AND (index_start_byte IS NOT NULL) AND (index_end_byte IS NOT NULL) AND (committed_at IS NOT NULL))))
+);
+
+COMMENT ON TABLE public.chunks IS 'One row per archive object (chunk), through its whole life.';
+
+COMMENT ON COLUMN public.chunks.id IS 'Number of the chunk; file_locations.caf_file_id points here.';
+
+COMMENT ON COLUMN public.chunks.run_id IS 'The run that wrote the chunk.';
+
+COMMENT ON COLUMN public.chunks.size_bytes IS 'Size of the whole object: data, index and footer.';
+
+COMMENT ON COLUMN public.chunks.data_bytes IS 'Size of the data section, dead bytes included.';
+
+COMMENT ON COLUMN public.chunks.index_start_byte IS 'Where the object''s own index begins.';
+
+COMMENT ON COLUMN public.chunks.index_end_byte IS 'One past the end of the object''s own index.';
+
+COMMENT ON COLUMN public.chunks.file_count IS 'Files in the object''s own index.';
+
+COMMENT ON COLUMN public.chunks.live_file_count IS 'Rows of file_locations that point here.';
+
+COMMENT ON COLUMN public.chunks.live_bytes IS 'Bytes of the files that file_locations points to here.';
+
+COMMENT ON COLUMN public.chunks.begun_at IS 'When the row was made, before the first byte was written.';
+
+COMMENT ON COLUMN public.chunks.committed_at IS 'When the object was durable and all its mappings were committed.';
+
+COMMENT ON COLUMN public.chunks.abandoned_at IS 'When the writer, or recover, gave the chunk up.';
+
+COMMENT ON COLUMN public.chunks.retired_at IS 'When the last live file left the chunk for good.';
+
+COMMENT ON COLUMN public.chunks.deleted_at IS 'When the object was deleted from its store.';
+
+COMMENT ON COLUMN public.chunks.lease_expires_at IS 'While writing: the writer is taken for dead after this time.';
+
+COMMENT ON COLUMN public.chunks.uuid IS 'Name of the chunk everywhere outside SQL.';
+
+COMMENT ON COLUMN public.chunks.state IS 'writing -> committed or abandoned; committed -> retired -> deleted.';
+
+COMMENT ON COLUMN public.chunks.format IS 'Format of the archive: caf.';
+
+COMMENT ON COLUMN public.chunks.store IS 'URL of the store that holds the object.';
+
+COMMENT ON COLUMN public.chunks.object_key IS 'Key of the object in its store.';
+
+COMMENT ON COLUMN public.chunks.lease_owner IS 'While writing: host, process id and run of the writer.';
+
+COMMENT ON COLUMN public.chunks.crc64nvme IS 'CRC-64/NVME of the whole object in base64, as S3 shows it.';
+
+COMMENT ON COLUMN public.chunks.etag IS 'Entity tag that the store gave the object; NULL for folders.';
+
+ALTER TABLE public.chunks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.chunks_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.events (
+    id bigint NOT NULL,
+    run_id bigint,
+    chunk_id bigint,
+    happened_at timestamp with time zone DEFAULT now() NOT NULL,
+    kind text NOT NULL,
+    file_path text,
+    detail text
+);
+
+COMMENT ON TABLE public.events IS 'Append-only log of what happened to runs, chunks and single files.';
+
+COMMENT ON COLUMN public.events.id IS 'Order of the events.';
+
+COMMENT ON COLUMN public.events.run_id IS 'The run it belongs to.';
+
+COMMENT ON COLUMN public.events.chunk_id IS 'The chunk it is about.';
+
+COMMENT ON COLUMN public.events.happened_at IS 'When it was recorded.';
+
+COMMENT ON COLUMN public.events.kind IS 'chunk_begun, chunk_committed, chunk_abandoned, file_failed.';
+
+COMMENT ON COLUMN public.events.file_path IS 'The file it is about, with undecodable bytes escaped.';
+
+COMMENT ON COLUMN public.events.detail IS 'What happened, in one line.';
+
+ALTER TABLE public.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.file_locations (
+    caf_file_id bigint NOT NULL,
+    start_byte bigint NOT NULL,
+    end_byte bigint NOT NULL,
+    crc32c bigint NOT NULL,
+    modified_at timestamp with time zone,
+    file_path text NOT NULL COLLATE pg_catalog."C",
+    CONSTRAINT file_locations_crc32c_check CHECK (((crc32c >= 0) AND (crc32c <= '4294967295'::bigint))),
+    CONSTRAINT file_locations_file_path_check CHECK (((octet_length(file_path) >= 1) AND (octet_length(file_path) <= 2048))),
+    CONSTRAINT file_locations_span_check CHECK (((start_byte >= 0) AND (end_byte >= start_byte)))
+);
+
+COMMENT ON TABLE public.file_locations IS 'Where each file is now: bytes [start_byte, end_byte) of a committed chunk.';
+
+COMMENT ON COLUMN public.file_locations.caf_file_id IS 'The chunk: chunks.id. See docs/decisions/0003.';
+
+COMMENT ON COLUMN public.file_locations.start_byte IS 'First byte of the file in the chunk.';
+
+COMMENT ON COLUMN public.file_locations.end_byte IS 'One past its last byte: the size is end_byte - start_byte.';
+
+COMMENT ON COLUMN public.file_locations.crc32c IS 'CRC-32C (Castagnoli) of the file, unsigned.';
+
+COMMENT ON COLUMN public.file_locations.modified_at IS 'Modification time at the source, cut to microseconds; NULL where the source has none.';
+
+COMMENT ON COLUMN public.file_locations.file_path IS 'Name of the file: valid UTF-8, no NUL, 1 to 2048 bytes, sorted bytewise.';
+
+CREATE TABLE public.ingest_runs (
+    id bigint NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone,
+    files_added bigint DEFAULT 0 NOT NULL,
+    files_replaced bigint DEFAULT 0 NOT NULL,
+    files_unchanged bigint DEFAULT 0 NOT NULL,
+    files_skipped bigint DEFAULT 0 NOT NULL,
+    files_failed bigint DEFAULT 0 NOT NULL,
+    bytes_added bigint DEFAULT 0 NOT NULL,
+    chunks_committed bigint DEFAULT 0 NOT NULL,
+    process_id integer NOT NULL,
+    state text DEFAULT 'running'::text NOT NULL,
+    host text NOT NULL,
+    cafcat_version text NOT NULL,
+    sources text[] NOT NULL,
+    options jsonb NOT NULL,
+    error text,
+    CONSTRAINT ingest_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'interrupted'::text, 'failed'::text])))
+);
+
+COMMENT ON TABLE public.ingest_runs IS 'Every ingest: what it was asked, what it brought, how it ended.';
+
+COMMENT ON COLUMN public.ingest_runs.id IS 'Number of the run.';
+
+COMMENT ON COLUMN public.ingest_runs.started_at IS 'When the run began.';
+
+COMMENT ON COLUMN public.ingest_runs.finished_at IS 'When it ended; NULL while it runs, or if its process died.';
+
+COMMENT ON COLUMN public.ingest_runs.files_added IS 'Files committed under a path that the catalog did not have.';
+
+COMMENT ON COLUMN public.ingest_runs.files_replaced IS 'Files committed over an older location of the same path.';
+
+COMMENT ON COLUMN public.ingest_runs.files_unchanged IS 'Files left alone: same size and modification time as the catalog has.';
+
+COMMENT ON COLUMN public.ingest_runs.files_skipped IS 'Symlinks, sockets, devices, and conflicts under --on-conflict skip.';
+
+COMMENT ON COLUMN public.ingest_runs.files_failed IS 'Files refused by name or size, changed while read, vanished, or unreadable.';
+
+COMMENT ON COLUMN public.ingest_runs.bytes_added IS 'Bytes of the files added and replaced.';
+
+COMMENT ON COLUMN public.ingest_runs.chunks_committed IS 'Chunks that the run committed.';
+
+COMMENT ON COLUMN public.ingest_runs.process_id IS 'Process id of the writer on its host.';
+
+COMMENT ON COLUMN public.ingest_runs.state IS 'running, finished, interrupted (by the user; what was packed is committed) or failed.';
+
+COMMENT ON COLUMN public.ingest_runs.host IS 'Host name of the writer.';
+
+COMMENT ON COLUMN public.ingest_runs.cafcat_version IS 'Version of the program.';
+
+COMMENT ON COLUMN public.ingest_runs.sources IS 'What was ingested, as typed.';
+
+COMMENT ON COLUMN public.ingest_runs.options IS 'Options of the run: prefix, include, exclude, ...';
+
+COMMENT ON COLUMN public.ingest_runs.error IS 'Why the run failed; NULL otherwise.';
+
+ALTER TABLE public.ingest_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.ingest_runs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.retired_locations (
+    id bigint NOT NULL,
+    caf_file_id bigint NOT NULL,
+    start_byte bigint NOT NULL,
+    end_byte bigint NOT NULL,
+    crc32c bigint NOT NULL,
+    modified_at timestamp with time zone,
+    run_id bigint,
+    retired_at timestamp with time zone DEFAULT now() NOT NULL,
+    file_path text NOT NULL COLLATE pg_catalog."C",
+    reason text NOT NULL,
+    CONSTRAINT retired_locations_reason_check CHECK ((reason = ANY (ARRAY['replaced'::text, 'skipped'::text])))
+);
+
+COMMENT ON TABLE public.retired_locations IS 'What paths pointed to before: every entry of a chunk is either here or in file_locations.';
+
+COMMENT ON COLUMN public.retired_locations.id IS 'Order of retirement.';
+
+COMMENT ON COLUMN public.retired_locations.caf_file_id IS 'The chunk: chunks.id. See docs/decisions/0003.';
+
+COMMENT ON COLUMN public.retired_locations.start_byte IS 'First byte of the file in the chunk.';
+
+COMMENT ON COLUMN public.retired_locations.end_byte IS 'One past its last byte: the size is end_byte - start_byte.';
+
+COMMENT ON COLUMN public.retired_locations.crc32c IS 'CRC-32C (Castagnoli) of the file, unsigned.';
+
+COMMENT ON COLUMN public.retired_locations.modified_at IS 'Modification time at the source, cut to microseconds; NULL where the source has none.';
+
+COMMENT ON COLUMN public.retired_locations.run_id IS 'The run that retired it.';
+
+COMMENT ON COLUMN public.retired_locations.retired_at IS 'When it was retired.';
+
+COMMENT ON COLUMN public.retired_locations.file_path IS 'Name that pointed there.';
+
+COMMENT ON COLUMN public.retired_locations.reason IS 'replaced (a newer version was committed) or skipped (packed, but another run was first).';
+
+ALTER TABLE public.retired_locations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.retired_locations_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY public.alembic_version
+    ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
+
+ALTER TABLE ONLY public.chunks
+    ADD CONSTRAINT chunks_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.chunks
+    ADD CONSTRAINT chunks_store_key UNIQUE (store, object_key);
+
+ALTER TABLE ONLY public.chunks
+    ADD CONSTRAINT chunks_uuid_key UNIQUE (uuid);
+
+ALTER TABLE ONLY public.events
+    ADD CONSTRAINT events_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.file_locations
+    ADD CONSTRAINT file_locations_pkey PRIMARY KEY (file_path);
+
+ALTER TABLE ONLY public.ingest_runs
+    ADD CONSTRAINT ingest_runs_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.retired_locations
+    ADD CONSTRAINT retired_locations_pkey PRIMARY KEY (id);
+
+CREATE INDEX chunks_open_idx ON public.chunks USING btree (lease_expires_at) WHERE (state = 'writing'::text);
+
+CREATE INDEX chunks_run_id_idx ON public.chunks USING btree (run_id);
+
+CREATE INDEX events_chunk_id_idx ON public.events USING btree (chunk_id);
+
+CREATE INDEX events_run_id_idx ON public.events USING btree (run_id);
+
+CREATE INDEX file_locations_caf_file_id_idx ON public.file_locations USING brin (caf_file_id);
+
+CREATE INDEX retired_locations_caf_file_id_idx ON public.retired_locations USING btree (caf_file_id);
+
+CREATE INDEX retired_locations_file_path_idx ON public.retired_locations USING btree (file_path);
+
+CREATE TRIGGER chunks_are_kept BEFORE DELETE OR TRUNCATE ON public.chunks FOR EACH STATEMENT EXECUTE FUNCTION public.chunks_are_kept();
+
+ALTER TABLE ONLY public.chunks
+    ADD CONSTRAINT chunks_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
+
+ALTER TABLE ONLY public.events
+    ADD CONSTRAINT events_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);
+
+ALTER TABLE ONLY public.events
+    ADD CONSTRAINT events_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
+
+ALTER TABLE ONLY public.retired_locations
+    ADD CONSTRAINT retired_locations_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);

@@ -1,0 +1,306 @@
+"""The catalog's transactions, on both servers: commit of a chunk, conflicts, states, listings."""
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+
+import psycopg
+import pytest
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.chunks import ChunkCommit
+from cafcat.catalog.connection import connect
+from cafcat.catalog.lookup import FindFilter
+from cafcat.catalog.mapping import Mapping, to_microseconds
+from cafcat.errors import CafcatError, CatalogUnavailable, Conflict, InvalidInput, NotFound
+from cafcat.model import ChunkState, ChunkSummary, Entry, Folder, OnConflict, SourceFile
+
+
+@pytest.fixture(params=["database_url", "database_url_15"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def catalog(url: str) -> Iterator[Catalog]:
+    catalog = Catalog(lambda: connect(url))
+    yield catalog
+    catalog.close()
+
+
+def begin(catalog: Catalog) -> tuple[int, uuid.UUID]:
+    name = uuid.uuid4()
+    run = catalog.runs.begin_run(sources=["test"], options={}, host="here", process_id=1, version="0")
+    chunk_id = catalog.chunks.begin_chunk(
+        uuid=name,
+        run=run,
+        archive_format="caf",
+        store="file:///nowhere",
+        object_key=f"{name}.caf",
+        owner="test",
+        lease_seconds=60,
+    )
+    return chunk_id, name
+
+
+def filled(chunk_id: int, paths: Sequence[str], size: int) -> tuple[Mapping, ChunkSummary]:
+    mapping = Mapping(chunk_id)
+    for number, path in enumerate(paths):
+        mapping.add(Entry(path, number * size, (number + 1) * size, number, 1_700_000_000_000_000_000 + number))
+    data = len(paths) * size
+    return mapping, ChunkSummary(data + 104, data, data + 100, len(paths), data, 2**64 - 1)
+
+
+def commit(
+    catalog: Catalog,
+    paths: Sequence[str],
+    *,
+    size: int = 10,
+    on_conflict: OnConflict = OnConflict.REPLACE,
+    all_new: bool = True,
+) -> tuple[ChunkCommit, uuid.UUID]:
+    chunk_id, name = begin(catalog)
+    mapping, summary = filled(chunk_id, paths, size)
+    with mapping:
+        return catalog.chunks.commit_chunk(chunk_id, summary, mapping, on_conflict, all_new=all_new), name
+
+
+def check_counters(catalog: Catalog) -> None:
+    assert catalog.reports.findings() == []
+
+
+def test_a_committed_chunk_is_found_file_by_file(catalog: Catalog) -> None:
+    done, name = commit(catalog, ["a", "b/c", "b/d"])
+    assert done == ChunkCommit(added=3, replaced=0, skipped=0)
+    location = catalog.files.locate("b/c")
+    assert (location.start_byte, location.end_byte, location.crc32c, location.chunk) == (10, 20, 1, name)
+    assert location.object_key == f"{name}.caf"
+    with pytest.raises(NotFound):
+        catalog.files.locate("b")
+    check_counters(catalog)
+
+
+def test_paths_in_any_order_are_committed(catalog: Catalog) -> None:
+    commit(catalog, ["z", "a", "m"])
+    assert [place.path for place in catalog.files.page("")] == ["a", "m", "z"]
+
+
+def test_replacing_retires_the_old_location_and_moves_the_counters(catalog: Catalog) -> None:
+    _, first = commit(catalog, ["a", "b", "c"])
+    done, second = commit(catalog, ["b", "d"], size=7, all_new=False)
+    assert done == ChunkCommit(added=1, replaced=1, skipped=0)
+    assert catalog.files.locate("b").chunk == second
+    [old] = catalog.reports.history("b")
+    assert (old.location.chunk, old.location.start_byte, old.reason) == (first, 10, "replaced")
+    chunk = catalog.chunks.chunk(str(first))
+    assert (chunk.file_count, chunk.live_file_count, chunk.live_bytes) == (3, 2, 20)
+    check_counters(catalog)
+
+
+def test_the_fast_way_finds_out_by_itself_that_a_path_is_there(catalog: Catalog) -> None:
+    commit(catalog, ["a", "b"])
+    done, _ = commit(catalog, ["b", "c"], all_new=True)
+    assert done == ChunkCommit(added=1, replaced=1, skipped=0)
+    check_counters(catalog)
+
+
+def test_skip_keeps_what_is_there_and_accounts_for_the_packed_bytes(catalog: Catalog) -> None:
+    _, first = commit(catalog, ["a", "b"])
+    done, second = commit(catalog, ["b", "c"], size=3, on_conflict=OnConflict.SKIP)
+    assert done == ChunkCommit(added=1, replaced=0, skipped=1)
+    assert catalog.files.locate("b").chunk == first
+    chunk = catalog.chunks.chunk(str(second))
+    assert (chunk.file_count, chunk.live_file_count, chunk.live_bytes) == (2, 1, 3)
+    assert [old.reason for old in catalog.reports.history("b")] == ["skipped"]
+    check_counters(catalog)
+
+
+def test_fail_commits_nothing(catalog: Catalog) -> None:
+    commit(catalog, ["b"])
+    chunk_id, name = begin(catalog)
+    mapping, summary = filled(chunk_id, ["a", "b"], 5)
+    with mapping, pytest.raises(Conflict, match="meanwhile") as raised:
+        catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.FAIL, all_new=True)
+    assert raised.value.path == "b"
+    assert [place.path for place in catalog.files.page("")] == ["b"]
+    assert catalog.chunks.chunk(str(name)).state is ChunkState.WRITING
+    check_counters(catalog)
+
+
+def test_a_chunk_is_committed_or_abandoned_once(catalog: Catalog) -> None:
+    chunk_id, _ = begin(catalog)
+    mapping, summary = filled(chunk_id, ["a"], 5)
+    catalog.chunks.abandon_chunk(chunk_id, "because")
+    with mapping, pytest.raises(Conflict, match="abandoned"):
+        catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+    with pytest.raises(Conflict):
+        catalog.chunks.abandon_chunk(chunk_id, "again")
+    with pytest.raises(Conflict):
+        catalog.chunks.renew_lease(chunk_id, 60)
+    assert catalog.files.page("") == []
+
+
+def test_a_row_that_breaks_a_rule_commits_nothing(catalog: Catalog) -> None:
+    chunk_id, name = begin(catalog)
+    mapping, summary = filled(chunk_id, ["a"], 5)
+    mapping.add(Entry("b", 9, 3, 0, None))
+    with mapping, pytest.raises(CafcatError, match="span"):
+        catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+    assert catalog.files.page("") == []
+    assert catalog.chunks.chunk(str(name)).state is ChunkState.WRITING
+
+
+def test_a_connection_cut_before_the_commit_leaves_the_chunk_adoptable(catalog: Catalog, url: str) -> None:
+    chunk_id, name = begin(catalog)
+    mapping, summary = filled(chunk_id, ["a"], 5)
+    blocks = mapping.blocks
+
+    def cut_then_blocks() -> Iterator[bytes]:
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+        yield from blocks()
+
+    mapping.blocks = cut_then_blocks  # type: ignore[method-assign]
+    with mapping, pytest.raises(CatalogUnavailable):
+        catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+    assert catalog.chunks.chunk(str(name)).state is ChunkState.WRITING
+    assert catalog.files.page("") == []
+
+
+def test_a_server_that_was_restarted_in_between_is_connected_again(catalog: Catalog, url: str) -> None:
+    commit(catalog, ["a"])
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+    for _ in range(50):  # the notice of the end takes a moment to arrive
+        try:
+            assert catalog.files.locate("a").path == "a"
+            break
+        except CatalogUnavailable:
+            continue
+    else:
+        pytest.fail("it never connected again")
+
+
+def test_writers_of_the_same_paths_do_not_deadlock_and_the_totals_are_exact(url: str) -> None:
+    paths = [f"f{number:04}" for number in range(400)]
+    failures: list[BaseException] = []
+
+    def write(offset: int) -> None:
+        catalog = Catalog(lambda: connect(url))
+        try:
+            for turn in range(3):
+                mine = paths[(offset + turn) * 37 % 200 :]
+                commit(catalog, mine, size=offset + 1, all_new=turn % 2 == 0)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            catalog.close()
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    catalog = Catalog(lambda: connect(url))
+    check_counters(catalog)
+    assert catalog.reports.stats().files == len(list(catalog.files.page("", limit=10_000)))
+    catalog.close()
+
+
+def test_known_tells_same_changed_and_new_apart(catalog: Catalog) -> None:
+    commit(catalog, ["a", "b", "c"])
+    time_of_a = 1_700_000_000_000_000_000
+    batch = [
+        SourceFile("a", 10, time_of_a + 999, ""),  # the same microsecond
+        SourceFile("b", 11, time_of_a + 1, ""),
+        SourceFile("new", 1, 0, ""),
+        SourceFile("c", 10, time_of_a + 5_000_000, ""),
+    ]
+    known = catalog.chunks.known(batch)
+    assert known.unchanged == {0}
+    assert known.changed == {1, 3}
+
+
+def test_times_that_no_calendar_has_are_kept_in_bounds(catalog: Catalog) -> None:
+    chunk_id, _ = begin(catalog)
+    far = [-(2**63), -1, 2**63 - 1]
+    summary = ChunkSummary(100, 0, 90, 3, 0, 0)
+    with Mapping(chunk_id) as mapping:
+        for number, time_ns in enumerate(far):
+            mapping.add(Entry(f"f{number}", 0, 0, 0, time_ns))
+        catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+    found = [place.modified_ns for place in catalog.files.page("")]
+    assert found == [to_microseconds(time_ns) * 1000 for time_ns in far]
+
+
+LEVELS = ["a", "b", "b!", "b/1", "b/2/x", "b/2/y", "b/2/z/deep", "b0", "c/only", "ä/ö", "日/本"]
+
+
+def test_one_level_of_a_folder(catalog: Catalog) -> None:
+    commit(catalog, LEVELS)
+
+    def level(folder: str, limit: int) -> list[str]:
+        found: list[str] = []
+        after = None
+        while page := catalog.files.folder_page(folder, after=after, limit=limit):
+            found += [item.path for item in page]
+            after = page[-1]
+        return found
+
+    for limit in (1, 2, 100):
+        assert level("", limit) == ["a", "b", "b!", "b/", "b0", "c/", "ä/", "日/"]
+        assert level("b/", limit) == ["b/1", "b/2/"]
+        assert level("b/2/", limit) == ["b/2/x", "b/2/y", "b/2/z/"]
+        assert level("nothing/", limit) == []
+    assert catalog.files.folder_page("c/")[0].path == "c/only"
+    assert catalog.files.folder_page("")[3] == Folder("b/")
+
+
+def test_pages_go_on_where_the_last_one_ended(catalog: Catalog) -> None:
+    paths = [*sorted(f"d/{number:03}" for number in range(25)), "e"]
+    commit(catalog, paths)
+    found: list[str] = []
+    after = None
+    while page := catalog.files.page("d/", after=after, limit=10):
+        found += [place.path for place in page]
+        after = page[-1].path
+    assert found == paths[:-1]
+    assert catalog.files.totals("d/") == (25, 250)
+
+
+def test_find_by_name_size_and_time(catalog: Catalog) -> None:
+    commit(catalog, ["d/a.jpg", "d/b.JPG", "d/jpg", "x.jpg"])
+    by_name = catalog.files.page("d/", where=FindFilter(name_regex=r"(^|/)[^/]*\.jpg$"))
+    assert [place.path for place in by_name] == ["d/a.jpg"]
+    newer = catalog.files.page("", where=FindFilter(newer_ns=1_700_000_000_000_000_000))
+    assert newer == []  # the nanoseconds between them are cut to the same microsecond
+    assert len(catalog.files.page("", where=FindFilter(older_ns=1_700_000_000_000_001_000))) == 4
+    assert catalog.files.page("", where=FindFilter(min_size=11)) == []
+    assert len(catalog.files.page("", where=FindFilter(max_size=10))) == 4
+
+
+def test_a_chunk_is_named_by_the_beginning_of_its_uuid(catalog: Catalog) -> None:
+    _, name = commit(catalog, ["a"])
+    assert catalog.chunks.chunk(str(name)[:8]).uuid == name
+    with pytest.raises(NotFound):
+        catalog.chunks.chunk("00000000")
+    with pytest.raises(InvalidInput):
+        catalog.chunks.chunk(str(name)[:7])
+
+
+def test_a_query_of_the_users_cannot_write(catalog: Catalog) -> None:
+    commit(catalog, ["a"])
+    columns, rows = catalog.reports.query("SELECT file_path, end_byte FROM file_locations")
+    assert (list(columns), list(rows)) == (["file_path", "end_byte"], [("a", 10)])
+    with pytest.raises(InvalidInput, match="read-only"):
+        list(catalog.reports.query("DELETE FROM file_locations")[1])
+    with pytest.raises(InvalidInput, match="syntax"):
+        catalog.reports.query("SELEC 1")
+    assert catalog.files.locate("a")

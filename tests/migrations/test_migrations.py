@@ -1,0 +1,111 @@
+"""The migrations, the tables in SQLAlchemy and the snapshot say the same."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
+from cafcat.catalog import schema
+from cafcat.catalog.embedded import EmbeddedServer
+from cafcat.catalog.tables import metadata
+from cafcat.errors import CatalogOutdated, CatalogUnavailable
+from tests.migrations.snapshot import SNAPSHOT, dump
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    return EmbeddedServer(tmp_path / "unused").programs
+
+
+def test_tables_and_migrations_are_equal(database_url: str) -> None:
+    engine = create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(database_url), poolclass=NullPool
+    )
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True}
+        )
+        assert compare_metadata(context, metadata) == []
+
+
+def test_snapshot_is_true(database_url: str, programs: Path) -> None:
+    assert SNAPSHOT.read_text() == dump(database_url, programs / "pg_dump"), "run `make migrate`"
+
+
+def test_snapshot_is_true_on_the_oldest_server_we_have(database_url_15: str, programs: Path) -> None:
+    assert SNAPSHOT.read_text() == dump(database_url_15, programs / "pg_dump")
+
+
+def test_head_revision_is_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(schema.migrations_folder()))
+    assert ScriptDirectory.from_config(config).get_heads() == [schema.HEAD_REVISION]
+
+
+def test_every_table_and_column_has_a_comment(database_url: str) -> None:
+    tables = """
+        SELECT c.relname FROM pg_class AS c
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v')
+          AND obj_description(c.oid, 'pg_class') IS NULL
+    """
+    columns = """
+        SELECT c.relname || '.' || a.attname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v')
+          AND a.attnum > 0 AND NOT a.attisdropped AND col_description(c.oid, a.attnum) IS NULL
+    """
+    with psycopg.connect(database_url) as connection:
+        assert connection.execute(tables).fetchall() == []
+        assert connection.execute(columns).fetchall() == []
+
+
+def test_upgrading_twice_changes_nothing(database_url: str) -> None:
+    schema.upgrade(database_url)
+    assert schema.current_revision(database_url) == schema.HEAD_REVISION
+
+
+def test_an_empty_database_has_no_revision_and_is_not_migrated_unasked(empty_database_url: str) -> None:
+    import cafcat
+
+    assert schema.current_revision(empty_database_url) is None
+    with (
+        cafcat.open(database_url=empty_database_url) as repository,
+        pytest.raises(CatalogOutdated, match="cafcat db init"),
+    ):
+        repository.read("x")
+    assert schema.current_revision(empty_database_url) is None
+
+
+@pytest.mark.parametrize(("revision", "advice"), [("0000", "cafcat db upgrade"), ("9999", "newer cafcat")])
+def test_another_revision_is_refused_with_the_command_to_run(database_url: str, revision: str, advice: str) -> None:
+    import cafcat
+
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = %s", [revision])
+    with cafcat.open(database_url=database_url) as repository:
+        with pytest.raises(CatalogOutdated, match=advice):
+            repository.read("x")
+        with pytest.raises(CatalogOutdated, match=advice):
+            repository.stats()
+
+
+def test_a_database_in_another_encoding_is_refused(postgres_server: str) -> None:
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS cafcat_latin1")
+        connection.execute("CREATE DATABASE cafcat_latin1 ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        try:
+            conninfo = psycopg.conninfo.make_conninfo(postgres_server, dbname="cafcat_latin1")
+            with pytest.raises(CatalogUnavailable, match="LATIN1"):
+                schema.upgrade(conninfo)
+        finally:
+            connection.execute("DROP DATABASE cafcat_latin1 WITH (FORCE)")
+
+
+def test_rows_of_chunks_are_never_deleted(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection, pytest.raises(psycopg.Error, match="never deleted"):
+        connection.execute("DELETE FROM chunks")
