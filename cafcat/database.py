@@ -1,0 +1,122 @@
+"""The database that the settings mean: one that we were given, or the embedded one."""
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.connection import PgConnection, connect, split_password
+from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, upgrade
+from cafcat.errors import InvalidInput
+from cafcat.settings import Settings, redact
+
+if TYPE_CHECKING:
+    from cafcat.catalog.embedded import EmbeddedServer
+
+__all__ = ["Database"]
+
+
+class Database:
+    """Connects, starts, stops, migrates. A database that we were given is migrated only by init and upgrade;
+    the embedded one is ours, and is moved to our revision whenever it is behind."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._given_url = settings.database_url
+        self._folder = settings.home / "postgres"
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it is the embedded server of CAFCAT_HOME."""
+        return self._given_url is None
+
+    def connect(self) -> PgConnection:
+        """A new connection. Raises CatalogUnavailable."""
+        if self._given_url is not None:
+            return connect(self._given_url)
+        from cafcat.catalog.embedded import without_pg_variables
+
+        server = self._server()
+        connection = server.connect()
+        if _is_behind(connection):
+            with without_pg_variables():
+                upgrade(server.conninfo())
+        return connection
+
+    def catalog(self) -> Catalog:
+        """The catalog in it; connects at its first call."""
+        return Catalog(self.connect)
+
+    def url(self) -> str:
+        """A libpq URL that works now: the embedded server is started."""
+        if self._given_url is not None:
+            return self._given_url
+        self._server().connect().close()
+        return self._server().url()
+
+    def shown_url(self) -> str:
+        """The same without its password."""
+        return redact(self.url())
+
+    def init(self) -> str:
+        """Makes the schema where there is none; fine if it is there and ours. Returns the revision. Raises
+        CatalogOutdated for a schema of another revision."""
+        found = current_revision(self.url())
+        if found is None:
+            upgrade(self.url())
+        elif found != HEAD_REVISION:
+            raise outdated(found)
+        return HEAD_REVISION
+
+    def upgrade(self) -> tuple[str | None, str]:
+        """Moves the schema to our revision. Returns (from, to). Raises CatalogOutdated if it is newer."""
+        found = current_revision(self.url())
+        if found is not None and found > HEAD_REVISION:
+            raise outdated(found)
+        upgrade(self.url())
+        return found, HEAD_REVISION
+
+    def current(self) -> tuple[str | None, str]:
+        """The revision in the database (None: no schema), and the one that this cafcat needs."""
+        return current_revision(self.url()), HEAD_REVISION
+
+    def check(self) -> list[str]:
+        """What SQL alone can see to be wrong; empty if all is well. Raises CatalogOutdated."""
+        catalog = self.catalog()
+        try:
+            return catalog.reports.findings()
+        finally:
+            catalog.close()
+
+    def stop(self) -> bool:
+        """Stops the embedded server; False if it was not running. InvalidInput for a database of others."""
+        if not self.is_embedded:
+            raise InvalidInput("the database is not ours to stop", hint="unset CAFCAT_DATABASE_URL")
+        return self._server().stop()
+
+    def psql(self) -> tuple[list[str], dict[str, str]]:
+        """Command line of psql, and its whole environment. The password, if any, is in the environment only:
+        command lines can be seen by others."""
+        conninfo, password = split_password(self.url())
+        environment = dict(os.environ)
+        if password is not None:
+            environment["PGPASSWORD"] = password
+        program = shutil.which("psql")
+        if self.is_embedded or program is None:
+            program = str(self._server().programs / "psql")
+        if self.is_embedded:
+            # Our server wants nothing of what PG* variables may say of another one.
+            environment = {name: value for name, value in environment.items() if not name.startswith("PG")}
+        return [program, conninfo], environment
+
+    def _server(self) -> "EmbeddedServer":
+        from cafcat.catalog.embedded import EmbeddedServer
+
+        return EmbeddedServer(self._folder)
+
+
+def _is_behind(connection: PgConnection) -> bool:
+    row = connection.execute("SELECT to_regclass('alembic_version')").fetchone()
+    if row is None or row[0] is None:
+        return True
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return row is None or str(row[0]) < HEAD_REVISION

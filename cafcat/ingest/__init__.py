@@ -1,0 +1,1 @@
+"""Ingest: scan, decide, pack, commit."""

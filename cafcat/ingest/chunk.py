@@ -1,0 +1,171 @@
+"""One chunk being written: its row, its object, its mapping. The write path of docs/design.md."""
+
+import contextlib
+import time
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.chunks import ChunkCommit
+from cafcat.catalog.mapping import Mapping
+from cafcat.errors import CafcatError, CatalogUnavailable
+from cafcat.formats.base import EntryWriter, Format
+from cafcat.ingest.sink import BlockSink
+from cafcat.model import ChunkSummary, OnConflict
+from cafcat.stores.base import Store
+
+__all__ = ["ChunkPlace", "FinishedChunk", "OpenChunk"]
+
+LEASE_SECONDS: Final = 900
+"""A writer that has not been heard of for so long is taken for dead. Longer than any single step of it."""
+_RENEW_SECONDS: Final = 60
+
+
+class ChunkPlace(NamedTuple):
+    """Where chunks of a run go, and who writes them."""
+
+    catalog: Catalog
+    store: Store
+    archive_format: Format
+    run: int
+    owner: str
+
+
+class FinishedChunk(NamedTuple):
+    """A committed chunk; sizes in bytes."""
+
+    uuid: str
+    size_bytes: int
+    commit: ChunkCommit
+
+
+class OpenChunk:
+    """Exactly one of finish and abandon ends it.
+
+    Its row `writing` is in the catalog before the first byte is written, so whatever happens from here on
+    leaves a trace that recovery can follow.
+    """
+
+    def __init__(self, place: ChunkPlace) -> None:
+        self._place = place
+        self.uuid = uuid4()
+        self._key = f"{self.uuid}{place.archive_format.suffix}"
+        self._id = place.catalog.chunks.begin_chunk(
+            uuid=self.uuid,
+            run=place.run,
+            archive_format=place.archive_format.name,
+            store=place.store.url,
+            object_key=self._key,
+            owner=place.owner,
+            lease_seconds=LEASE_SECONDS,
+        )
+        self._renewed = time.monotonic()
+        try:
+            self._upload = place.store.create(self._key)
+        except BaseException:
+            self._forget("the store refused to begin an object")
+            raise
+        self._sink = BlockSink(self._upload)
+        self._writer = place.archive_format.writer(self._sink)
+        self._mapping = Mapping(self._id)
+        self._last_path = ""
+        self._hashes: set[int] | None = None
+        self.all_new = True
+
+    @property
+    def file_count(self) -> int:
+        return self._mapping.file_count
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the files taken; those of files that failed half-way are not among them."""
+        return self._mapping.size_bytes
+
+    def size_with(self, path: str, size_bytes: int) -> int:
+        """Size of the object in bytes if it were finished after that file."""
+        return self._writer.size_if_finalized(path, size_bytes)
+
+    def has_room(self, path: str, size_bytes: int) -> bool:
+        """False if the format cannot take that file into this archive."""
+        return self._writer.has_room(path, size_bytes)
+
+    def may_contain(self, path: str) -> bool:
+        """False if the chunk has no such path. True may be a coincidence of hashes.
+
+        While paths come in ascending order nothing needs to be remembered; after the first that does not,
+        hashes of all are kept.
+        """
+        if self._hashes is None:
+            if path > self._last_path:
+                return False
+            self._hashes = {hash(taken) for taken in self._mapping.paths()}
+        return hash(path) in self._hashes
+
+    def add(self, path: str, content: bytes, modified_ns: int | None) -> None:
+        """Takes a whole file, of a path that it does not contain."""
+        self._mapping.add(self._writer.add(path, content, modified_ns))
+        self._note(path)
+
+    def open(self, path: str, modified_ns: int | None) -> EntryWriter:
+        """Begins a file in blocks; close_entry ends it."""
+        return self._writer.open(path, modified_ns)
+
+    def close_entry(self, path: str, entry: EntryWriter) -> None:
+        """Takes the file that was written in blocks."""
+        self._mapping.add(entry.close())
+        self._note(path)
+
+    def _note(self, path: str) -> None:
+        self._last_path = path
+        if self._hashes is not None:
+            self._hashes.add(hash(path))
+
+    def renew_lease(self) -> None:
+        """Once a minute; costs nothing in between."""
+        now = time.monotonic()
+        if now - self._renewed >= _RENEW_SECONDS:
+            self._renewed = now
+            self._place.catalog.chunks.renew_lease(self._id, LEASE_SECONDS)
+
+    def finish(self, on_conflict: OnConflict) -> FinishedChunk:
+        """Finalizes, makes durable, commits. On an error before the commit nothing is left behind; a commit
+        whose outcome nobody can tell leaves a whole object and a row `writing`, for recovery to adopt."""
+        try:
+            summary = self._make_durable()
+        except BaseException:
+            self.abandon("writing failed")
+            raise
+        try:
+            commit = self._place.catalog.chunks.commit_chunk(
+                self._id, summary, self._mapping, on_conflict, all_new=self.all_new
+            )
+        except CatalogUnavailable:
+            raise
+        except CafcatError as error:
+            self._place.store.delete(self._key)
+            self._forget(str(error))
+            raise
+        finally:
+            self._mapping.close()
+        return FinishedChunk(str(self.uuid), summary.size_bytes, commit)
+
+    def _make_durable(self) -> ChunkSummary:
+        self._place.catalog.chunks.renew_lease(self._id, LEASE_SECONDS)
+        archive = self._writer.finalize()
+        checksum = self._sink.finish()
+        self._upload.commit()
+        return ChunkSummary(*archive, checksum)
+
+    def abandon(self, reason: str) -> None:
+        """Removes what was written and says so in the catalog, as far as store and catalog still answer."""
+        self._sink.abort()
+        with contextlib.suppress(CafcatError):
+            self._upload.abort()
+        with contextlib.suppress(CafcatError):
+            self._place.store.delete(self._key)
+        self._mapping.close()
+        self._forget(reason)
+
+    def _forget(self, reason: str) -> None:
+        with contextlib.suppress(CafcatError):
+            self._place.catalog.chunks.abandon_chunk(self._id, reason)

@@ -1,0 +1,240 @@
+"""The ingest: scan the sources, decide by sets what is new, pack it into chunks, commit each chunk."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from cafcat.errors import CafcatError, Conflict, Refused, SourceFailed
+from cafcat.formats.base import Writer
+from cafcat.ingest.chunk import ChunkPlace, OpenChunk
+from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
+from cafcat.progress import Progress
+from cafcat.sources.base import OpenFile, Source
+
+__all__ = ["HARD_LIMIT_BYTES", "MAX_FILES", "Ingest", "Limits"]
+
+HARD_LIMIT_BYTES: Final = 32_000_000_000
+"""No chunk is larger, index and footer counted."""
+MAX_FILES: Final = 1_000_000
+"""No chunk has more files."""
+
+_BATCH_FILES: Final = 5_000
+_WHOLE_FILE_BYTES: Final = 1 << 20
+"""Files up to this size are read before they are written: if reading fails the chunk has no dead bytes."""
+
+
+class Limits(NamedTuple):
+    """When a chunk is full. A chunk exceeds the target only if it holds a single file."""
+
+    target_bytes: int
+    hard_bytes: int = HARD_LIMIT_BYTES
+    max_files: int = MAX_FILES
+
+
+class _Discard:
+    def write(self, data: bytes) -> None:
+        """Nothing is kept: a writer on this answers questions about sizes."""
+
+
+class Ingest:
+    """One run. `report` is what it has done so far."""
+
+    def __init__(
+        self,
+        place: ChunkPlace,
+        limits: Limits,
+        *,
+        on_conflict: OnConflict,
+        dry_run: bool,
+        progress: Progress,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self._place = place
+        self._limits = limits
+        self._on_conflict = on_conflict
+        self._dry_run = dry_run
+        self._progress = progress
+        self._should_stop = should_stop
+        self._empty: Writer = place.archive_format.writer(_Discard())
+        self._chunk: OpenChunk | None = None
+        self._failures: list[FileProblem] = []
+        self.report = IngestReport(run=None if dry_run else place.run, dry_run=dry_run)
+
+    def take(self, sources: Iterable[Source]) -> None:
+        """Ingests all of the sources, or all until `should_stop` says so; what was packed is committed.
+
+        Raises Conflict under OnConflict.FAIL, and errors of store and catalog. Then the open chunk is
+        abandoned; those committed before stay.
+        """
+        try:
+            for source, batch in self._batches(sources):
+                self._take_batch(source, batch)
+            self._finish_chunk()
+        except BaseException as error:
+            if self._chunk is not None:
+                self._chunk.abandon(f"the run ended: {error}")
+            raise
+        finally:
+            self._record_failures()
+
+    def _batches(self, sources: Iterable[Source]) -> Iterator[tuple[Source, list[SourceFile]]]:
+        for source in sources:
+            batch: list[SourceFile] = []
+            for item in source.files():
+                if self._stopped():
+                    return
+                if isinstance(item, FileProblem):
+                    self._problem(item)
+                    continue
+                batch.append(item)
+                if len(batch) == _BATCH_FILES:
+                    yield source, batch
+                    batch = []
+            if batch and not self._stopped():
+                yield source, batch
+
+    def _stopped(self) -> bool:
+        if not self.report.interrupted and self._should_stop():
+            self.report.interrupted = True
+        return self.report.interrupted
+
+    def _take_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
+        """Decides for the whole batch at once. A path that may be in the open chunk already has to wait until
+        that is committed; then the rest of the batch is decided anew."""
+        self.report.files_seen += len(batch)
+        while batch:
+            batch = batch[self._take_decided(source, batch) :]
+            if batch and not self._stopped():
+                self._finish_chunk()
+            elif self._stopped():
+                return
+        self._record_failures()
+
+    def _take_decided(self, source: Source, batch: Sequence[SourceFile]) -> int:
+        """Takes files up to one that may be in the open chunk; returns how many."""
+        known = self._place.catalog.chunks.known(batch)
+        for n, file in enumerate(batch):
+            if self._stopped():
+                return n
+            if n in known.unchanged:
+                self.report.files_unchanged += 1
+            elif n in known.changed and self._on_conflict is not OnConflict.REPLACE:
+                self._conflict(file)
+            elif self._dry_run:
+                self._count_dry(file, replaces=n in known.changed)
+            elif self._chunk is not None and self._chunk.may_contain(file.path):
+                return n
+            else:
+                self._take_file(source, file, replaces=n in known.changed)
+        return len(batch)
+
+    def _conflict(self, file: SourceFile) -> None:
+        if self._on_conflict is OnConflict.FAIL:
+            hint = "use --on-conflict replace or skip"
+            raise Conflict("the catalog has this file with another size or time", path=file.path, hint=hint)
+        message = "the catalog has this file with another size or time"
+        self._problem(FileProblem(file.path, ProblemKind.CONFLICT, message))
+
+    def _count_dry(self, file: SourceFile, *, replaces: bool) -> None:
+        if replaces:
+            self.report.files_replaced += 1
+        else:
+            self.report.files_added += 1
+        self.report.bytes_added += file.size_bytes
+        self._progress.advance(1, file.size_bytes)
+
+    def _take_file(self, source: Source, file: SourceFile, *, replaces: bool) -> None:
+        """A file that fails costs only itself; what fails elsewhere ends the run."""
+        try:
+            with source.open(file) as opened:
+                self._check_size(file.path, opened.size_bytes)
+                if opened.size_bytes <= _WHOLE_FILE_BYTES:
+                    content = opened.read()
+                    self._room_for(file.path, len(content)).add(file.path, content, opened.modified_ns)
+                    self._progress.advance(0, len(content))
+                elif not self._stream(file.path, opened):
+                    return
+        except SourceFailed as error:
+            self._problem(FileProblem(file.path, ProblemKind(error.problem), error.message))
+        except Refused as error:
+            self._problem(FileProblem(file.path, ProblemKind.TOO_LARGE, error.message))
+        else:
+            self._taken(replaces=replaces)
+
+    def _taken(self, *, replaces: bool) -> None:
+        assert self._chunk is not None  # noqa: S101 - a file was just written to it
+        if replaces:
+            self._chunk.all_new = False
+        self._chunk.renew_lease()
+        self._progress.advance(1, 0)
+
+    def _stream(self, path: str, opened: OpenFile) -> bool:
+        """Copies a large file block by block. False if the user stopped it half-way."""
+        chunk = self._room_for(path, opened.size_bytes)
+        entry = chunk.open(path, opened.modified_ns)
+        try:
+            for block in opened.blocks():
+                entry.write(block)
+                chunk.renew_lease()
+                self._progress.advance(0, len(block))
+                if self._stopped():
+                    entry.abandon()
+                    return False
+        except SourceFailed:
+            entry.abandon()
+            raise
+        chunk.close_entry(path, entry)
+        return True
+
+    def _check_size(self, path: str, size_bytes: int) -> None:
+        if self._empty.size_if_finalized(path, size_bytes) > self._limits.hard_bytes:
+            limit = self._limits.hard_bytes
+            raise Refused(f"a file of {size_bytes} bytes does not fit into a chunk of {limit}", path=path)
+
+    def _room_for(self, path: str, size_bytes: int) -> OpenChunk:
+        """The open chunk if the file fits into it, else a new one."""
+        if self._chunk is not None and not self._fits(self._chunk, path, size_bytes):
+            self._finish_chunk()
+        if self._chunk is None:
+            self._chunk = OpenChunk(self._place)
+        return self._chunk
+
+    def _fits(self, chunk: OpenChunk, path: str, size_bytes: int) -> bool:
+        limits = self._limits
+        size = chunk.size_with(path, size_bytes)
+        target = limits.target_bytes if chunk.file_count else limits.hard_bytes
+        return size <= target and chunk.file_count < limits.max_files and chunk.has_room(path, size_bytes)
+
+    def _finish_chunk(self) -> None:
+        chunk, self._chunk = self._chunk, None
+        if chunk is None:
+            return
+        if chunk.file_count == 0:
+            chunk.abandon("no file was taken into it")
+            return
+        live_bytes = chunk.live_bytes
+        finished = chunk.finish(self._on_conflict)
+        self.report.files_added += finished.commit.added
+        self.report.files_replaced += finished.commit.replaced
+        self.report.files_skipped += finished.commit.skipped
+        self.report.bytes_added += live_bytes
+        self.report.chunks_committed += 1
+        self._progress.chunk_committed(finished.uuid, chunk.file_count, finished.size_bytes)
+
+    def _problem(self, problem: FileProblem) -> None:
+        self._progress.problem(problem)
+        if problem.kind.is_failure:
+            self.report.files_failed += 1
+            self._failures.append(problem)
+            if len(self._failures) >= _BATCH_FILES:
+                self._record_failures()
+        else:
+            self.report.files_skipped += 1
+
+    def _record_failures(self) -> None:
+        """Failures become events; losing them with a catalog that is gone must not hide why it is gone."""
+        failures, self._failures = self._failures, []
+        if failures and not self._dry_run:
+            try:
+                self._place.catalog.runs.record_failures(self._place.run, failures)
+            except CafcatError:
+                self._failures = failures[-_BATCH_FILES:]

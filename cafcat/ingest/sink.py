@@ -1,0 +1,99 @@
+"""From a writer's many small writes to a store's few large ones, in the background."""
+
+import mmap
+from queue import SimpleQueue
+from threading import Thread
+from typing import Final
+
+from cafcat.checksums import crc64nvme
+from cafcat.errors import CafcatError, StoreFailed
+from cafcat.stores.base import Upload
+
+__all__ = ["BLOCK_BYTES", "BlockSink"]
+
+BLOCK_BYTES: Final = 4 << 20
+"""What a store gets at a time, page-aligned in memory: large enough for direct I/O to pay."""
+
+_BLOCKS: Final = 3
+"""One being filled, one being written, one between them."""
+
+
+class BlockSink:
+    """Collects bytes in blocks; a thread checksums the full ones and writes them. Memory: 12 MiB.
+
+    After the first error of the store every call raises it again. Exactly one of finish and abort ends it.
+    """
+
+    def __init__(self, upload: Upload) -> None:
+        self.size_bytes = 0
+        self._upload = upload
+        self._checksum = 0
+        self._error: BaseException | None = None
+        self._free: SimpleQueue[memoryview] = SimpleQueue()
+        self._full: SimpleQueue[memoryview | None] = SimpleQueue()
+        for _ in range(_BLOCKS):
+            # Anonymous maps begin at a page boundary, which direct I/O asks for.
+            self._free.put(memoryview(mmap.mmap(-1, BLOCK_BYTES)))
+        self._block = self._free.get()
+        self._used = 0
+        self._thread = Thread(target=self._drain, name="cafcat-sink", daemon=True)
+        self._thread.start()
+
+    def write(self, data: bytes) -> None:
+        """Takes bytes. Raises StoreFailed, also for an earlier block."""
+        used, end = self._used, self._used + len(data)
+        if end < BLOCK_BYTES:
+            self._block[used:end] = data
+            self._used = end
+        else:
+            self._write_across(data)
+        self.size_bytes += len(data)
+
+    def _write_across(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            taken = rest[: BLOCK_BYTES - self._used]
+            self._block[self._used : self._used + len(taken)] = taken
+            self._used += len(taken)
+            rest = rest[len(taken) :]
+            if self._used == BLOCK_BYTES:
+                self._full.put(self._block)
+                self._block = self._free.get()
+                self._used = 0
+                self._raise_error()
+
+    def finish(self) -> int:
+        """Writes what is left and waits until the store has all. Returns the CRC-64/NVME of all bytes."""
+        self._full.put(self._block[: self._used])
+        self._join()
+        self._raise_error()
+        return self._checksum
+
+    def abort(self) -> None:
+        """Ends the thread; what was written stays for the upload to remove. Idempotent."""
+        self._error = self._error or StoreFailed("the chunk was given up")
+        self._join()
+
+    def _join(self) -> None:
+        self._full.put(None)
+        self._thread.join()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _drain(self) -> None:
+        while (block := self._full.get()) is not None:
+            if self._error is None:
+                self._store(block)
+            self._free.put(block)
+
+    def _store(self, block: memoryview) -> None:
+        try:
+            self._checksum = crc64nvme(block, self._checksum)
+            self._upload.write(block)
+        except CafcatError as error:
+            self._error = error
+        except BaseException as error:  # noqa: BLE001 - a thread must not die in silence
+            self._error = StoreFailed(f"writing the chunk failed: {error!r}")
+            self._error.__cause__ = error

@@ -1,0 +1,1 @@
+"""Resolve: path to location to bytes, and whole trees back to disk."""

@@ -1,0 +1,42 @@
+"""Shell patterns as regular expressions of Postgres, so that the database does the matching."""
+
+import re
+
+__all__ = ["regex_of_glob"]
+
+_BRACKET = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
+
+
+def regex_of_glob(pattern: str) -> str:
+    """The POSIX regular expression (PostgreSQL documentation, 9.7.3) of paths whose last part matches a shell
+    pattern: * and ? stop at "/", [abc] [a-z] [!abc] as in sh, a backslash makes the next character plain."""
+    parts = []
+    position = 0
+    while position < len(pattern):
+        text, position = _next(pattern, position)
+        parts.append(text)
+    # (?s) would be the default; named so that a newline in a name is a character like any other.
+    return f"(?s)(^|/){''.join(parts)}$"
+
+
+def _next(pattern: str, position: int) -> tuple[str, int]:
+    character = pattern[position]
+    if character == "*":
+        return "[^/]*", position + 1
+    if character == "?":
+        return "[^/]", position + 1
+    if character == "\\" and position + 1 < len(pattern):
+        return _literal(pattern[position + 1]), position + 2
+    if character == "[" and (bracket := _BRACKET.match(pattern, position)) and bracket[2]:
+        return _class(bracket[1] != "", bracket[2]), bracket.end()
+    return _literal(character), position + 1
+
+
+def _literal(character: str) -> str:
+    return character if character.isalnum() or character in "_/ " else f"\\{character}"
+
+
+def _class(negated: bool, members: str) -> str:
+    # Inside brackets Postgres gives a backslash a meaning that the shell does not.
+    escaped = members.replace("\\", "\\\\")
+    return f"[{'^/' if negated else ''}{escaped}]"

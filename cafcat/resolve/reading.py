@@ -1,0 +1,85 @@
+"""One file: one query, one range read, and its checksum before anybody relies on the bytes."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.checksums import crc32c
+from cafcat.errors import Corrupt, InvalidInput, NotFound
+from cafcat.model import Location
+from cafcat.stores.base import Store
+
+__all__ = ["Reading", "check"]
+
+
+def check(location: Location, found: int) -> None:
+    """Raises Corrupt unless `found` is the CRC-32C that the catalog has of the file."""
+    if found != location.crc32c:
+        message = f"the file's bytes are damaged: CRC-32C {found:08x} where the catalog has {location.crc32c:08x}"
+        raise Corrupt(message, path=location.path, chunk=str(location.chunk), byte=location.start_byte)
+
+
+class Reading:
+    """Reads files by path."""
+
+    def __init__(self, catalog: Catalog, store_of: Callable[[str], Store]) -> None:
+        """`store_of` gives the store of a URL in `chunks.store`."""
+        self._catalog = catalog
+        self._store_of = store_of
+
+    def locate(self, path: str) -> Location:
+        """One query. A leading "./" is dropped if the catalog has no such name. Raises NotFound."""
+        try:
+            return self._catalog.files.locate(path)
+        except NotFound:
+            if not path.startswith("./"):
+                raise
+        return self._catalog.files.locate(path.removeprefix("./"))
+
+    def locate_many(self, paths: Sequence[str]) -> Iterator[Location]:
+        """In the order of the paths. Raises NotFound at the first that is not there."""
+        found = self._catalog.files.locate_many(paths)
+        for path in paths:
+            yield found[path] if path in found else self.locate(path)
+
+    def object_of(self, location: Location) -> str:
+        """Absolute path or URL of the archive."""
+        return self._store_of(location.store).locate(location.object_key)
+
+    def read(self, location: Location, start: int = 0, end: int | None = None) -> bytes:
+        """Bytes `[start, end)` of the file, cut at its end; all of it is checked against its checksum, a part
+        cannot be. Raises Corrupt, InvalidInput if the range begins beyond the file."""
+        first, last = _span(location, start, end)
+        data = self._store_of(location.store).read(location.object_key, first, last)
+        if last - first == location.size_bytes:
+            check(location, crc32c(data))
+        return data
+
+    def stream(self, location: Location, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The same in blocks of at most 1 MiB. The last block of a whole file comes only if the checksum is
+        right; until then the bytes are unproven."""
+        first, last = _span(location, start, end)
+        blocks = self._store_of(location.store).stream(location.object_key, first, last)
+        return self._checked(location, blocks) if last - first == location.size_bytes else blocks
+
+    def _checked(self, location: Location, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        checksum = 0
+        held = b""
+        for block in blocks:
+            if held:
+                yield held
+            checksum = crc32c(block, checksum)
+            held = block
+        check(location, checksum)
+        if held:
+            yield held
+
+
+def _span(location: Location, start: int, end: int | None) -> tuple[int, int]:
+    """Bytes of the chunk for a range of the file."""
+    size = location.size_bytes
+    if start < 0 or (end is not None and end < start):
+        raise InvalidInput(f"a range of {start} to {end} makes no sense", path=location.path)
+    if start > size or (start == size and size > 0):
+        raise InvalidInput(f"the range begins at {start}, the file has {size} bytes", path=location.path)
+    last = size if end is None else min(end, size)
+    return location.start_byte + start, location.start_byte + last

@@ -1,0 +1,412 @@
+"""Ingest, end to end: real files, real chunks, real catalog."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import cafcat
+from cafcat.checksums import crc32c
+from cafcat.errors import Conflict, InvalidInput, NotFound, StoreFailed
+from cafcat.ingest import coordinator
+from cafcat.model import ChunkState, FileProblem, OnConflict, ProblemKind, RunState
+from cafcat.progress import Progress
+
+
+@pytest.fixture
+def repository(database_url: str, tmp_path: Path) -> Iterator[cafcat.Repository]:
+    with cafcat.open(
+        database_url=database_url, home=tmp_path / "home", store=str(tmp_path / "store")
+    ) as repository:
+        yield repository
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder "tree" in the current folder, with all that makes trees odd."""
+    monkeypatch.chdir(tmp_path)
+    tree = tmp_path / "tree"
+    (tree / "sub" / "deeper").mkdir(parents=True)
+    (tree / "empty").write_bytes(b"")
+    (tree / "hello.txt").write_bytes(b"hello")
+    (tree / "sub" / 'odd "name"\\ \n\t<&>').write_bytes(b"odd")
+    (tree / "sub" / "ünïcödé 日本").write_bytes(b"unicode")
+    (tree / "sub" / "deeper" / "large").write_bytes(os.urandom(5_000_000))
+    os.link(tree / "hello.txt", tree / "sub" / "hard link")
+    (tree / "symlink").symlink_to("hello.txt")
+    os.mkfifo(tree / "pipe")
+    return tree
+
+
+class Recorder(Progress):
+    def __init__(self) -> None:
+        self.problems: list[FileProblem] = []
+        self.warnings: list[str] = []
+        self.files = self.bytes = 0
+
+    def advance(self, files: int, size_bytes: int) -> None:
+        self.files += files
+        self.bytes += size_bytes
+
+    def problem(self, problem: FileProblem) -> None:
+        self.problems.append(problem)
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+def findings(repository: cafcat.Repository) -> list[str]:
+    return repository._catalog.reports.findings()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return {str(path.relative_to(folder.parent)): path.read_bytes() for path in files}
+
+
+def catalogued(repository: cafcat.Repository) -> dict[str, bytes]:
+    return {location.path: repository.read(location.path) for location in repository.list()}
+
+
+def test_everything_comes_back(repository: cafcat.Repository, tree: Path) -> None:
+    recorder = Recorder()
+    report = repository.ingest(["tree"], progress=recorder)
+    expected = contents(tree)
+    assert catalogued(repository) == expected
+    assert (report.files_added, report.files_skipped, report.files_failed) == (len(expected), 2, 0)
+    assert {problem.kind for problem in recorder.problems} == {ProblemKind.SYMLINK, ProblemKind.SPECIAL}
+    assert (recorder.files, recorder.bytes) == (len(expected), sum(map(len, expected.values())))
+    assert report.bytes_added == recorder.bytes
+    assert findings(repository) == []
+
+
+def test_a_row_and_the_span_are_enough_without_cafcat(
+    repository: cafcat.Repository, tree: Path, database_url: str
+) -> None:
+    repository.ingest(["tree"])
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "SELECT file_path, start_byte, end_byte, crc32c, store, object_key, crc64nvme, size_bytes "
+            "FROM file_locations JOIN chunks ON chunks.id = caf_file_id"
+        ).fetchall()
+    for path, start, end, checksum, store, key, _, size in rows:
+        chunk = Path(store.removeprefix("file://")) / key
+        command = ["dd", f"if={chunk}", "iflag=skip_bytes,count_bytes", f"skip={start}", f"count={end - start}"]
+        data = subprocess.run(command, capture_output=True, check=True).stdout
+        assert data == Path(path).read_bytes()
+        assert crc32c(data) == checksum
+        assert chunk.stat().st_size == size
+
+
+def test_a_second_ingest_writes_nothing_and_a_changed_file_is_written_anew(
+    repository: cafcat.Repository, tree: Path
+) -> None:
+    first = repository.ingest(["tree"])
+    second = repository.ingest(["tree"])
+    assert (second.files_unchanged, second.chunks_committed) == (first.files_added, 0)
+    (tree / "hello.txt").write_bytes(b"changed")
+    (tree / "new").write_bytes(b"new")
+    third = repository.ingest(["tree"])
+    # The hard link is the same file: both names changed.
+    assert (third.files_replaced, third.files_added, third.chunks_committed) == (2, 1, 1)
+    assert catalogued(repository) == contents(tree)
+    assert [old.reason for old in repository.history("tree/hello.txt")] == ["replaced"]
+    assert [run.files_added for run in repository.runs()] == [1, 0, first.files_added]
+    assert findings(repository) == []
+
+
+def test_a_file_of_the_same_size_with_another_time_is_new(repository: cafcat.Repository, tree: Path) -> None:
+    repository.ingest(["tree"])
+    (tree / "empty").touch()
+    os.utime(tree / "empty", ns=(0, 1_000_000_001_000))
+    assert repository.ingest(["tree"]).files_replaced == 1
+    assert repository.locate("tree/empty").modified_ns == 1_000_000_001_000
+
+
+def test_small_targets_make_many_chunks_and_none_is_larger(repository: cafcat.Repository, tree: Path) -> None:
+    for number in range(300):
+        (tree / f"file-{number:03}").write_bytes(os.urandom(1000))
+    report = repository.ingest(["tree"], target_size=20_000)
+    sizes = sorted(chunk.size_bytes or 0 for chunk in repository.chunks())
+    assert report.chunks_committed == len(sizes) > 15
+    assert sizes[-1] > 5_000_000, "a file larger than the target gets a chunk of its own"
+    assert sizes[-2] <= 20_000
+    assert catalogued(repository) == contents(tree)
+    assert findings(repository) == []
+
+
+def test_a_chunk_takes_no_more_files_than_the_limit(
+    repository: cafcat.Repository, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(25):
+        (tree / f"f{number:02}").write_bytes(b"x")
+    limits = coordinator.Limits(target_bytes=1_000_000, max_files=10)
+    monkeypatch.setattr("cafcat.repository._limits", lambda _: limits)
+    repository.ingest(["tree"], include=["f*"])
+    assert [chunk.file_count for chunk in repository.chunks()] == [10, 10, 5]
+
+
+def test_a_file_larger_than_any_chunk_is_refused_by_name_and_the_rest_goes_on(
+    repository: cafcat.Repository, tree: Path
+) -> None:
+    with (tree / "huge").open("wb") as file:
+        file.truncate(coordinator.HARD_LIMIT_BYTES)  # a hole: takes no space
+    recorder = Recorder()
+    report = repository.ingest(["tree"], progress=recorder)
+    refused = [problem for problem in recorder.problems if problem.kind.is_failure]
+    assert [(problem.path, problem.kind) for problem in refused] == [("tree/huge", ProblemKind.TOO_LARGE)]
+    assert report.files_failed == 1
+    assert report.files_added == len(contents_without(tree, "huge"))
+
+
+def contents_without(tree: Path, *names: str) -> list[str]:
+    files = (path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
+    return [str(path) for path in files if path.name not in names]
+
+
+def test_limits_count_index_and_footer(
+    repository: cafcat.Repository, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest file that fits alone into a chunk makes a chunk of exactly the hard limit, or a little less."""
+    limits = coordinator.Limits(target_bytes=50_000, hard_bytes=100_000)
+    monkeypatch.setattr("cafcat.repository._limits", lambda _: limits)
+    for size in range(99_800, 99_960, 7):
+        (tree / f"just{size}").write_bytes(bytes(size))
+    recorder = Recorder()
+    repository.ingest(["tree"], include=["just*"], progress=recorder)
+    sizes = [chunk.size_bytes or 0 for chunk in repository.chunks()]
+    assert sizes
+    assert recorder.problems, "some are over the limit"
+    assert max(sizes) <= 100_000
+    assert max(sizes) > 100_000 - 100, "the estimate is not far from the truth"
+
+
+@pytest.mark.parametrize("size", [10, 3_000_000])
+@pytest.mark.parametrize("change", ["shrink", "grow", "vanish", "rewrite", "symlink", "fifo"])
+def test_a_file_that_changes_meanwhile_costs_only_itself(
+    repository: cafcat.Repository, tree: Path, size: int, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It changes after it was opened (or, to become something else, before)."""
+    from cafcat.sources.files import OpenedFile
+
+    victim = tree / "m-victim"
+    victim.write_bytes(os.urandom(size))
+    (tree / "z-after").write_bytes(b"after")
+    changes: dict[str, Callable[[], object]] = {
+        "shrink": lambda: os.truncate(victim, size // 2),
+        "grow": lambda: victim.write_bytes(victim.read_bytes() + b"more"),
+        "vanish": victim.unlink,
+        "rewrite": lambda: victim.write_bytes(os.urandom(size)),
+        "symlink": lambda: (victim.unlink(), victim.symlink_to("hello.txt")),
+        "fifo": lambda: (victim.unlink(), os.mkfifo(victim)),
+    }
+    opening = OpenedFile.__init__
+
+    def changing(self: OpenedFile, *arguments: object, **named: object) -> None:
+        is_victim = getattr(arguments[0], "path", "") == "tree/m-victim"
+        before = change in ("vanish", "symlink", "fifo")
+        if is_victim and before:
+            changes[change]()
+        opening(self, *arguments, **named)  # type: ignore[arg-type]
+        if is_victim and not before:
+            changes[change]()
+
+    recorder = Recorder()
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenedFile, "__init__", changing)
+        report = repository.ingest(["tree"], progress=recorder)
+    failed = [problem for problem in recorder.problems if problem.kind.is_failure]
+    assert [problem.path for problem in failed] == ["tree/m-victim"]
+    assert report.files_failed == 1
+    with pytest.raises(NotFound):
+        repository.locate("tree/m-victim")
+    for path, data in catalogued(repository).items():
+        assert data == Path(path).read_bytes()
+    assert repository.read("tree/z-after") == b"after"
+    assert findings(repository) == []
+
+
+def test_failed_files_are_events(repository: cafcat.Repository, tree: Path, database_url: str) -> None:
+    (tree / os.fsdecode(b"not-utf8-\xff")).write_bytes(b"x")
+    report = repository.ingest(["tree"])
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "SELECT file_path, detail FROM events WHERE kind = 'file_failed' AND run_id = %s", [report.run]
+        ).fetchall()
+    assert len(rows) == report.files_failed == 1
+    assert rows[0][0] == "tree/not-utf8-\\xff"
+
+
+def test_the_same_path_from_two_sources_is_decided_by_the_catalog(
+    repository: cafcat.Repository, tree: Path
+) -> None:
+    """Given twice it is unchanged; another file of that name replaces it, with both versions accounted for."""
+    report = repository.ingest(["tree", "tree", "./tree/"])
+    assert (report.files_added, report.files_unchanged) == (6, 12)
+    other = tree.parent / "other" / "tree"
+    other.mkdir(parents=True)
+    (other / "hello.txt").write_bytes(b"another hello")
+    report = repository.ingest(["tree", "../" + tree.parent.name + "/other/tree"], prefix="p")
+    assert report.files_failed == 0
+    os.chdir(tree.parent / "other")
+    report = repository.ingest(["tree"])
+    assert (report.files_replaced, repository.read("tree/hello.txt")) == (1, b"another hello")
+    assert findings(repository) == []
+
+
+def test_a_list_in_no_order_with_repeats(repository: cafcat.Repository, tree: Path) -> None:
+    names = ["tree/sub", "tree/hello.txt", "tree/empty", "tree/hello.txt", "tree", "tree/missing"]
+    Path("list").write_text("\n".join(names))
+    recorder = Recorder()
+    report = repository.ingest(files_from="list", progress=recorder)
+    assert catalogued(repository) == contents(tree)
+    assert report.files_added == 6
+    assert [problem.path for problem in recorder.problems if problem.kind.is_failure] == ["tree/missing"]
+    assert findings(repository) == []
+
+
+def test_on_conflict(repository: cafcat.Repository, tree: Path) -> None:
+    repository.ingest(["tree"])
+    (tree / "hello.txt").write_bytes(b"other")
+    (tree / "a-new").write_bytes(b"new")
+    report = repository.ingest(["tree"], on_conflict=OnConflict.SKIP)
+    assert (report.files_added, report.files_skipped) == (1, 2 + 2)
+    assert repository.read("tree/hello.txt") == b"hello"
+    (tree / "b-new").write_bytes(b"new")
+    with pytest.raises(Conflict) as raised:
+        repository.ingest(["tree"], on_conflict=OnConflict.FAIL)
+    assert raised.value.path == "tree/hello.txt"
+    with pytest.raises(NotFound):
+        repository.locate("tree/b-new")
+    assert repository.runs(1)[0].state is RunState.FAILED
+    assert [chunk.state for chunk in repository.chunks()].count(ChunkState.ABANDONED) == 1
+    assert findings(repository) == []
+
+
+def test_a_dry_run_counts_and_writes_nothing(repository: cafcat.Repository, tree: Path, tmp_path: Path) -> None:
+    report = repository.ingest(["tree"], dry_run=True)
+    assert (report.files_added, report.run, report.dry_run) == (6, None, True)
+    assert repository.runs() == []
+    assert list(repository.chunks()) == []
+    assert not (tmp_path / "store").exists()
+    repository.ingest(["tree"])
+    (tree / "empty").write_bytes(b"no longer")
+    report = repository.ingest(["tree"], dry_run=True)
+    assert (report.files_replaced, report.files_unchanged) == (1, 5)
+
+
+def test_prefix_and_patterns(repository: cafcat.Repository, tree: Path) -> None:
+    repository.ingest(["tree"], prefix="backup/2026/", include=["*.txt", "large"], exclude=["deeper/"])
+    assert [location.path for location in repository.list()] == ["backup/2026/tree/hello.txt"]
+
+
+def test_stopping_commits_what_was_packed_and_the_next_run_goes_on(
+    repository: cafcat.Repository, tree: Path
+) -> None:
+    for number in range(100):
+        (tree / f"f{number:03}").write_bytes(b"x")
+    recorder = Recorder()
+    report = repository.ingest(["tree"], progress=recorder, should_stop=lambda: recorder.files >= 40)
+    assert report.interrupted
+    assert report.files_added == 40
+    assert repository.runs(1)[0].state is RunState.INTERRUPTED
+    rest = repository.ingest(["tree"])
+    assert (rest.files_unchanged, rest.files_added) == (40, 66)
+    assert findings(repository) == []
+
+
+def test_stopping_inside_a_large_file_gives_only_that_up(repository: cafcat.Repository, tree: Path) -> None:
+    recorder = Recorder()
+    report = repository.ingest(["tree"], progress=recorder, should_stop=lambda: recorder.bytes > 2_000_000)
+    assert report.interrupted
+    assert "tree/sub/deeper/large" not in catalogued(repository)
+    assert "tree/hello.txt" in catalogued(repository)
+    assert findings(repository) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_ends_the_run_and_leaves_nothing_behind(database_url: str, tree: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("this machine lets nobody mount a tmpfs")
+    try:
+        with cafcat.open(database_url=database_url, home=tmp_path, store=str(small / "store")) as repository:
+            with pytest.raises(StoreFailed, match="space"):
+                repository.ingest(["tree"])
+            assert [chunk.state for chunk in repository.chunks()] == [ChunkState.ABANDONED]
+            assert [path for path in small.rglob("*") if path.is_file()] == []
+            assert repository.runs(1)[0].state is RunState.FAILED
+            assert repository.ingest(["tree"], exclude=["large"]).files_added == 5
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_database_that_dies_before_the_commit_leaves_a_whole_chunk_that_can_be_adopted(
+    repository: cafcat.Repository, tree: Path, database_url: str, tmp_path: Path
+) -> None:
+    """The object is durable, the row says writing: recovery has all that it needs."""
+    real = repository._catalog.chunks.commit_chunk
+
+    def cut(*arguments: object, **named: object) -> object:
+        with psycopg.connect(database_url, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+        return real(*arguments, **named)  # type: ignore[arg-type]
+
+    repository._catalog.chunks.commit_chunk = cut  # type: ignore[assignment,method-assign]
+    try:
+        repository.ingest(["tree"])
+    except cafcat.CafcatError:
+        [chunk] = repository.chunks()
+        assert chunk.state is ChunkState.WRITING
+        entries = {entry.path for entry in cafcat.inspect(tmp_path / "store" / chunk.object_key).entries}
+        assert entries == set(contents(tree))
+    else:
+        pytest.fail("the cut connection was not noticed")
+    finally:
+        repository._catalog.chunks.commit_chunk = real  # type: ignore[method-assign]
+    assert repository.ingest(["tree"]).files_added == 6
+    assert catalogued(repository) == contents(tree)
+
+
+def test_two_ingests_of_the_same_tree_at_once(database_url: str, tree: Path, tmp_path: Path) -> None:
+    for number in range(200):
+        (tree / f"f{number:03}").write_bytes(os.urandom(50))
+    failures: list[BaseException] = []
+
+    def ingest() -> None:
+        try:
+            with cafcat.open(database_url=database_url, home=tmp_path, store=str(tmp_path / "store")) as mine:
+                mine.ingest(["tree"], target_size=5_000)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=ingest) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with cafcat.open(database_url=database_url, home=tmp_path, store=str(tmp_path / "store")) as repository:
+        assert catalogued(repository) == contents(tree)
+        assert findings(repository) == []
+
+
+def test_nothing_to_ingest_and_missing_sources(repository: cafcat.Repository, tree: Path) -> None:
+    with pytest.raises(InvalidInput):
+        repository.ingest([])
+    with pytest.raises(NotFound):
+        repository.ingest(["no-such-folder"])
+    with pytest.raises(InvalidInput):
+        repository.ingest(["tree"], target_size=0)
+    with pytest.raises(InvalidInput):
+        repository.ingest(["tree"], target_size=coordinator.HARD_LIMIT_BYTES + 1)
+    assert repository.runs() == []
