@@ -1,0 +1,47 @@
+# Everything runs in .venv, which these verbs make by themselves from nothing but Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test test-all check fmt bench fuzz migrate clean
+
+help:  ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cafcat needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## ingest a real folder, read a file back, compare it, see the rows in SQL
+	@sh tests/demo.sh $(BIN)
+
+test: $(READY)  ## the tests; about three minutes
+	$(BIN)/python -m pytest -q -m 'not slow'
+
+test-all: $(READY)  ## the tests with the slow ones: a real system tree, 300,000 files
+	$(BIN)/python -m pytest -q
+
+check: $(READY)  ## format, lint, types, import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+fmt: $(READY)  ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## ingest of 50,000 small files against tar, as a ratio
+	$(BIN)/python -m tests.bench.ingest_against_tar
+
+fuzz: $(READY)  ## the property tests with a hundred times more examples
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q tests/property
+
+migrate: $(READY)  ## write migrations/schema.sql anew from the migrations
+	$(BIN)/python -m tests.migrations.snapshot
+
+clean:  ## remove what these verbs made
+	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

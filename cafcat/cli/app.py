@@ -1,0 +1,87 @@
+"""The command `cafcat`: its verbs, and what becomes of errors."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from cafcat.cli import chunks, completion, config, db, ingest, inspect, listing, read, runs, sql, version
+from cafcat.cli.call import Call, with_shared_options
+from cafcat.cli.errors import BROKEN_PIPE, INTERRUPTED
+
+__all__ = ["app", "main", "run"]
+
+app = typer.Typer(
+    name="cafcat",
+    help="Many small files in few large archives; any one of them back by one look-up and one range read.",
+    add_completion=False,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        version.show(Call())
+        raise typer.Exit
+
+
+def _start(
+    _call: Call,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+app.callback()(with_shared_options(_start))
+for module in (ingest, read, listing, inspect, chunks, runs, db, sql, config, completion, version):
+    module.register(app)
+
+
+def main() -> NoReturn:
+    """The entry point of the installed command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command, prints its error if it has one, and returns its exit code."""
+    call = Call()
+    try:
+        code = _invoke(call, list(arguments))
+    except BrokenPipeError:
+        code = BROKEN_PIPE
+    except KeyboardInterrupt:
+        call.output.notice("interrupted")
+        code = INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last frame: every error becomes one line and a code
+        # An error in the arguments themselves comes before these two are known.
+        call.json = call.json or "--json" in arguments
+        call.debug = call.debug or "--debug" in arguments
+        code = call.report(error)
+    return _flushed(call, code)
+
+
+def _flushed(call: Call, code: int) -> int:
+    """The code, or that of an output that could not be written to its end."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still buffered must not be written at exit, where it would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if code == 0:
+            return BROKEN_PIPE if isinstance(error, BrokenPipeError) else call.report(error)
+    return code
+
+
+def _invoke(call: Call, arguments: list[str]) -> int:
+    command = typer.main.get_command(app)
+    completion.answer_shell(command, arguments)
+    try:
+        with command.make_context("cafcat", arguments, obj=call) as context:
+            return command.invoke(context) or 0
+    except typer.Exit as end:
+        return end.exit_code

@@ -1,0 +1,55 @@
+"""Arguments that are more than a word: byte ranges, dates, text."""
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from cafcat.errors import InvalidInput
+
+__all__ = ["ByteRange", "parse_date", "parse_range", "parse_text"]
+
+
+class ByteRange(NamedTuple):
+    """Bytes `[start, end)` of a file. A negative start counts from the end of the file; end None is its end."""
+
+    start: int
+    end: int | None
+
+    def start_in(self, size_bytes: int) -> int:
+        """The start in a file of that size."""
+        return max(0, size_bytes + self.start) if self.start < 0 else self.start
+
+
+def parse_text(text: str) -> str:
+    """What the catalog can hold: UTF-8. Raises InvalidInput."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"not valid UTF-8: {text!a}") from error
+    return text
+
+
+def parse_range(text: str) -> ByteRange:
+    """What HTTP's Range means by it (RFC 9110, 14.1.2), both ends inclusive: "0-99" (100 bytes), "100-" (all
+    from byte 100), "-100" (the last 100). Raises InvalidInput."""
+    match = re.fullmatch(r"(\d{0,18})-(\d{0,18})", text, re.ASCII)
+    if not match or text == "-":
+        raise InvalidInput(f"not a byte range: {text!r}", hint="write 0-99, 100- or -100")
+    first, last = (int(digits) if digits else None for digits in match.groups())
+    if (last is not None and last < (first or 0)) or (first is None and last == 0):
+        raise InvalidInput(f"the byte range {text} has no bytes")
+    if first is None:
+        return ByteRange(-(last or 0), None)
+    return ByteRange(first, None if last is None else last + 1)
+
+
+def parse_date(text: str) -> int:
+    """ISO 8601 date or time, UTC if it names no offset, as nanoseconds since 1970. Raises InvalidInput."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError as error:
+        hint = "write 2026-11-21, 2026-11-21T10:00:00 or 2026-11-21T10:00:00+02:00"
+        raise InvalidInput(f"not a date: {text!r}", hint=hint) from error
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    since = when - datetime(1970, 1, 1, tzinfo=UTC)
+    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000

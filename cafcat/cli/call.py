@@ -1,0 +1,153 @@
+"""One call of the command: the options that every verb takes, and what a verb gets from them.
+
+The options are written down once and given to every verb, group and the command itself, so that `--json` may
+stand before or after the verb.
+"""
+
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cafcat.cli.errors import USAGE, describe
+from cafcat.cli.output import Output
+
+if TYPE_CHECKING:
+    from cafcat.database import Database
+    from cafcat.repository import Repository
+    from cafcat.settings import Settings
+
+__all__ = ["Call", "group", "verb", "with_shared_options"]
+
+
+def _option(*names: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar)
+
+
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "json": (
+        Annotated[bool, _option("--json", help="Print JSON: results on stdout, errors on stderr.")],
+        False,
+    ),
+    "quiet": (Annotated[bool, _option("--quiet", "-q", help="No progress, no summary.")], False),
+    "verbose": (Annotated[bool, _option("--verbose", "-v", help="Say more.")], False),
+    "debug": (Annotated[bool, _option("--debug", help="Show the traceback of an error.")], False),
+    "home": (
+        Annotated[str | None, _option("--home", metavar="DIR", help="Folder of the embedded database.")],
+        None,
+    ),
+    "database_url": (
+        Annotated[str | None, _option("--database-url", metavar="URL", help="Postgres to use instead of it.")],
+        None,
+    ),
+    "store": (Annotated[str | None, _option("--store", metavar="URL", help="Where chunks are.")], None),
+    "config": (
+        Annotated[str | None, _option("--config", metavar="FILE", help="Configuration file (TOML).")],
+        None,
+    ),
+    "profile": (
+        Annotated[str | None, _option("--profile", metavar="NAME", help="Profile in that file.")],
+        None,
+    ),
+}
+
+
+class Call:
+    """What a verb gets: the shared options, where to print, and the repository that they mean."""
+
+    def __init__(self) -> None:
+        self.output = Output()
+        self.quiet = self.verbose = self.debug = False
+        self._flags: dict[str, Any] = {}
+
+    @property
+    def json(self) -> bool:
+        """Whether results are printed as JSON."""
+        return self.output.as_json
+
+    @json.setter
+    def json(self, value: bool) -> None:
+        self.output.as_json = value
+
+    def accept(self, options: dict[str, Any]) -> None:
+        """Takes shared options; those given later, nearer to the verb, win."""
+        for name, value in options.items():
+            if value is True:
+                setattr(self, name, True)
+            elif value is not None and value is not False:
+                self._flags[name] = value
+
+    def settings(self) -> "Settings":
+        """The settings that flags, environment and file give. Raises InvalidInput."""
+        from cafcat.settings import Settings
+
+        return Settings.load(**self._flags)
+
+    def repository(self) -> "Repository":
+        """The repository; it connects when it is first asked something. To be closed by `with`."""
+        from cafcat.repository import Repository
+
+        return Repository(self.settings())
+
+    def database(self) -> "Database":
+        """The database, for `cafcat db`."""
+        from cafcat.database import Database
+
+        return Database(self.settings())
+
+    def report(self, error: Exception) -> int:
+        """Prints an error on stderr and returns its exit code."""
+        if self.debug:
+            traceback.print_exception(error)
+        shown = describe(error)
+        if self.json:
+            self.output.error_document({"error": shown.document})
+        else:
+            self.output.notice(shown.text)
+        return shown.code
+
+
+def with_shared_options(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """A typer callback out of a function that takes a Call first: the shared options are added to its own."""
+    own = list(inspect.signature(function).parameters.values())[1:]
+
+    def run(context: typer.Context, **values: Any) -> int | None:
+        call: Call = context.obj
+        call.accept({name: values.pop(name) for name in _SHARED})
+        if isinstance(context.command, TyperGroup) and context.invoked_subcommand is None:
+            typer.echo(context.get_help(), err=True)
+            raise typer.Exit(USAGE)
+        return function(call, **values)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    shared = [
+        inspect.Parameter(name, keyword, default=default, annotation=annotation)
+        for name, (annotation, default) in _SHARED.items()
+    ]
+    first = inspect.Parameter("context", keyword, annotation=typer.Context)
+    parameters = [first, *(parameter.replace(kind=keyword) for parameter in own), *shared]
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def verb(app: typer.Typer, name: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    """Registers a function `(call, ...) -> exit code or None` as a verb of `app`."""
+
+    def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
+        app.command(name)(with_shared_options(function))
+        return function
+
+    return register
+
+
+def group(app: typer.Typer, name: str, help: str) -> typer.Typer:
+    """A verb that has verbs below it, as `chunks` has `ls` and `show`."""
+    below = typer.Typer(help=help, invoke_without_command=True, rich_markup_mode=None)
+    below.callback()(with_shared_options(lambda _call: None))
+    app.add_typer(below, name=name)
+    return below

@@ -1,0 +1,50 @@
+"""`cafcat completion SHELL`, and what the script that it prints asks of us."""
+
+import os
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from cafcat.cli.call import Call, verb
+
+__all__ = ["answer_shell", "register"]
+
+VARIABLE = "_CAFCAT_COMPLETE"
+"""The script sets it when it runs cafcat to ask what could follow."""
+
+
+class Shell(StrEnum):
+    """The shells that typer writes a script for, of those that people use on Unix."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    call: Call, shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")]
+) -> None:
+    """Print the script that completes verbs and options in your shell.
+
+    Example: cafcat completion bash >> ~/.bashrc
+    """
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    script = get_completion_script(prog_name="cafcat", complete_var=VARIABLE, shell=shell.value)
+    call.output.show({"shell": shell.value, "script": script}, [script])
+
+
+def answer_shell(command: Any, arguments: Sequence[str]) -> None:
+    """If it is the script that runs us: prints what could follow, and exits."""
+    if VARIABLE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
+        command.main(list(arguments), prog_name="cafcat", complete_var=VARIABLE)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "completion")(completion)

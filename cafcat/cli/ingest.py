@@ -1,0 +1,141 @@
+"""`cafcat ingest`."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from cafcat.cli.arguments import parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.model import IngestReport, OnConflict, ProblemKind
+from cafcat.units import format_size, parse_size
+
+__all__ = ["register"]
+
+
+def ingest(
+    call: Call,
+    *,
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="SRC", help="Folders and files.", show_default=False)
+    ] = None,
+    files_from: Annotated[
+        str | None,
+        typer.Option("--files-from", metavar="FILE", help="Take the files named in FILE, one a line; - is stdin."),
+    ] = None,
+    null: Annotated[
+        bool, typer.Option("--null", "-0", help="Names in --files-from end with NUL instead of newline.")
+    ] = False,
+    prefix: Annotated[
+        str,
+        typer.Option(
+            "--prefix",
+            metavar="FOLDER",
+            parser=parse_text,
+            help="Put everything below this folder.",
+            show_default=False,
+        ),
+    ] = "",
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include",
+            metavar="PATTERN",
+            parser=parse_text,
+            help="Take only what matches (as in .gitignore); repeatable.",
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", metavar="PATTERN", parser=parse_text, help="Leave out what matches; repeatable."),
+    ] = None,
+    follow_symlinks: Annotated[
+        bool,
+        typer.Option("--follow-symlinks", help="Take what symbolic links point to; else they are skipped."),
+    ] = False,
+    on_conflict: Annotated[
+        OnConflict,
+        typer.Option("--on-conflict", help="What to do with a path that the catalog has with other content."),
+    ] = OnConflict.REPLACE,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would be done.")] = False,
+    target_size: Annotated[
+        int | None,
+        typer.Option(
+            "--target-size",
+            metavar="SIZE",
+            parser=parse_size,
+            help="Begin a new chunk at this size, as 30GB.",
+        ),
+    ] = None,
+) -> int:
+    """Pack files into chunks and enter them in the catalog. Run again, it takes only what is new or changed.
+
+    Example: cafcat ingest /srv/photos --exclude '*.tmp'
+    """
+    stop = StopOnSignal("the open chunk", as_json=call.json)
+    with stop, call.repository() as repository, ShownProgress(call) as progress:
+        try:
+            report = repository.ingest(
+                sources or [],
+                files_from=files_from,
+                null_separated=null,
+                prefix=prefix,
+                include=include or [],
+                exclude=exclude or [],
+                follow_symlinks=follow_symlinks,
+                on_conflict=on_conflict,
+                dry_run=dry_run,
+                target_size=target_size,
+                progress=progress,
+                should_stop=stop,
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice(f"interrupted; {_committed(progress)}")
+            return INTERRUPTED
+    if not call.quiet or call.json:
+        call.output.show({"summary": asdict(report)}, _summary(report, progress))
+    return INTERRUPTED if report.interrupted else SOME_FAILED if report.files_failed else 0
+
+
+def _committed(progress: ShownProgress) -> str:
+    return (
+        f"committed before: {progress.files_committed} files, {format_size(progress.bytes_committed)}"
+        f" in {plural(progress.chunks_committed, 'chunk')}"
+    )
+
+
+def _summary(report: IngestReport, progress: ShownProgress) -> list[str]:
+    """One or two lines for people."""
+    verb = "would add" if report.dry_run else "added"
+    counts = [
+        f"{verb} {plural(report.files_added, 'file')}",
+        f"replaced {report.files_replaced}",
+        f"unchanged {report.files_unchanged}",
+        f"skipped {report.files_skipped}{_kinds(progress, failures=False)}",
+        f"failed {report.files_failed}{_kinds(progress, failures=True)}",
+    ]
+    seconds = max(progress.seconds, 0.001)
+    files = report.files_added + report.files_replaced
+    work = (
+        f"{format_size(report.bytes_added)} in {plural(report.chunks_committed, 'chunk')}, {seconds:.1f} s"
+        f" ({files / seconds:.0f} files/s, {format_size(int(report.bytes_added / seconds))}/s)"
+    )
+    first = "interrupted; " if report.interrupted else ""
+    return [first + ", ".join(counts), work]
+
+
+def _kinds(progress: ShownProgress, *, failures: bool) -> str:
+    """ " (3 symlink, 1 special)", or nothing."""
+    kinds = [kind for kind in ProblemKind if kind.is_failure is failures and progress.problems[kind]]
+    listed = ", ".join(f"{progress.problems[kind]} {kind.value.replace('_', ' ')}" for kind in kinds)
+    return f" ({listed})" if listed else ""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "ingest")(ingest)

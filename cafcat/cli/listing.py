@@ -1,0 +1,168 @@
+"""`cafcat ls`, `find`, `stat` and `locate`."""
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.arguments import parse_date, parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.each import each
+from cafcat.cli.output import folder_document, location_document, timestamp
+from cafcat.errors import NotFound
+from cafcat.model import Folder, Location
+from cafcat.units import format_size, parse_size
+
+if TYPE_CHECKING:
+    from cafcat.repository import Repository
+
+__all__ = ["register", "shell_line"]
+
+Paths = Annotated[list[str], typer.Argument(metavar="PATH", parser=parse_text, help="Files of the catalog.")]
+Prefix = Annotated[
+    str,
+    typer.Argument(metavar="PREFIX", parser=parse_text, help="Folder or file of the catalog.", show_default=False),
+]
+
+
+def ls(
+    call: Call,
+    *,
+    prefix: Prefix = "",
+    long: Annotated[bool, typer.Option("--long", "-l", help="Sizes and times too.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Everything below, not one level.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes as 1.5 MB.")] = False,
+) -> None:
+    """List a folder of the catalog. One level of it, or with -R everything below.
+
+    Example: cafcat ls -l photos/2024
+    """
+    with call.repository() as repository:
+        found = False
+        for item in repository.list(prefix) if recursive else repository.list_folder(prefix):
+            found = True
+            if call.json:
+                _show_json(call, repository, item)
+            else:
+                text = call.output.shown(item.path)
+                call.output.line(f"{_columns(item, human=human)}  {text}" if long else text)
+    if not found and prefix not in ("", ".", "./"):
+        raise NotFound("nothing of that name in the catalog", path=prefix, hint="cafcat ls shows what is there")
+
+
+def _show_json(call: Call, repository: "Repository", item: Location | Folder) -> None:
+    if isinstance(item, Folder):
+        call.output.document(folder_document(item))
+    else:
+        call.output.document(location_document(item, repository.object_of(item)))
+
+
+def _columns(item: Location | Folder, *, human: bool) -> str:
+    if isinstance(item, Folder):
+        return f"{'-':>14}  {'-':20}"
+    size = format_size(item.size_bytes) if human else str(item.size_bytes)
+    modified = timestamp(item.modified_ns)
+    return f"{size:>14}  {modified[:19] + 'Z' if modified else '-':20}"
+
+
+def find(
+    call: Call,
+    *,
+    prefix: Prefix = "",
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="GLOB", parser=parse_text, help="Base name matches, as '*.jpg'.")
+    ] = None,
+    newer: Annotated[
+        int | None,
+        typer.Option("--newer", metavar="DATE", parser=parse_date, help="Modified after, as 2026-11-21 (UTC)."),
+    ] = None,
+    older: Annotated[
+        int | None, typer.Option("--older", metavar="DATE", parser=parse_date, help="Modified before.")
+    ] = None,
+    min_size: Annotated[
+        int | None, typer.Option("--min-size", metavar="SIZE", parser=parse_size, help="At least, as 1MB.")
+    ] = None,
+    max_size: Annotated[
+        int | None, typer.Option("--max-size", metavar="SIZE", parser=parse_size, help="At most.")
+    ] = None,
+    null: Annotated[bool, typer.Option("--null", "-0", help="End paths with NUL, for xargs -0.")] = False,
+) -> None:
+    """Print the paths below PREFIX that meet every condition.
+
+    Example: cafcat find photos --name '*.jpg' --min-size 1MB
+    """
+    with call.repository() as repository:
+        found = repository.find(
+            prefix, name=name, newer_ns=newer, older_ns=older, min_size=min_size, max_size=max_size
+        )
+        for location in found:
+            if call.json:
+                _show_json(call, repository, location)
+            elif null:
+                call.output.raw(location.path.encode() + b"\0")
+            else:
+                call.output.line(call.output.shown(location.path))
+
+
+def stat(call: Call, paths: Paths) -> int:
+    """Show all that is known of a file. With what its path pointed to before."""
+    with call.repository() as repository:
+        return each(call, paths, lambda path: _stat(call, repository, path))
+
+
+def _stat(call: Call, repository: "Repository", path: str) -> None:
+    location = repository.locate(path)
+    document = location_document(location, repository.object_of(location))
+    history = [
+        location_document(before.location, repository.object_of(before.location))
+        | {"retired_at": before.retired_at, "run": before.run, "reason": before.reason}
+        for before in repository.history(path)
+    ]
+    shown = document | {"size_bytes": f"{location.size_bytes} ({format_size(location.size_bytes)})"}
+    call.output.fields(document | {"history": history}, shown)
+    if not call.json:
+        for before in history:
+            call.output.line(
+                f"before      {before['size_bytes']} bytes, modified {before['modified_at']},"
+                f" chunk {before['chunk']} [{before['start_byte']}, {before['end_byte']}),"
+                f" until {before['retired_at']} ({before['reason']}, run {before['run']})"
+            )
+
+
+def locate(call: Call, paths: Paths) -> int:
+    """Show where the bytes of a file are. The last line is a shell command that reads them without cafcat.
+
+    Example: cafcat locate photos/a.jpg | tail -n 1 | sh > a.jpg
+    """
+    with call.repository() as repository:
+        return each(call, paths, lambda path: _locate(call, repository, path))
+
+
+def _locate(call: Call, repository: "Repository", path: str) -> None:
+    location = repository.locate(path)
+    document = location_document(location, repository.object_of(location))
+    command = shell_line(document["object"], location.start_byte, location.end_byte)
+    keys = ("path", "chunk", "object", "start_byte", "end_byte")
+    call.output.fields(document | {"command": command}, {key: document[key] for key in keys})
+    if not call.json:
+        call.output.line(command)
+
+
+def shell_line(archive: str, start_byte: int, end_byte: int) -> str:
+    """The plain command that prints `[start_byte, end_byte)` of a local file or URL."""
+    if "://" not in archive:
+        return (
+            f"dd if={shlex.quote(archive)} iflag=skip_bytes,count_bytes bs=1M"
+            f" skip={start_byte} count={end_byte - start_byte} status=none"
+        )
+    if start_byte == end_byte:
+        return "true"  # HTTP has no range of no bytes
+    return f"curl -sS -r {start_byte}-{end_byte - 1} {shlex.quote(archive)}"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    verb(app, "ls")(ls)
+    verb(app, "find")(find)
+    verb(app, "stat")(stat)
+    verb(app, "locate")(locate)

@@ -1,0 +1,152 @@
+"""Printing: lines for people, JSON for programs."""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cafcat.model import Entry, Folder, Location
+
+__all__ = [
+    "Output",
+    "entry_document",
+    "folder_document",
+    "location_document",
+    "one_line",
+    "plural",
+    "printable",
+    "timestamp",
+]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def timestamp(modified_ns: int | None) -> str | None:
+    """RFC 3339 in UTC, "2026-11-21T10:00:00.123456Z". None if unknown or beyond the years 1 to 9999."""
+    if modified_ns is None:
+        return None
+    try:
+        when = _EPOCH + timedelta(microseconds=modified_ns // 1000)
+    except OverflowError:
+        return None
+    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def printable(text: str) -> str:
+    """The text with everything that could move a terminal's cursor escaped, as `ls -b` does."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def one_line(text: str) -> str:
+    """A message of several lines as one, printable."""
+    return printable(re.sub(r"\s*\n\s*", " ", text.strip()))
+
+
+def plural(count: int, word: str) -> str:
+    """ "1 file", "2 files"."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def location_document(location: Location, archive: str) -> dict[str, Any]:
+    """The keys of a file in JSON; docs/cli.md lists them."""
+    return {
+        "path": location.path,
+        "size_bytes": location.size_bytes,
+        "start_byte": location.start_byte,
+        "end_byte": location.end_byte,
+        "crc32c": location.crc32c,
+        "modified_at": timestamp(location.modified_ns),
+        "chunk": str(location.chunk),
+        "object": archive,
+    }
+
+
+def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
+    """The keys of a file of an archive that is in no catalog: all but `chunk`."""
+    return {
+        "path": entry.path,
+        "size_bytes": entry.size_bytes,
+        "start_byte": entry.start_byte,
+        "end_byte": entry.end_byte,
+        "crc32c": entry.crc32c,
+        "modified_at": timestamp(entry.modified_ns),
+        "object": archive,
+    }
+
+
+def folder_document(folder: Folder) -> dict[str, Any]:
+    """A folder in a listing of one level."""
+    return {"path": folder.path, "folder": True}
+
+
+def _json_value(value: Any) -> Any:
+    """What JSON has no word for: times, uuids and such as text, bytes in hex."""
+    return value.hex() if isinstance(value, (bytes, memoryview)) else str(value)
+
+
+class Output:
+    """stdout and stderr of one call. Paths go out as their UTF-8 bytes whatever the locale; on a terminal,
+    what is not printable is escaped."""
+
+    def __init__(self) -> None:
+        self.as_json = False
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+        self._on_terminal = sys.stdout.isatty()
+
+    def shown(self, text: str) -> str:
+        """A name as it goes out to people."""
+        return printable(text) if self._on_terminal else text
+
+    def line(self, text: str) -> None:
+        """A line on stdout, for people."""
+        sys.stdout.write(text + "\n")
+
+    def document(self, document: Mapping[str, Any]) -> None:
+        """A JSON document in one line on stdout: ASCII, so that it is right in any locale."""
+        self.line(_json_line(document))
+
+    def show(self, document: Mapping[str, Any], lines: Iterable[str]) -> None:
+        """A result: the document with --json, else the lines."""
+        if self.as_json:
+            self.document(document)
+        else:
+            for text in lines:
+                self.line(text)
+
+    def fields(self, document: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> None:
+        """A result of few values: the document with --json, else a line per value."""
+        values = {key: value for key, value in (shown or document).items() if value is not None}
+        width = max(map(len, values), default=0)
+        self.show(document, (f"{key:<{width}}  {self.shown(str(value))}" for key, value in values.items()))
+
+    def raw(self, data: bytes) -> None:
+        """Bytes on stdout."""
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+
+    def notice(self, text: str) -> None:
+        """A message on stderr in one line: `cafcat: text`, or `{"notice": text}` with --json."""
+        if self.as_json:
+            self.error_document({"notice": text})
+        else:
+            self._on_stderr(f"cafcat: {one_line(text)}")
+
+    def error_document(self, document: Mapping[str, Any]) -> None:
+        """A JSON document in one line on stderr."""
+        self._on_stderr(_json_line(document))
+
+    def _on_stderr(self, line: str) -> None:
+        # Where both go to one place, the message comes after what was printed before it.
+        with suppress(OSError):
+            sys.stdout.flush()
+        print(line, file=sys.stderr, flush=True)
+
+
+def _json_line(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, default=_json_value)

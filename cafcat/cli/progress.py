@@ -1,0 +1,200 @@
+"""What long verbs show while they work: a bar on a terminal, a line every ten seconds otherwise."""
+
+import sys
+import threading
+import time
+from collections import Counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from cafcat.cli.call import Call
+from cafcat.cli.output import one_line
+from cafcat.model import FileProblem, ProblemKind
+from cafcat.progress import Progress
+from cafcat.units import format_size
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+__all__ = ["ShownProgress"]
+
+LISTED_PROBLEMS = 100
+"""So many failures are listed; a million of them would hide everything else."""
+STATUS_SECONDS = 10.0
+BAR_SECONDS = 0.1
+
+
+class ShownProgress(Progress):
+    """Counts, lists problems, and draws. To be used by `with`."""
+
+    def __init__(self, call: Call, status_seconds: float = STATUS_SECONDS) -> None:
+        self._call = call
+        self._status_seconds = status_seconds
+        self._started = time.monotonic()
+        self._display: _Bar | _StatusLines | None = None
+        self._failures = 0
+        self.verb = ""
+        self.files = self.size_bytes = 0
+        self.files_expected: int | None = None
+        self.bytes_expected: int | None = None
+        self.problems: Counter[ProblemKind] = Counter()
+        self.chunks_committed = self.files_committed = self.bytes_committed = 0
+
+    @property
+    def seconds(self) -> float:
+        """Since it was made."""
+        return time.monotonic() - self._started
+
+    def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
+        """A later begin, of a next stage, starts the display anew."""
+        self.end()
+        self.verb, self.files_expected, self.bytes_expected = verb, files, size_bytes
+        self.files = self.size_bytes = 0
+        if not self._call.quiet:
+            on_terminal = sys.stderr.isatty() and not self._call.json
+            self._display = _Bar(self) if on_terminal else _StatusLines(self, self._status_seconds)
+
+    def advance(self, files: int, size_bytes: int) -> None:
+        self.files += files
+        self.size_bytes += size_bytes
+        if self._display:
+            self._display.advanced()
+
+    def problem(self, problem: FileProblem) -> None:
+        self.problems[problem.kind] += 1
+        self._failures += problem.kind.is_failure
+        if self._call.json:
+            self._call.output.document({"problem": problem._asdict()})
+            sys.stdout.flush()
+        elif self._call.verbose or (problem.kind.is_failure and self._failures <= LISTED_PROBLEMS):
+            self._print(f"{problem.path}: {problem.message}")
+
+    def warn(self, message: str) -> None:
+        if self._call.json:
+            self._call.output.error_document({"warning": message})
+        elif not self._call.quiet:
+            self._print(f"warning: {message}")
+
+    def chunk_committed(self, chunk: str, files: int, size_bytes: int) -> None:
+        self.chunks_committed += 1
+        self.files_committed += files
+        self.bytes_committed += size_bytes
+        if self._call.verbose and self._call.json:
+            self._call.output.document({"chunk": chunk, "files": files, "size_bytes": size_bytes})
+        elif self._call.verbose:
+            self._print(f"committed chunk {chunk}: {files} files, {format_size(size_bytes)}")
+
+    def end(self) -> None:
+        if self._display:
+            self._display.close()
+            self._display = None
+
+    def status(self) -> dict[str, Any]:
+        """Where the work stands, for `--json`."""
+        return {
+            "verb": self.verb,
+            "files": self.files,
+            "bytes": self.size_bytes,
+            "files_expected": self.files_expected,
+            "bytes_expected": self.bytes_expected,
+            "seconds": round(self.seconds, 3),
+        }
+
+    def show_status(self) -> None:
+        """One line on stderr."""
+        if self._call.json:
+            self._call.output.error_document({"progress": self.status()})
+        else:
+            self._print(f"{self.verb}: {_in_words(self.status())}")
+
+    def _print(self, text: str) -> None:
+        line = f"cafcat: {one_line(text)}"
+        if isinstance(self._display, _Bar):
+            self._display.print(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+        hidden = self._failures - LISTED_PROBLEMS
+        if hidden > 0 and not self._call.json and not self._call.verbose:
+            self._print(f"{hidden} more problems are not listed; -v lists all")
+
+
+def _in_words(status: dict[str, Any]) -> str:
+    """ "120 of 500 files, 1.2 GB of 3.0 GB, 60 files/s, 600.0 MB/s, 5 s left"."""
+    files, size_bytes = status["files"], status["bytes"]
+    of_files, of_bytes = status["files_expected"], status["bytes_expected"]
+    parts = [f"{files}{f' of {of_files}' if of_files is not None else ''} files"]
+    parts.append(format_size(size_bytes) + (f" of {format_size(of_bytes)}" if of_bytes is not None else ""))
+    parts.append(_rate(status))
+    done, total = (size_bytes, of_bytes) if of_bytes else (files, of_files)
+    if total and done:
+        parts.append(f"{max(0.0, (total - done) * status['seconds'] / done):.0f} s left")
+    return ", ".join(parts)
+
+
+def _rate(status: dict[str, Any]) -> str:
+    seconds = max(status["seconds"], 0.001)
+    return f"{status['files'] / seconds:.0f} files/s, {format_size(int(status['bytes'] / seconds))}/s"
+
+
+class _StatusLines:
+    """A line every so many seconds, by a thread of its own: also when one file takes a minute."""
+
+    def __init__(self, progress: ShownProgress, seconds: float) -> None:
+        self._progress, self._seconds = progress, seconds
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cafcat-progress", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._done.wait(self._seconds):
+            self._progress.show_status()
+
+    def advanced(self) -> None:
+        """Nothing: the thread looks by itself."""
+
+    def close(self) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+class _Bar:
+    """rich's bar, told at most ten times a second. Made to fit on 80 columns."""
+
+    def __init__(self, progress: ShownProgress) -> None:
+        from rich import progress as parts
+        from rich.console import Console
+
+        total = progress.bytes_expected or progress.files_expected
+        first = [parts.BarColumn(bar_width=16)] if total else [parts.SpinnerColumn()]
+        last = [parts.TimeRemainingColumn()] if total else [parts.TimeElapsedColumn()]
+        text = parts.TextColumn("{task.description}", markup=False)
+        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        self._bar = parts.Progress(*first, text, *last, console=self._console, transient=True)
+        self._progress, self._next = progress, 0.0
+        self._task: TaskID = self._bar.add_task(progress.verb, total=total)
+        self._bar.start()
+
+    def advanced(self) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + BAR_SECONDS
+        done = self._progress.size_bytes if self._progress.bytes_expected else self._progress.files
+        files, size_bytes = f"{self._progress.files} files", format_size(self._progress.size_bytes)
+        text = f"{self._progress.verb}: {files}, {size_bytes}, {_rate(self._progress.status())}"
+        self._bar.update(self._task, completed=done, description=text)
+
+    def print(self, line: str) -> None:
+        """A line above the bar."""
+        self._console.print(line)
+
+    def close(self) -> None:
+        self._bar.stop()

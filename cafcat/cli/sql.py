@@ -1,0 +1,91 @@
+"""`cafcat sql`."""
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Annotated, Any
+
+import typer
+
+from cafcat.cli.arguments import parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.output import printable
+from cafcat.errors import InvalidInput, Unsupported
+
+__all__ = ["register"]
+
+ROWS_MEASURED = 200
+"""Rows that set the widths of the columns: the others are printed as they come, so memory does not grow."""
+
+
+def sql(
+    call: Call,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--command", "-c", metavar="QUERY", parser=parse_text, help="Run this query, read-only, and print it."
+        ),
+    ] = None,
+) -> None:
+    """Open psql on the catalog, or run one read-only query.
+
+    Example: cafcat sql -c "SELECT state, count(*) FROM chunks GROUP BY 1"
+    """
+    if query is None:
+        _open_psql(call)
+        return
+    with call.repository() as repository:
+        columns, rows = repository.query(query)
+        if call.json:
+            for row in rows:
+                call.output.document(dict(zip(columns, map(_json_value, row), strict=True)))
+        else:
+            for line in _table(columns, rows):
+                call.output.line(line)
+
+
+def _open_psql(call: Call) -> None:
+    if call.json:
+        raise InvalidInput("--json needs a query", hint="give it by -c")
+    command, environment = call.database().psql()
+    try:
+        os.execvpe(command[0], command, environment)  # noqa: S606 - psql takes our place on the terminal
+    except FileNotFoundError as error:
+        raise Unsupported(f"{command[0]} is not installed", hint="use -c QUERY") from error
+
+
+def _table(columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    texts = ([_cell(value) for value in row] for row in rows)
+    first = list(islice(texts, ROWS_MEASURED))
+    if not columns:
+        return
+    widths = [max(map(len, column)) for column in zip(columns, *first, strict=True)]
+    yield _row(columns, widths)
+    yield _row(["-" * width for width in widths], widths)
+    for row in chain(first, texts):
+        yield _row(row, widths)
+
+
+def _row(cells: Iterable[str], widths: Sequence[int]) -> str:
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _cell(value: Any) -> str:
+    """One line, whatever is in it; NULL is empty, as in psql."""
+    return "" if value is None else printable(str(_json_value(value)))
+
+
+def _json_value(value: Any) -> Any:
+    """Numbers stay numbers where JSON has them; bytes become hex."""
+    if isinstance(value, Decimal) and value.is_finite():
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value)
+    return value.hex() if isinstance(value, (bytes, memoryview)) else value
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "sql")(sql)

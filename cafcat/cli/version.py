@@ -1,0 +1,18 @@
+"""`cafcat version`."""
+
+import typer
+
+from cafcat import __version__
+from cafcat.cli.call import Call, verb
+
+__all__ = ["register", "show"]
+
+
+def show(call: Call) -> None:
+    """Print the version."""
+    call.output.show({"version": __version__}, [f"cafcat {__version__}"])
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "version")(show)

@@ -1,0 +1,153 @@
+"""The real command, as a process of its own, with a home, a store and a database that are only its own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.services import Databases
+
+SECRET = "correct-horse"  # noqa: S105
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command did."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @property
+    def documents(self) -> list[Any]:
+        return [json.loads(line) for line in self.lines]
+
+    @property
+    def document(self) -> Any:
+        (only,) = self.documents
+        return only
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The one error that stderr has in JSON."""
+        (only,) = [document["error"] for document in map(json.loads, self.err.splitlines()) if "error" in document]
+        return dict(only)
+
+
+@dataclass
+class Cafcat:
+    """Runs `python -m cafcat` in a folder of its own."""
+
+    folder: Path
+    database_url: str | None
+    extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CAFCAT_")}
+        own = {"CAFCAT_HOME": str(self.folder / "home"), "CAFCAT_STORE": str(self.folder / "store")}
+        url = {"CAFCAT_DATABASE_URL": self.database_url} if self.database_url is not None else {}
+        return kept | own | url | self.extra
+
+    def command(self, *arguments: str | Path) -> list[str]:
+        return [sys.executable, "-W", "error", "-m", "cafcat", *map(str, arguments)]
+
+    def __call__(
+        self, *arguments: str | Path, code: int = 0, stdin: bytes = b"", cwd: Path | None = None
+    ) -> Result:
+        """Runs a command that must end with `code`. Whatever it says on stderr is said in lines of ours."""
+        process = subprocess.run(
+            self.command(*arguments),
+            cwd=cwd or self.folder,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        result = Result(process.returncode, process.stdout, process.stderr.decode())
+        assert result.code == code, result
+        assert "Traceback" not in result.err
+        for line in result.err.splitlines():
+            assert line.startswith(("cafcat: ", "{")), result.err
+        return result
+
+    def popen(self, *arguments: str | Path, **options: Any) -> "subprocess.Popen[bytes]":
+        """Starts a command and does not wait for it."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            **options,
+        )
+
+
+@pytest.fixture
+def cafcat(tmp_path: Path, database_url: str) -> Cafcat:
+    """The command with an empty catalog."""
+    return Cafcat(tmp_path, database_url)
+
+
+def wait_until(happened: Callable[[], object]) -> None:
+    """Asks again and again, for half a minute at most."""
+    deadline = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+BIG = bytes(range(251)) * 12_000
+TREE = {
+    "tree/a.txt": b"first file\n",
+    "tree/b.bin": bytes(range(256)),
+    "tree/empty": b"",
+    "tree/big.dat": BIG,
+    "tree/folder/c.txt": b"c" * 2000,
+    "tree/folder/deep/d.TXT": b"d",
+    "tree/odd/new\nline": b"newline",
+    "tree/odd/-dash": b"dash",
+    'tree/odd/quote\'s "name"': b"quotes",
+    "tree/odd/日本 é": b"unicode",
+    "tree/odd/back\\slash": b"backslash",
+    "tree/odd/100%_x*?[a]": b"patterns",
+    "tree/odd/\x1b[31mred": b"escape",
+}
+MODIFIED = 1_795_255_200
+"""2026-11-21T10:00:00Z; every file is a second younger than the one before."""
+
+
+def write_tree(folder: Path) -> None:
+    for number, (path, content) in enumerate(TREE.items()):
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        os.utime(file, ns=((MODIFIED + number) * 10**9 + 123_456_000,) * 2)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> Iterator[Cafcat]:
+    """The command with TREE ingested. Tests that share it only read."""
+    with databases.fresh(databases.template()) as url:
+        cafcat = Cafcat(tmp_path_factory.mktemp("filled"), url)
+        write_tree(cafcat.folder)
+        cafcat("ingest", "tree")
+        yield cafcat

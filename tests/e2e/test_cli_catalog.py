@@ -1,0 +1,128 @@
+"""chunks, runs, stats, sql, db."""
+
+import os
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.e2e.conftest import TREE, Cafcat
+
+
+def test_chunks(filled: Cafcat) -> None:
+    chunk = filled("chunks", "ls", "--json").document
+    assert chunk["state"] == "committed"
+    assert (chunk["file_count"], chunk["live_file_count"]) == (len(TREE), len(TREE))
+    assert filled("chunks", "ls", "--state", "retired").out == b""
+    assert filled("chunks", "ls").lines[0].startswith(chunk["uuid"])
+    assert filled("chunks", "show", chunk["uuid"], "--json").document == chunk
+    text = filled("chunks", "show", chunk["uuid"][:8], "--files").text
+    assert all(path in text for path in TREE)
+    assert all(str(value) in text for value in chunk.values() if value is not None)
+    documents = filled("chunks", "show", chunk["uuid"], "--files", "--json").documents
+    assert {document["path"] for document in documents[1:]} == set(TREE)
+    filled("chunks", "show", "00000000-0000-0000-0000-000000000000", code=4)
+    filled("chunks", "show", "xyz", code=2)
+
+
+def test_runs_and_stats(filled: Cafcat) -> None:
+    run = filled("runs", "--json", "--limit", "5").document
+    assert (run["state"], run["sources"], run["files_added"]) == ("finished", ["tree"], len(TREE))
+    assert f"+{len(TREE)} files" in filled("runs").text
+    stats = filled("stats", "--json").document
+    assert stats["files"] == len(TREE)
+    assert stats["bytes"] == sum(map(len, TREE.values()))
+    assert stats["chunks"]["committed"] == 1
+    assert "1 committed" in filled("stats").text
+
+
+def test_sql(filled: Cafcat) -> None:
+    query = (
+        "SELECT 1 AS one, 2.5 AS half, 10::numeric AS ten, NULL AS nothing, 'a\nb' AS text,"
+        " 'NaN'::float8 AS nan, '\\x00ff'::bytea AS bytes, timestamptz '2026-11-21T10:00:00Z' AS time"
+    )
+    document = filled("sql", "--json", "-c", query).document
+    assert str(document.pop("time")).startswith("2026-11-21")
+    assert document == {
+        "one": 1,
+        "half": 2.5,
+        "ten": 10,
+        "nothing": None,
+        "text": "a\nb",
+        "nan": "nan",
+        "bytes": "00ff",
+    }
+    assert filled("sql", "-c", "SELECT 1 AS one, 'a\nb' AS text, NULL AS last").lines == [
+        "one  text  last",
+        "---  ----  ----",
+        "1    a\\nb",
+    ]
+    assert filled("sql", "-c", "SELECT file_path FROM file_locations").out.count(b"\n") == len(TREE) + 2
+    assert filled("sql", "-c", "SET work_mem = '8MB'").out == b""
+    assert filled("sql", "-c", "DELETE FROM file_locations", "--json", code=2).error["kind"] == "invalid_input"
+    assert "nonsense" in filled("sql", "-c", "nonsense", code=2).err
+    filled("sql", "--json", code=2)
+
+
+def test_sql_opens_psql(filled: Cafcat) -> None:
+    result = filled("sql", stdin=b"\\pset format unaligned\nSELECT count(*) AS files FROM file_locations;\n")
+    assert f"files\n{len(TREE)}\n" in result.text
+
+
+def test_db(filled: Cafcat) -> None:
+    current = filled("db", "current", "--json").document
+    assert current["revision"] == current["needed"]
+    assert filled("db", "check", "--json").document == {"findings": []}
+    assert filled("db", "init", "--json").document == {"revision": current["needed"]}
+    assert filled("db", "upgrade", "--json").document == {"from": current["needed"], "to": current["needed"]}
+    assert "already" in filled("db", "upgrade").text
+    url = filled("db", "url").text.removesuffix("\n")
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM file_locations").fetchone() == (len(TREE),)
+    assert filled("db", "stop", "--json", code=2).error["kind"] == "invalid_input"
+
+
+def test_db_check_finds_what_is_wrong(cafcat: Cafcat) -> None:
+    (cafcat.folder / "f").write_bytes(b"f")
+    cafcat("ingest", "f")
+    assert cafcat.database_url
+    with psycopg.connect(cafcat.database_url) as connection:
+        connection.execute("UPDATE chunks SET live_file_count = 0, live_bytes = 0")
+    findings = cafcat("db", "check", "--json", code=5).document["findings"]
+    assert len(findings) >= 1
+    assert cafcat("db", "check", code=5).lines == findings
+
+
+def test_a_given_database_is_never_migrated_by_itself(tmp_path: Path, empty_database_url: str) -> None:
+    cafcat = Cafcat(tmp_path, empty_database_url)
+    (tmp_path / "f").write_bytes(b"f")
+    for verb in (["ls"], ["ingest", "f"], ["get", "f"]):
+        error = cafcat(*verb, "--json", code=10).error
+        assert error["kind"] == "catalog_revision"
+        assert "cafcat db" in f"{error['message']} {error['hint']}"
+    assert cafcat("db", "current", "--json").document["revision"] is None
+    cafcat("db", "init")
+    cafcat("ingest", "f")
+    with psycopg.connect(empty_database_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    assert cafcat("ls", code=10).err.count("\n") == 1
+
+
+def test_without_a_url_the_embedded_database_starts_by_itself(tmp_path: Path) -> None:
+    cafcat = Cafcat(tmp_path, None)
+    try:
+        (tmp_path / "f").write_bytes(b"content")
+        cafcat("ingest", "f")
+        assert cafcat("cat", "f").out == b"content"
+        assert cafcat("db", "check").text == "nothing is wrong\n"
+        assert os.listdir(tmp_path / "store")
+    finally:
+        assert cafcat("db", "stop").text == "stopped\n"
+    assert cafcat("db", "stop", "--json").document == {"stopped": False}
+
+
+@pytest.mark.parametrize("url", ["postgresql:///none?host=/nowhere", "host=127.0.0.1 port=1 dbname=x"])
+def test_a_database_that_does_not_answer(tmp_path: Path, url: str) -> None:
+    cafcat = Cafcat(tmp_path, url)
+    assert cafcat("ls", "--json", code=10).error["kind"] == "catalog_unavailable"
+    assert cafcat("ls", code=10).err.count("\n") == 1

@@ -1,0 +1,168 @@
+"""ingest: what it says, and how it ends."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.e2e.conftest import Cafcat, wait_until
+
+SUMMARY_KEYS = {
+    "run",
+    "files_seen",
+    "files_added",
+    "files_replaced",
+    "files_unchanged",
+    "files_skipped",
+    "files_failed",
+    "bytes_added",
+    "chunks_committed",
+    "interrupted",
+    "dry_run",
+}
+
+
+def paths(cafcat: Cafcat) -> list[str]:
+    return [document["path"] for document in cafcat("ls", "-R", "--json").documents]
+
+
+def test_ingest_and_again(cafcat: Cafcat) -> None:
+    tree = cafcat.folder / "tree"
+    tree.mkdir()
+    (tree / "a").write_bytes(b"aa")
+    (tree / "b").write_bytes(b"bbb")
+    (tree / "link").symlink_to("a")
+    lines = cafcat("ingest", "tree").lines
+    assert lines[0] == "added 2 files, replaced 0, unchanged 0, skipped 1 (1 symlink), failed 0"
+    assert lines[1].startswith("5 B in 1 chunk, ")
+    (tree / "a").write_bytes(b"changed")
+    documents = cafcat("ingest", "tree", "--json").documents
+    assert documents[0]["problem"]["path"] == "tree/link"
+    assert documents[0]["problem"]["kind"] == "symlink"
+    summary = documents[-1]["summary"]
+    assert set(summary) == SUMMARY_KEYS
+    expected = {"files_added": 0, "files_replaced": 1, "files_unchanged": 1, "files_skipped": 1}
+    assert expected.items() <= summary.items()
+    assert not summary["interrupted"]
+    result = cafcat("ingest", "tree", "-q")
+    assert (result.out, result.err) == (b"", "")
+    assert "committed chunk" in cafcat("ingest", "tree/a", "--prefix", "again", "-v").err
+    assert paths(cafcat) == ["again/tree/a", "tree/a", "tree/b"]
+
+
+def test_a_failed_file_is_listed_and_makes_3(cafcat: Cafcat) -> None:
+    (cafcat.folder / "good").write_bytes(b"1")
+    Path(os.fsdecode(os.fsencode(cafcat.folder) + b"/bad\xff")).write_bytes(b"2")
+    result = cafcat("ingest", ".", "--exclude", "home", "--exclude", "store", code=3)
+    assert len(result.err.splitlines()) == 1
+    assert "bad" in result.err
+    assert "failed 1 (1 name)" in result.text
+    result = cafcat("ingest", ".", "--json", "--include", "bad*", code=3)
+    assert result.documents[0]["problem"]["kind"] == "name"
+    assert result.documents[-1]["summary"]["files_failed"] == 1
+    assert paths(cafcat) == ["good"]
+
+
+def test_what_to_take(cafcat: Cafcat) -> None:
+    for name in ("a.txt", "b.tmp", "c.txt", "new\nline"):
+        (cafcat.folder / name).write_text(name)
+    dry = cafcat("ingest", "a.txt", "b.tmp", "--dry-run", "--exclude", "*.tmp")
+    assert dry.lines[0].startswith("would add 1 file, ")
+    assert paths(cafcat) == []
+    cafcat("ingest", "--files-from", "-", "-0", stdin=b"a.txt\0new\nline\0")
+    (cafcat.folder / "list").write_text("c.txt\n")
+    cafcat("ingest", "--files-from", "list", "--prefix", "p")
+    assert paths(cafcat) == ["a.txt", "new\nline", "p/c.txt"]
+    (cafcat.folder / "d").symlink_to("a.txt")
+    cafcat("ingest", "d", "--follow-symlinks", "--target-size", "1MB")
+    assert cafcat("cat", "d").out == b"a.txt"
+
+
+def test_on_conflict(cafcat: Cafcat) -> None:
+    file = cafcat.folder / "f"
+    file.write_bytes(b"one")
+    cafcat("ingest", "f")
+    file.write_bytes(b"other")
+    assert "skipped 1 (1 conflict)" in cafcat("ingest", "f", "--on-conflict", "skip").text
+    error = cafcat("ingest", "f", "--on-conflict", "fail", "--json", code=1).error
+    assert (error["kind"], error["path"]) == ("conflict", "f")
+    assert cafcat("cat", "f").out == b"one"
+    cafcat("ingest", "f")
+    assert cafcat("cat", "f").out == b"other"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ([], 2),
+        (["--files-from", "none"], 4),
+        ([".", "--target-size", "much"], 2),
+        ([".", "--target-size", "33GB"], 2),
+    ],
+)
+def test_what_cannot_be_ingested(cafcat: Cafcat, arguments: list[str], code: int) -> None:
+    assert cafcat("ingest", *arguments, code=code).err.count("\n") == 1
+
+
+BATCH = 5000
+"""So many names are taken up at once; the ingest of them begins when they are there."""
+READ_BYTES = 1 << 16
+"""So much of a list is read at once. Empty lines fill it up."""
+
+
+@pytest.fixture
+def many(cafcat: Cafcat) -> Cafcat:
+    (cafcat.folder / "many").mkdir()
+    for number in range(BATCH):
+        (cafcat.folder / f"many/{number:04}").write_bytes(b"%d" % number)
+    return cafcat
+
+
+def start_and_wait_for_a_chunk(cafcat: Cafcat, *options: str) -> "subprocess.Popen[bytes]":
+    """An ingest whose list of names stays open, so that it cannot come to its end."""
+    process = cafcat.popen("ingest", "--files-from", "-", *options)
+    assert process.stdin
+    names = b"".join(b"many/%04d\n" % number for number in range(BATCH))
+    process.stdin.write(names.ljust(READ_BYTES, b"\n"))
+    process.stdin.flush()
+    assert cafcat.database_url
+    with psycopg.connect(cafcat.database_url, autocommit=True) as connection:
+        wait_until(lambda: connection.execute("SELECT 1 FROM chunks WHERE state = 'writing'").fetchone())
+    return process
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_commits_what_is_open(many: Cafcat, signal_number: signal.Signals) -> None:
+    process = start_and_wait_for_a_chunk(many)
+    process.send_signal(signal_number)
+    assert process.stderr
+    said = process.stderr.readline()
+    assert said == b"cafcat: finishing the open chunk; press Ctrl-C again to drop it\n"
+    out, err = process.communicate(b"many/0000\n", timeout=30)
+    assert process.returncode == 130
+    assert err == b""
+    assert out.startswith(b"interrupted; added ")
+    committed = len(paths(many))
+    assert 1 <= committed <= BATCH
+    assert out.startswith(b"interrupted; added %d file" % committed)
+    summary = many("ingest", "many", "--json").documents[-1]["summary"]
+    assert summary["files_unchanged"] == committed
+    assert len(paths(many)) == BATCH
+
+
+def test_the_second_signal_drops_what_is_open(many: Cafcat) -> None:
+    process = start_and_wait_for_a_chunk(many, "--json")
+    assert process.stderr
+    process.send_signal(signal.SIGINT)
+    assert b'"warning": "finishing' in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == b""
+    assert err == b'{"notice": "interrupted; committed before: 0 files, 0 B in 0 chunks"}\n'
+    assert paths(many) == []
+    assert not [path for path in (many.folder / "store").rglob("*") if path.is_file()]
+    assert [chunk["state"] for chunk in many("chunks", "ls", "--json").documents] == ["abandoned"]

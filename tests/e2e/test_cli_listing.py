@@ -1,0 +1,121 @@
+"""ls, find, stat, locate."""
+
+import subprocess
+from uuid import UUID
+
+import pytest
+
+from tests.e2e.conftest import TREE, Cafcat
+
+FILE_KEYS = {
+    "path",
+    "size_bytes",
+    "start_byte",
+    "end_byte",
+    "crc32c",
+    "modified_at",
+    "chunk",
+    "object",
+}
+
+
+def test_ls_shows_one_level(filled: Cafcat) -> None:
+    assert filled("ls").lines == ["tree/"]
+    level = ["tree/a.txt", "tree/b.bin", "tree/big.dat", "tree/empty", "tree/folder/", "tree/odd/"]
+    assert filled("ls", "tree").lines == level
+    assert filled("ls", "tree/a.txt").lines == ["tree/a.txt"]
+    documents = filled("ls", "tree", "--json").documents
+    assert [document["path"] for document in documents] == level
+    assert documents[-1] == {"path": "tree/odd/", "folder": True}
+    assert all(set(document) == FILE_KEYS for document in documents[:4])
+
+
+def test_ls_long_and_human(filled: Cafcat) -> None:
+    lines = filled("ls", "-l", "tree").lines
+    assert lines[0].split() == ["11", "2026-11-21T10:00:00Z", "tree/a.txt"]
+    assert lines[4].split() == ["-", "-", "tree/folder/"]
+    assert filled("ls", "-lh", "tree/big.dat").lines[0].split()[:2] == ["3.0", "MB"]
+
+
+def test_ls_recursive_has_every_name_whatever_is_in_it(filled: Cafcat) -> None:
+    documents = filled("--json", "ls", "-R").documents
+    assert [document["path"] for document in documents] == sorted(TREE, key=str.encode)
+    sizes = {document["path"]: document["size_bytes"] for document in documents}
+    assert sizes == {path: len(content) for path, content in TREE.items()}
+    raw = filled("ls", "-R").out
+    assert raw == b"".join(path.encode() + b"\n" for path in sorted(TREE, key=str.encode))
+
+
+def test_ls_of_nothing(filled: Cafcat, cafcat: Cafcat) -> None:
+    assert cafcat("ls").out == b""
+    assert cafcat("ls", "--json").out == b""
+    assert "'tree/non'" in filled("ls", "tree/non", code=4).err
+    assert filled("ls", "-R", "nothing\nhere", "--json", code=4).error["path"] == "nothing\nhere"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "names"),
+    [
+        (["--name", "*.txt"], ["tree/a.txt", "tree/folder/c.txt"]),
+        (["tree/folder", "--name", "?.*"], ["tree/folder/c.txt", "tree/folder/deep/d.TXT"]),
+        (["--name", "100%_x[*]?[[]a]"], ["tree/odd/100%_x*?[a]"]),
+        (["--min-size", "2kB", "--max-size", "3MB"], ["tree/folder/c.txt"]),
+        (["--older", "2026-11-21T10:00:01Z"], ["tree/a.txt"]),
+        (["--newer", "2026-11-21T12:00:12+02:00"], ["tree/odd/\x1b[31mred"]),
+    ],
+)
+def test_find(filled: Cafcat, conditions: list[str], names: list[str]) -> None:
+    assert filled("find", *conditions, "-0").out == b"".join(name.encode() + b"\0" for name in names)
+
+
+def test_find_in_json_and_lines(filled: Cafcat) -> None:
+    (document,) = filled("find", "--name", "new*", "--json").documents
+    assert set(document) == FILE_KEYS
+    assert document["path"] == "tree/odd/new\nline"
+    assert filled("find", "--name", "new*").out == b"tree/odd/new\nline\n"
+
+
+def test_stat(filled: Cafcat) -> None:
+    document = filled("stat", "tree/a.txt", "--json").document
+    assert set(document) == FILE_KEYS | {"history"}
+    assert document["path"] == "tree/a.txt"
+    assert document["size_bytes"] == 11 == document["end_byte"] - document["start_byte"]
+    assert document["modified_at"] == "2026-11-21T10:00:00.123456Z"
+    assert document["history"] == []
+    assert str(UUID(document["chunk"])) in document["object"]
+    text = filled("stat", "tree/a.txt").text
+    assert all(str(value) in text for key, value in document.items() if key != "history")
+
+
+def test_stat_shows_what_was_there_before(cafcat: Cafcat) -> None:
+    file = cafcat.folder / "f"
+    file.write_bytes(b"one")
+    cafcat("ingest", "f")
+    first = cafcat("stat", "f", "--json").document
+    file.write_bytes(b"second")
+    cafcat("ingest", "f")
+    (before,) = cafcat("stat", "f", "--json").document["history"]
+    assert set(before) == FILE_KEYS | {"retired_at", "run", "reason"}
+    assert before["crc32c"] == first["crc32c"]
+    assert before["chunk"] == first["chunk"]
+    assert "before      3 bytes" in cafcat("stat", "f").text
+
+
+def test_several_paths_of_which_one_is_not_there(filled: Cafcat) -> None:
+    result = filled("stat", "--json", "tree/a.txt", "none", "tree/empty", code=3)
+    assert [document["path"] for document in result.documents] == ["tree/a.txt", "tree/empty"]
+    assert result.error["kind"] == "not_found"
+    assert result.error["path"] == "none"
+
+
+def test_the_line_of_locate_gives_the_bytes_without_cafcat(filled: Cafcat) -> None:
+    paths = list(TREE)
+    documents = filled("locate", "--json", "--", *paths).documents
+    assert [document["path"] for document in documents] == paths
+    for document in documents:
+        assert set(document) == FILE_KEYS | {"command"}
+        shell = subprocess.run(["/bin/sh", "-c", document["command"]], capture_output=True, check=True)
+        assert (shell.stdout, shell.stderr) == (TREE[document["path"]], b"")
+    lines = filled("locate", "tree/a.txt").lines
+    assert lines[-1] == documents[0]["command"]
+    assert any(documents[0]["chunk"] in line for line in lines[:-1])

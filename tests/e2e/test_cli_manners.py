@@ -1,0 +1,205 @@
+"""Options, settings, secrets, errors in one line, pipes, interrupts, completion."""
+
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from cafcat import __version__
+from tests.e2e.conftest import SECRET, TREE, Cafcat, wait_until
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Cafcat:
+    """The command without a database; verbs that need one would start the embedded one."""
+    return Cafcat(tmp_path, None)
+
+
+def test_version_and_help(alone: Cafcat) -> None:
+    assert alone("--version").text == alone("version").text == f"cafcat {__version__}\n"
+    assert alone("version", "--json").document == {"version": __version__}
+    assert "ingest" in alone("--help").text
+    assert "--range" in alone("get", "--help").text
+    process = subprocess.run(alone.command("db"), capture_output=True, check=False)
+    assert process.returncode == 2
+    assert b"Usage: cafcat db" in process.stderr
+
+
+def test_wrong_arguments_are_one_line_and_2(alone: Cafcat) -> None:
+    for arguments in (["get"], ["ls", "a", "b"], ["db", "nonsense"]):
+        assert alone(*arguments, code=2).err.count("\n") == 1
+    error = alone("ls", "--nonsense", "--json", code=2).error
+    assert set(error) == {"kind", "message", "path", "chunk", "byte", "hint"}
+    assert error["kind"] == "invalid_input"
+    assert "--nonsense" in error["message"]
+
+
+def test_config_shows_where_each_value_comes_from(alone: Cafcat) -> None:
+    (alone.folder / "home").mkdir()
+    config = alone.folder / "home" / "cafcat.toml"
+    config.write_text('target_size = "1MB"\n[profiles.p]\ntarget_size = "2MB"\n')
+    document = alone("config", "--json", "--store", "elsewhere").document
+    assert document["target_size"] == {"value": 1_000_000, "origin": f"file {config}: target_size"}
+    assert document["store"] == {"value": str(alone.folder / "elsewhere"), "origin": "flag"}
+    assert document["home"] == {"value": str(alone.folder / "home"), "origin": "environment CAFCAT_HOME"}
+    assert document["database_url"] == {"value": None, "origin": "default"}
+    assert alone("--profile", "p", "config", "--json").document["target_size"]["value"] == 2_000_000
+    assert "target_size = 1000000" in alone("config").text
+    assert "no profile 'q'" in alone("config", "--profile", "q", code=2).err
+    alone("config", "--config", "none.toml", code=2)
+
+
+def test_shared_options_may_stand_anywhere_and_the_last_wins(filled: Cafcat) -> None:
+    expected = filled("chunks", "ls", "--json").documents
+    assert filled("chunks", "--json", "ls").documents == filled("--json", "chunks", "ls").documents == expected
+    nowhere = "postgresql:///none?host=/nowhere"
+    assert filled.database_url
+    filled("--database-url", nowhere, "stats", "--database-url", filled.database_url)
+    filled("--database-url", filled.database_url, "stats", "--database-url", nowhere, code=10)
+
+
+URLS = {
+    "url": f"postgresql://user:{SECRET}@127.0.0.1:1/none",
+    "sqlalchemy": f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/none",
+    "query": f"postgresql://127.0.0.1:1/none?password={SECRET}",
+    "keywords": f"host=127.0.0.1 port=1 password='{SECRET}'",
+    "broken port": f"postgresql://user:{SECRET}@127.0.0.1:x/none",
+    "broken keyword": f"password={SECRET} nonsense=1",
+    "unescaped": f"postgresql://user:/{SECRET}@127.0.0.1:1/none",
+}
+
+
+@pytest.mark.parametrize("name", URLS)
+def test_a_password_is_never_shown(tmp_path: Path, name: str) -> None:
+    cafcat = Cafcat(tmp_path, URLS[name])
+    (tmp_path / "f").write_bytes(b"f")
+    verbs = [["config", "--json"], ["ingest", "f", "--debug"]]
+    for verb in verbs:
+        process = subprocess.run(
+            cafcat.command(*verb), env=cafcat.environment, cwd=tmp_path, capture_output=True, check=False
+        )
+        assert process.returncode in (0, 2, 10), (verb, process)
+        assert SECRET.encode() not in process.stdout + process.stderr, verb
+
+
+def test_the_password_of_a_database_that_answers_is_shown_by_db_url_only(filled: Cafcat) -> None:
+    assert filled.database_url
+    url = f"{filled.database_url}&password={quote(SECRET)}"
+    cafcat = Cafcat(filled.folder, url)
+    assert SECRET in cafcat("db", "url").text
+    for verb in (["config"], ["stats", "-v"]):
+        result = cafcat(*verb)
+        assert SECRET not in result.text + result.err
+
+
+def test_a_traceback_only_with_debug(alone: Cafcat) -> None:
+    process = subprocess.run(
+        alone.command("inspect", "none", "--debug"), cwd=alone.folder, capture_output=True, check=False
+    )
+    assert process.returncode == 4
+    assert process.stderr.startswith(b"Traceback")
+    assert process.stderr.splitlines()[-1].startswith(b"cafcat: ")
+
+
+@pytest.mark.parametrize("arguments", [["cat", "tree/big.dat"], ["sql", "-c", "SELECT generate_series(1, 100000)"]])
+def test_a_reader_that_goes_away_is_no_error(filled: Cafcat, arguments: list[str]) -> None:
+    process = filled.popen(*arguments)
+    assert process.stdout
+    assert process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(timeout=30) == 141
+    assert process.stderr
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.stdin
+    process.stdin.close()
+
+
+def test_output_that_cannot_be_written_is_an_error(filled: Cafcat) -> None:
+    with Path("/dev/full").open("wb") as full:
+        for verb in (["ls"], ["cat", "tree/big.dat"]):
+            process = subprocess.run(
+                filled.command(*verb), env=filled.environment, stdout=full, stderr=subprocess.PIPE, check=False
+            )
+            assert process.returncode == 1
+            assert process.stderr == b"cafcat: No space left on device\n"
+
+
+def test_ctrl_c_in_other_verbs(filled: Cafcat) -> None:
+    process = filled.popen("sql", "-c", "SELECT pg_sleep(60)")
+    assert filled.database_url
+    asks = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()"
+    with psycopg.connect(filled.database_url, autocommit=True) as connection:
+        wait_until(lambda: connection.execute(asks).fetchone())
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, b"", b"cafcat: interrupted\n")
+
+
+def on_a_terminal(cafcat: Cafcat, *arguments: str | Path) -> tuple[bytes, int]:
+    """Output and exit code of a command whose stdout and stderr are a terminal."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        cafcat.command(*arguments), cwd=cafcat.folder, env=cafcat.environment, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while block := os.read(ours, 1 << 16):
+                seen += block
+        except OSError:
+            pass  # what Linux says when the other end is closed
+    os.close(ours)
+    return seen, process.returncode
+
+
+def test_on_a_terminal_names_cannot_move_the_cursor(filled: Cafcat) -> None:
+    seen, code = on_a_terminal(filled, "ls", "-R")
+    assert code == 0
+    assert rb"tree/odd/\x1b[31mred" in seen
+    assert rb"tree/odd/new\nline" in seen
+    assert "tree/odd/日本 é".encode() in seen
+    assert b"\x1b" not in seen
+
+
+def test_a_bar_on_a_terminal(filled: Cafcat, tmp_path: Path) -> None:
+    seen, code = on_a_terminal(filled, "extract", "-C", tmp_path)
+    assert code == 0
+    assert b"extract: " in seen
+    assert f"extracted {len(TREE)} files".encode() in seen
+    seen, _ = on_a_terminal(filled, "extract", "-C", tmp_path / "quiet", "-q")
+    assert seen == b""
+
+
+def test_the_locale_does_not_matter(filled: Cafcat) -> None:
+    latin = Cafcat(filled.folder, filled.database_url, {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1"})
+    assert "tree/odd/日本 é\n".encode() in latin("ls", "-R").out
+    assert latin("cat", "tree/odd/日本 é").out == b"unicode"
+    assert latin("cat", os.fsdecode(b"\xff"), "--json", code=2).error["kind"] == "invalid_input"
+
+
+def test_completion(alone: Cafcat) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        document = alone("completion", shell, "--json").document
+        assert document["shell"] == shell
+        assert "_CAFCAT_COMPLETE" in document["script"]
+    alone("completion", "tcsh", code=2)
+    asking = {"_CAFCAT_COMPLETE": "complete_bash", "COMP_WORDS": "cafcat ingest --on-conflict ", "COMP_CWORD": "3"}
+    assert Cafcat(alone.folder, None, asking)().lines == ["replace", "skip", "fail"]
+
+
+def test_the_bash_script_completes_verbs(alone: Cafcat) -> None:
+    (alone.folder / "cafcat").write_text(f'#!/bin/sh\nexec {" ".join(alone.command())} "$@"\n')
+    (alone.folder / "cafcat").chmod(0o755)
+    script = alone("completion", "bash").text
+    line = f"{script}\nCOMP_WORDS=(cafcat ext); COMP_CWORD=1; _cafcat_completion cafcat; echo ${{COMPREPLY[@]}}"
+    path = f"{alone.folder}:{os.environ['PATH']}"
+    shell = subprocess.run(
+        ["bash", "-c", line], env=alone.environment | {"PATH": path}, capture_output=True, check=True
+    )
+    assert shell.stdout == b"extract\n"

@@ -1,0 +1,156 @@
+"""get, cat, extract, inspect."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import BIG, MODIFIED, TREE, Cafcat
+
+
+def test_get_copies_to_the_current_folder(filled: Cafcat, tmp_path: Path) -> None:
+    result = filled("get", "tree/a.txt", "tree/odd/-dash", "tree/odd/new\nline", "tree/empty", cwd=tmp_path)
+    assert (result.out, result.err) == (b"", "")
+    names = {"a.txt", "-dash", "new\nline", "empty"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    for path, content in TREE.items():
+        name = path.rsplit("/", 1)[-1]
+        assert name not in names or (tmp_path / name).read_bytes() == content
+    assert (tmp_path / "a.txt").stat().st_mtime_ns == MODIFIED * 10**9 + 123_456_000
+
+
+def test_get_never_overwrites_without_force(filled: Cafcat, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"mine")
+    for byte_range in ([], ["--range", "0-2"]):
+        error = filled("get", "tree/a.txt", *byte_range, "--json", code=1, cwd=tmp_path).error
+        assert error["kind"] == "conflict"
+    assert "a.txt" in filled("get", "tree/a.txt", code=1, cwd=tmp_path).err
+    assert filled("get", "tree/a.txt", "tree/b.bin", code=3, cwd=tmp_path).err.count("\n") == 1
+    assert (tmp_path / "a.txt").read_bytes() == b"mine"
+    assert (tmp_path / "b.bin").read_bytes() == TREE["tree/b.bin"]
+    filled("get", "-f", "tree/a.txt", cwd=tmp_path)
+    assert (tmp_path / "a.txt").read_bytes() == TREE["tree/a.txt"]
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.bin"}
+
+
+def test_get_to_a_name_a_folder_or_stdout(filled: Cafcat, tmp_path: Path) -> None:
+    document = filled("get", "tree/b.bin", "-o", tmp_path / "other", "--json").document
+    assert document["path"] == "tree/b.bin"
+    assert Path(document["output"]) == tmp_path / "other"
+    assert (tmp_path / "other").read_bytes() == TREE["tree/b.bin"]
+    filled("get", "tree/a.txt", "tree/b.bin", "-o", tmp_path)
+    assert (tmp_path / "b.bin").read_bytes() == TREE["tree/b.bin"]
+    assert filled("get", "tree/a.txt", "-o", "-").out == TREE["tree/a.txt"]
+    filled("get", "tree/b.bin", "--range", "10-19", "-o", tmp_path / "part")
+    assert (tmp_path / "part").read_bytes() == TREE["tree/b.bin"][10:20]
+    filled("get", "tree/a.txt", "tree/b.bin", "-o", tmp_path / "part", code=2)
+    filled("get", "tree/a.txt", "-o", tmp_path / "no" / "such" / "folder", code=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"other", "a.txt", "b.bin", "part"}
+
+
+def test_two_files_of_one_base_name_are_not_written_over_each_other(cafcat: Cafcat) -> None:
+    for folder in ("x", "y"):
+        (cafcat.folder / folder).mkdir()
+        (cafcat.folder / folder / "same").write_text(folder)
+    cafcat("ingest", "x", "y")
+    assert "same base name" in cafcat("get", "-f", "x/same", "y/same", code=2).err
+    assert not (cafcat.folder / "same").exists()
+
+
+def test_cat(filled: Cafcat) -> None:
+    assert filled("cat", "tree/a.txt", "tree/empty", "./tree/big.dat").out == TREE["tree/a.txt"] + BIG
+    result = filled("cat", "tree/a.txt", "none", "tree/b.bin", code=3)
+    assert result.out == TREE["tree/a.txt"] + TREE["tree/b.bin"]
+    assert "'none'" in result.err
+    assert filled("cat", "none", "--json", code=4).error["kind"] == "not_found"
+    assert filled("cat", "tree/a.txt", "--json").out == TREE["tree/a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("byte_range", "start", "end"),
+    [
+        ("0-99", 0, 100),
+        ("1048570-1048590", 1_048_570, 1_048_591),
+        ("-100", -100, None),
+        ("3000000-99999999", 3_000_000, None),
+    ],
+)
+def test_ranges_are_inclusive(filled: Cafcat, byte_range: str, start: int, end: int | None) -> None:
+    assert filled("cat", "tree/big.dat", "--range", byte_range).out == BIG[start:end]
+
+
+def test_ranges_that_make_no_sense(filled: Cafcat) -> None:
+    assert "byte range" in filled("cat", "tree/a.txt", "--range", "9-1", code=2).err
+    assert "11 bytes" in filled("cat", "tree/a.txt", "--range", "11-", code=2).err
+
+
+def test_extract_restores_the_tree(filled: Cafcat, tmp_path: Path) -> None:
+    out = filled("extract", "-C", tmp_path / "all").text
+    assert out.startswith(f"extracted {len(TREE)} files, 3.0 MB")
+    for number, (path, content) in enumerate(TREE.items()):
+        assert (tmp_path / "all" / path).read_bytes() == content
+        assert (tmp_path / "all" / path).stat().st_mtime_ns == (MODIFIED + number) * 10**9 + 123_456_000
+    summary = filled("extract", "tree/folder", "-C", tmp_path / "part", "--json").documents[-1]["summary"]
+    assert summary == {"files": 2, "bytes": 2001, "files_failed": 0, "failed": [], "interrupted": False}
+    assert [name for _, _, names in os.walk(tmp_path / "part") for name in names] == ["c.txt", "d.TXT"]
+    assert filled("extract", ".", "-C", tmp_path / "dot", "-q").out == b""
+    assert (tmp_path / "dot" / "tree" / "a.txt").exists()
+
+
+def test_extract_lists_what_is_in_the_way(filled: Cafcat, tmp_path: Path) -> None:
+    (tmp_path / "tree/folder").mkdir(parents=True)
+    (tmp_path / "tree/folder/c.txt").write_bytes(b"mine")
+    result = filled("extract", "tree/folder", "-C", tmp_path, code=3)
+    assert "tree/folder/c.txt: " in result.err
+    assert "failed 1" in result.text
+    problem, summary = filled("extract", "tree/folder/c.txt", "-C", tmp_path, "--json", code=3).documents
+    assert problem["problem"]["path"] == "tree/folder/c.txt"
+    assert summary["summary"]["failed"] == [problem["problem"]]
+    assert (tmp_path / "tree/folder/c.txt").read_bytes() == b"mine"
+    filled("extract", "tree/folder", "-C", tmp_path, "-f")
+    assert (tmp_path / "tree/folder/c.txt").read_bytes() == TREE["tree/folder/c.txt"]
+    filled("extract", "none", "-C", tmp_path, code=4)
+    filled("extract", "tree", code=2)
+
+
+def test_damage_is_found_and_named(cafcat: Cafcat) -> None:
+    (cafcat.folder / "f").write_bytes(b"content of f")
+    (cafcat.folder / "g").write_bytes(b"content of g")
+    cafcat("ingest", "f", "g")
+    place = cafcat("locate", "f", "--json").document
+    with Path(place["object"]).open("r+b") as archive:
+        archive.seek(place["start_byte"])
+        archive.write(b"C")
+    error = cafcat("get", "f", "-o", "out", "--json", code=5).error
+    assert (error["kind"], error["path"], error["chunk"]) == ("corrupt", "f", place["chunk"])
+    assert error["byte"] == place["start_byte"]
+    assert not (cafcat.folder / "out").exists()
+    result = cafcat("cat", "f", "g", code=3)
+    assert result.out == b"content of g"
+    assert place["chunk"] in result.err
+    assert cafcat("extract", "-C", "tree", code=3).err.startswith("cafcat: f: ")
+    assert (cafcat.folder / "tree/g").read_bytes() == b"content of g"
+
+
+def test_inspect_needs_no_catalog(filled: Cafcat, tmp_path: Path) -> None:
+    place = filled("locate", "tree/a.txt", "--json").document
+    alone = Cafcat(tmp_path, "postgresql://nobody@127.0.0.1:1/none")
+    documents = alone("inspect", place["object"], "--json").documents
+    assert {document["path"]: document["size_bytes"] for document in documents} == {
+        path: len(content) for path, content in TREE.items()
+    }
+    expected = {key: value for key, value in place.items() if key not in ("chunk", "command")}
+    assert expected in documents
+    assert len(alone("inspect", place["object"]).out) == sum(len(path.encode()) + 1 for path in TREE)
+    assert f"{place['crc32c']:08x}" in alone("inspect", "-l", place["object"]).text
+    assert "format caf" in alone("inspect", "-v", place["object"]).err
+
+
+def test_inspect_of_what_is_no_archive_or_a_damaged_one(filled: Cafcat, tmp_path: Path) -> None:
+    alone = Cafcat(tmp_path, None)
+    alone("inspect", "none", code=4)
+    (tmp_path / "text").write_text("hello")
+    assert alone("inspect", "text", "--json", code=1).error["kind"] == "unsupported"
+    archive = Path(filled("locate", "tree/a.txt", "--json").document["object"])
+    (tmp_path / "damaged.caf").write_bytes(archive.read_bytes().replace(b'"start_byte"', b'"start_bite"', 1))
+    assert alone("inspect", "damaged.caf", "--json", code=5).error["kind"] == "corrupt"
