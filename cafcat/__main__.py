@@ -1,6 +1,20 @@
-"""`python -m cafcat` is the command `cafcat`."""
+"""The entry point: `cafcat`, and `python -m cafcat`."""
 
-from cafcat.cli.app import main
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Runs the command. Ctrl-C counts from the first moment, also while modules are still being imported."""
+    try:
+        from cafcat.cli.app import run
+
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.stderr.write("cafcat: interrupted\n")
+        code = 130
+    sys.exit(code)
+
 
 if __name__ == "__main__":
     main()

@@ -97,6 +97,8 @@ def translated() -> Iterator[None]:
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         hint = "is the server up and CAFCAT_DATABASE_URL right?"
         raise CatalogUnavailable(f"no answer from the database: {one_line(error)}", hint=hint) from error
+    except UnicodeEncodeError as error:
+        raise InvalidInput("a name that is not valid UTF-8 cannot be in the catalog") from error
     except psycopg.Error as error:
         raise CafcatError(f"the database refused a statement: {one_line(error)}") from error
 

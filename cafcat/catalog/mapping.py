@@ -37,7 +37,10 @@ _LAST_MICROSECOND: Final = 253_402_300_799_999_999
 def to_microseconds(modified_ns: int) -> int:
     """Nanoseconds to microseconds since 1970, cut (not rounded), and kept between the years 1 and 9999: file
     systems can hold times that neither Postgres' clients nor calendars can."""
-    return min(max(modified_ns // 1000, _FIRST_MICROSECOND), _LAST_MICROSECOND)
+    microseconds = modified_ns // 1000
+    if _FIRST_MICROSECOND <= microseconds <= _LAST_MICROSECOND:
+        return microseconds
+    return _FIRST_MICROSECOND if microseconds < 0 else _LAST_MICROSECOND
 
 
 def to_nanoseconds(microseconds: int | None) -> int | None:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -11,7 +11,7 @@ from cafcat.cli import chunks, completion, config, db, ingest, inspect, listing,
 from cafcat.cli.call import Call, with_shared_options
 from cafcat.cli.errors import BROKEN_PIPE, INTERRUPTED
 
-__all__ = ["app", "main", "run"]
+__all__ = ["app", "run"]
 
 app = typer.Typer(
     name="cafcat",
@@ -40,11 +40,6 @@ def _start(
 app.callback()(with_shared_options(_start))
 for module in (ingest, read, listing, inspect, chunks, runs, db, sql, config, completion, version):
     module.register(app)
-
-
-def main() -> NoReturn:
-    """The entry point of the installed command."""
-    sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -30,10 +30,10 @@ _INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]*")
 _MEMBERS: Final = (b"start_byte", b"end_byte", b"crc32c", b"modified_ns")
 _MOST_DIGITS: Final = 19
 
-# An entry, and the comma after it, exactly as cafcat and the two original programs write it, without anything that
-# JSON would also allow: everything else is left to the cursor. Nothing but speed depends on this expression.
+# An entry, and the comma after it, exactly as cafcat and the two original programs write it. Everything else that
+# JSON allows is left to the cursor, and names of more than MAX_TOKEN_BYTES, too: only speed depends on this.
 _USUAL_ENTRY: Final = re.compile(
-    rb'"([^"\\\x00-\x1f]*+)":\{"start_byte":(0|[1-9][0-9]{0,18}+),"end_byte":(0|[1-9][0-9]{0,18}+)'
+    rb'"([^"\\\x00-\x1f]{0,1048576}+)":\{"start_byte":(0|[1-9][0-9]{0,18}+),"end_byte":(0|[1-9][0-9]{0,18}+)'
     rb'(?:,"crc32c":(0|[1-9][0-9]{0,18}+))?+(?:,"modified_ns":(0|-?[1-9][0-9]{0,18}+))?+\},'
 )
 

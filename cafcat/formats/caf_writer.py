@@ -3,6 +3,7 @@
 import struct
 import weakref
 from collections.abc import Iterator
+from functools import lru_cache
 from json.encoder import encode_basestring
 from tempfile import SpooledTemporaryFile
 from typing import Final
@@ -36,6 +37,7 @@ _ENTRY_NO_TIME: Final = b'%b%b:{"start_byte":%d,"end_byte":%d,"crc32c":%d}'
 _LONGEST_MEMBERS: Final = len(_ENTRY % (b",", b"", _INT64_MAX, _INT64_MAX, 0xFFFF_FFFF, _INT64_MIN))
 
 
+@lru_cache(maxsize=2)  # the path that was asked about is the one that is added next
 def _quoted(path: str) -> bytes:
     """The path as a JSON string. Raises Refused."""
     if not path or "\0" in path or len(path) > _SHORT_PATH:

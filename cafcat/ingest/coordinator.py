@@ -117,6 +117,7 @@ class Ingest:
                 return n
             if n in known.unchanged:
                 self.report.files_unchanged += 1
+                self._progress.advance(1, 0)
             elif n in known.changed and self._on_conflict is not OnConflict.REPLACE:
                 self._conflict(file)
             elif self._dry_run:
@@ -146,30 +147,24 @@ class Ingest:
         """A file that fails costs only itself; what fails elsewhere ends the run."""
         try:
             with source.open(file) as opened:
-                self._check_size(file.path, opened.size_bytes)
                 if opened.size_bytes <= _WHOLE_FILE_BYTES:
                     content = opened.read()
-                    self._room_for(file.path, len(content)).add(file.path, content, opened.modified_ns)
-                    self._progress.advance(0, len(content))
-                elif not self._stream(file.path, opened):
-                    return
+                    chunk = self._room_for(file.path, len(content))
+                    chunk.add(file.path, content, opened.modified_ns)
+                    self._progress.advance(1, len(content))
+                else:
+                    chunk = self._room_for(file.path, opened.size_bytes)
+                    self._stream(chunk, file.path, opened)
         except SourceFailed as error:
             self._problem(FileProblem(file.path, ProblemKind(error.problem), error.message))
         except Refused as error:
             self._problem(FileProblem(file.path, ProblemKind.TOO_LARGE, error.message))
         else:
-            self._taken(replaces=replaces)
+            chunk.all_new = chunk.all_new and not replaces
+            chunk.renew_lease()
 
-    def _taken(self, *, replaces: bool) -> None:
-        assert self._chunk is not None  # noqa: S101 - a file was just written to it
-        if replaces:
-            self._chunk.all_new = False
-        self._chunk.renew_lease()
-        self._progress.advance(1, 0)
-
-    def _stream(self, path: str, opened: OpenFile) -> bool:
-        """Copies a large file block by block. False if the user stopped it half-way."""
-        chunk = self._room_for(path, opened.size_bytes)
+    def _stream(self, chunk: OpenChunk, path: str, opened: OpenFile) -> None:
+        """Copies a large file block by block; if the user stops that half-way, the file is not taken."""
         entry = chunk.open(path, opened.modified_ns)
         try:
             for block in opened.blocks():
@@ -178,12 +173,12 @@ class Ingest:
                 self._progress.advance(0, len(block))
                 if self._stopped():
                     entry.abandon()
-                    return False
+                    return
         except SourceFailed:
             entry.abandon()
             raise
         chunk.close_entry(path, entry)
-        return True
+        self._progress.advance(1, 0)
 
     def _check_size(self, path: str, size_bytes: int) -> None:
         if self._empty.size_if_finalized(path, size_bytes) > self._limits.hard_bytes:
@@ -191,18 +186,21 @@ class Ingest:
             raise Refused(f"a file of {size_bytes} bytes does not fit into a chunk of {limit}", path=path)
 
     def _room_for(self, path: str, size_bytes: int) -> OpenChunk:
-        """The open chunk if the file fits into it, else a new one."""
-        if self._chunk is not None and not self._fits(self._chunk, path, size_bytes):
-            self._finish_chunk()
-        if self._chunk is None:
-            self._chunk = OpenChunk(self._place)
+        """The open chunk if the file fits into it, else a new one. Raises Refused if it fits into none."""
+        if self._chunk is not None and self._fits(self._chunk, path, size_bytes):
+            return self._chunk
+        self._check_size(path, size_bytes)
+        self._finish_chunk()
+        self._chunk = OpenChunk(self._place)
         return self._chunk
 
     def _fits(self, chunk: OpenChunk, path: str, size_bytes: int) -> bool:
         limits = self._limits
-        size = chunk.size_with(path, size_bytes)
-        target = limits.target_bytes if chunk.file_count else limits.hard_bytes
-        return size <= target and chunk.file_count < limits.max_files and chunk.has_room(path, size_bytes)
+        return (
+            chunk.size_with(path, size_bytes) <= limits.target_bytes
+            and chunk.file_count < limits.max_files
+            and chunk.has_room(path, size_bytes)
+        )
 
     def _finish_chunk(self) -> None:
         chunk, self._chunk = self._chunk, None

@@ -40,7 +40,7 @@ for name in ("execute", "transaction"):
     setattr(psycopg.Connection, name, counted(getattr(psycopg.Connection, name)))
 psycopg.Transaction.__exit__ = counted(psycopg.Transaction.__exit__)
 psycopg.Copy.write = counted(psycopg.Copy.write)
-from cafcat.cli.app import main
+from cafcat.__main__ import main
 sys.argv = ["cafcat", "ingest", "-q", "--target-size", "40kB", "tree"]
 main()
 """

@@ -126,6 +126,20 @@ def test_every_way_to_write_an_index_is_read(name: str) -> None:
     assert read(archive(GOOD_INDEXES[name])) == [A]
 
 
+AWKWARD = (
+    rb'{"x":[-1.5e+10,true,null,"\ud83d\ude00\\"],"format_version":"1.0","files":{"\u0061\ud83d\ude00":'
+    rb'{"start_byte":0,"end_byte":5,"crc32c":12,"modified_ns":-34},"b":{"start_byte":0,"end_byte":5},"c\"":{'
+    rb'"start_byte":1,"end_byte":5}}}'
+)
+
+
+@pytest.mark.parametrize("offset", range(len(AWKWARD) + 1))
+def test_a_window_may_end_anywhere(offset: int) -> None:
+    index = b" " * (WINDOW_BYTES - offset) + AWKWARD
+    expected = [Entry("a😀", 0, 5, 12, -34), A._replace(path="b"), Entry('c"', 1, 5, None, None)]
+    assert list(CAF.reader(archive(index)).entries()) == expected
+
+
 def files(text: bytes) -> bytes:
     return b'{"format_version":"1.0","files":' + text + b"}"
 

@@ -1,0 +1,60 @@
+"""What the pages say is run: links, SQL, and README's Python."""
+
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import cafcat
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for found, text in BLOCK.findall(page.read_text()) if found == language]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+SQL = [(page.name, text) for page in PAGES for text in blocks(page, "sql")]
+
+
+@pytest.mark.parametrize(("page", "statement"), SQL, ids=[f"{page}-{n}" for n, (page, _) in enumerate(SQL)])
+def test_every_query_runs(database_url: str, page: str, statement: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.read_only = True
+        assert connection.execute(statement.encode()).description
+
+
+def test_there_are_queries() -> None:
+    assert len(SQL) >= 10
+
+
+def test_the_python_of_the_readme_runs(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CAFCAT_DATABASE_URL", database_url)
+    monkeypatch.setenv("CAFCAT_HOME", str(tmp_path / "home"))
+    (tmp_path / "photos" / "2026").mkdir(parents=True)
+    (tmp_path / "photos" / "2026" / "cat.jpg").write_bytes(b"meow")
+    [example] = blocks(ROOT / "README.md", "python")
+    found: dict[str, object] = {}
+    exec(example, found)  # noqa: S102 - our own page
+    assert found["data"] == b"meow"
+    assert capsys.readouterr().out == "photos/2026/cat.jpg 4\n"
+
+
+def test_the_public_names_are_there() -> None:
+    for name in cafcat.__all__:
+        assert getattr(cafcat, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        cafcat.nothing  # noqa: B018
