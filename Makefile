@@ -19,7 +19,7 @@ demo: $(READY)  ## ingest a real folder, read a file back, compare it, see the r
 	@sh tests/demo.sh $(BIN)
 
 test: $(READY)  ## the tests; about three minutes
-	$(BIN)/python -m pytest -q -m 'not slow'
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 -m "not slow"
 
 test-all: $(READY)  ## the tests with the slow ones: a real system tree, 300,000 files
 	$(BIN)/python -m pytest -q

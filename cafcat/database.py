@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.connection import PgConnection, connect, split_password
-from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, upgrade
+from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, revision_of, upgrade
 from cafcat.errors import InvalidInput
 from cafcat.settings import Settings, redact
 
@@ -37,7 +37,8 @@ class Database:
 
         server = self._server()
         connection = server.connect()
-        if _is_behind(connection):
+        revision = revision_of(connection)
+        if revision is None or revision < HEAD_REVISION:
             with without_pg_variables():
                 upgrade(server.conninfo())
         return connection
@@ -112,11 +113,3 @@ class Database:
         from cafcat.catalog.embedded import EmbeddedServer
 
         return EmbeddedServer(self._folder)
-
-
-def _is_behind(connection: PgConnection) -> bool:
-    row = connection.execute("SELECT to_regclass('alembic_version')").fetchone()
-    if row is None or row[0] is None:
-        return True
-    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    return row is None or str(row[0]) < HEAD_REVISION

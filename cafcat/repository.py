@@ -191,8 +191,9 @@ class Repository:
         return self._reading.object_of(location)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """The bytes of a file, or `[start, end)` of them: one query, one range read. A whole file is checked
-        against its checksum. Raises NotFound, Corrupt, InvalidInput for a range beyond the file."""
+        """The bytes of a file, or `[start, end)` of them: one query, one range read. A negative start counts from
+        the end. A whole file is checked against its checksum. Raises NotFound, Corrupt, InvalidInput for a range
+        beyond the file."""
         return self._reading.read(self.locate(path), start, end)
 
     def stream(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
@@ -200,12 +201,22 @@ class Repository:
         right."""
         return self._reading.stream(self.locate(path), start, end)
 
-    def get(self, path: str, output: str | os.PathLike[str], *, overwrite: bool = False) -> Location:
-        """Writes a file to disk, with its modification time. `output` appears whole and checked, or not at
-        all. Raises NotFound, Corrupt, Conflict if output is there and overwrite is false, StoreFailed."""
+    def get(
+        self,
+        path: str,
+        output: str | os.PathLike[str],
+        start: int = 0,
+        end: int | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> Location:
+        """Writes a file to disk, with its modification time, or `[start, end)` of it, without. `output` appears
+        whole (and checked, if it is the whole file), or not at all. Raises NotFound, Corrupt, Conflict if output
+        is there and overwrite is false, StoreFailed, InvalidInput for a range beyond the file."""
         location = self.locate(path)
-        blocks = self._reading.stream(location)
-        write_single(Path(output), blocks, location.modified_ns, overwrite=overwrite)
+        is_whole = start == 0 and end is None
+        blocks = self._reading.stream(location, start, end)
+        write_single(Path(output), blocks, location.modified_ns if is_whole else None, overwrite=overwrite)
         return location
 
     def list(self, prefix: str = "") -> Iterator[Location]:
@@ -239,7 +250,9 @@ class Repository:
             yield from page
 
     def _file_itself(self, prefix: str, where: FindFilter | None = None) -> Sequence[Location]:
-        return self._catalog.files.exact(_name(prefix), where) if _folder(prefix) else []
+        """What has a slash at its end is a folder, and nothing else."""
+        folder = _folder(prefix)
+        return [] if not folder or prefix.endswith("/") else self._catalog.files.exact(folder[:-1], where)
 
     def _pages(self, folder: str, where: FindFilter | None = None) -> Iterator[Sequence[Location]]:
         after: str | None = None
@@ -353,11 +366,6 @@ def _open_sources(
     if files_from is not None:
         opened.append(ListingSource(files_from, null_separated=null_separated, **shared))
     return opened
-
-
-def _name(prefix: str) -> str:
-    """A folder or file as typed, as the catalog names it: "./a/", "a" -> "a"; ".", "" -> ""."""
-    return _folder(prefix)[:-1]
 
 
 def _folder(prefix: str) -> str:

@@ -37,6 +37,9 @@ FROM chunks
 """  # noqa: S608
 
 
+_COMMIT_ATTEMPTS: Final = 3
+
+
 class Known(NamedTuple):
     """What the catalog has of a batch of files, as positions in the batch; the rest is new."""
 
@@ -101,7 +104,7 @@ class Chunks:
             "UPDATE chunks SET lease_expires_at = now() + make_interval(secs => %s) "
             "WHERE id = %s AND state = 'writing'"
         )
-        with self._connection.transaction() as connection:
+        with self._connection.statement() as connection:
             if connection.execute(statement, (lease_seconds, chunk_id)).rowcount != 1:
                 raise Conflict("the chunk was taken from its writer", chunk=str(chunk_id))
 
@@ -117,16 +120,20 @@ class Chunks:
         """Commits a durable chunk and all its mappings: one transaction, all or nothing. The mapping's paths
         are distinct; `all_new` says that none of them was in the catalog when last seen: the fast way.
 
-        A lost connection is settled by looking: if the server had committed, that is success. Raises Conflict
-        if a path is there already under OnConflict.FAIL, or if the chunk is no longer being written;
-        CatalogUnavailable if it could not be committed or nobody can tell: then the chunk stays adoptable.
+        A lost connection is settled by looking: if the server had committed, that is success; if not, it is
+        tried again. Raises Conflict if a path is there already under OnConflict.FAIL, or if the chunk is no
+        longer being written; CatalogUnavailable if it could not be committed or nobody can tell: then the chunk
+        stays adoptable.
         """
-        try:
-            return self._commit(chunk_id, summary, mapping, on_conflict, all_new)
-        except CatalogUnavailable:
-            if not self._is_committed(chunk_id):
-                raise
-            return self._counted(chunk_id)
+        for attempt in range(1, _COMMIT_ATTEMPTS + 1):
+            try:
+                return self._commit(chunk_id, summary, mapping, on_conflict, all_new)
+            except CatalogUnavailable:
+                if self._is_committed(chunk_id):
+                    break
+                if attempt == _COMMIT_ATTEMPTS:
+                    raise
+        return self._counted(chunk_id)
 
     def _commit(
         self, chunk_id: int, summary: ChunkSummary, mapping: Mapping, on_conflict: OnConflict, all_new: bool
@@ -152,7 +159,7 @@ class Chunks:
     def _counted(self, chunk_id: int) -> ChunkCommit:
         """What a commit did whose answer was lost, from what it wrote down."""
         statement = "SELECT detail FROM events WHERE chunk_id = %s AND kind = 'chunk_committed'"
-        with self._connection.transaction() as connection:
+        with self._connection.statement() as connection:
             row = connection.execute(statement, [chunk_id]).fetchone()
         words = str(row[0] if row else "0 added, 0 replaced, 0 skipped").split()
         return ChunkCommit(*(int(word) for word in words if word.isdigit()))
@@ -171,7 +178,7 @@ class Chunks:
     def page(self, state: ChunkState | None, *, after: int = 0, limit: int = 1000) -> list[tuple[int, Chunk]]:
         """Chunks by chunks.id, beginning after one."""
         condition = "WHERE id > %s AND state = coalesce(%s, state) ORDER BY id LIMIT %s"
-        with self._connection.transaction() as connection:
+        with self._connection.statement() as connection:
             rows = connection.execute((_CHUNK + condition).encode(), (after, state, limit)).fetchall()
         return [(row[-1], _chunk(row)) for row in rows]
 
@@ -180,7 +187,7 @@ class Chunks:
         if len(prefix) < 8:
             raise InvalidInput("a chunk is named by its uuid, or at least the first 8 characters", chunk=prefix)
         condition = "WHERE starts_with(uuid::text, lower(%s)) LIMIT 2"
-        with self._connection.transaction() as connection:
+        with self._connection.statement() as connection:
             rows = connection.execute((_CHUNK + condition).encode(), [prefix]).fetchall()
         if not rows:
             raise NotFound("the catalog has no such chunk", chunk=prefix)

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg
 
-from cafcat.catalog.schema import HEAD_REVISION, outdated
+from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput
 
 __all__ = ["Connection", "PgConnection", "connect", "one_line", "split_password", "translated"]
@@ -38,16 +38,20 @@ class Connection:
         self._checked = False
 
     @contextmanager
-    def transaction(self, *, check: bool = True, read_only: bool = False) -> Iterator[PgConnection]:
-        """One transaction. `check`: once per connection, raise CatalogOutdated if the schema is not ours."""
+    def transaction(self) -> Iterator[PgConnection]:
+        """One transaction. Raises CatalogOutdated if the schema is not ours; looked at once per connection."""
+        with self.statement() as connection, connection.transaction():
+            yield connection
+
+    @contextmanager
+    def statement(self, *, check: bool = True) -> Iterator[PgConnection]:
+        """A connection for a single statement, which is a transaction by itself: one round trip, not three.
+        `check` as in transaction."""
         with self._lock, translated():
             connection = self._open()
             if check and not self._checked:
                 self._check(connection)
-            with connection.transaction():
-                if read_only:
-                    connection.execute("SET TRANSACTION READ ONLY")
-                yield connection
+            yield connection
 
     def _open(self) -> PgConnection:
         if self._connection is None or self._connection.closed or self._is_stale(self._connection):
@@ -66,11 +70,7 @@ class Connection:
         return connection.pgconn.status != psycopg.pq.ConnStatus.OK
 
     def _check(self, connection: PgConnection) -> None:
-        try:
-            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        except pg.UndefinedTable:
-            row = None
-        revision = row[0] if row else None
+        revision = revision_of(connection)
         if revision != HEAD_REVISION:
             raise outdated(revision)
         self._checked = True

@@ -116,7 +116,7 @@ class Lookup:
 
     def locate(self, path: str) -> Location:
         """One query. Raises NotFound, CatalogOutdated."""
-        with self._connection.transaction(check=False) as connection:
+        with self._connection.statement(check=False) as connection:
             row = connection.execute(_LOCATE, [path], prepare=True).fetchone()
         if row is None or row[0] != HEAD_REVISION:
             raise outdated(row[0] if row else None)
@@ -182,7 +182,7 @@ class Lookup:
         return [_location(row) for row in self._rows(_PAGE.format(conditions=conditions), given | {"limit": limit})]
 
     def _rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
-        with self._connection.transaction() as connection:
+        with self._connection.statement() as connection:
             return connection.execute(statement.encode(), parameters).fetchall()
 
 

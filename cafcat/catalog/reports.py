@@ -67,7 +67,7 @@ class Reports:
 
     def history(self, path: str) -> list[RetiredLocation]:
         """What a path pointed to before, newest first."""
-        with self._connection.transaction() as connection:
+        with self._connection.statement() as connection:
             rows = connection.execute(_HISTORY.encode(), [path]).fetchall()
         return [_retired(row) for row in rows]
 

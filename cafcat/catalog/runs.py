@@ -41,7 +41,7 @@ class Runs:
             "VALUES (%s, %s, %s, %s, %s) RETURNING id"
         )
         values = (list(sources), Jsonb(dict(options)), host, process_id, version)
-        with self._connection.transaction() as connection:
+        with self._connection.statement() as connection:
             row = connection.execute(statement, values).fetchone()
         assert row is not None  # noqa: S101 - RETURNING of one inserted row
         return int(row[0])
@@ -54,7 +54,7 @@ class Runs:
             "WHERE id = %(run)s"
         )
         parameters = {"run": run, "state": state, "error": error} | dict(counts)
-        with self._connection.transaction() as connection:
+        with self._connection.statement() as connection:
             connection.execute(statement.encode(), parameters)
 
     def record_failures(self, run: int, problems: Iterable[FileProblem]) -> None:
@@ -70,6 +70,6 @@ class Runs:
             f"SELECT id, state, sources, {iso('started_at')}, {iso('finished_at')}, {', '.join(_COUNTERS)} "  # noqa: S608
             "FROM ingest_runs ORDER BY id DESC LIMIT %s"
         )
-        with self._connection.transaction() as connection:
+        with self._connection.statement() as connection:
             rows = connection.execute(statement.encode(), [limit]).fetchall()
         return [Run(row[0], RunState(row[1]), tuple(row[2]), *row[3:]) for row in rows]

@@ -2,14 +2,17 @@
 
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.errors import UndefinedTable
 
 from cafcat.errors import CatalogOutdated, CatalogUnavailable
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-__all__ = ["HEAD_REVISION", "current_revision", "migrations_folder", "outdated", "upgrade"]
+__all__ = ["HEAD_REVISION", "current_revision", "migrations_folder", "outdated", "revision_of", "upgrade"]
 
 HEAD_REVISION = "0001"
 """What this version of cafcat works with; a test compares it with the newest migration."""
@@ -28,16 +31,21 @@ def outdated(revision: str | None) -> CatalogOutdated:
     return CatalogOutdated(message, hint=hint)
 
 
+def revision_of(connection: psycopg.Connection[Any]) -> str | None:
+    """The revision of the database behind a connection, None if it has no cafcat schema. One query."""
+    try:
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    except UndefinedTable:
+        return None
+    return str(row[0]) if row else None
+
+
 def current_revision(url: str) -> str | None:
     """The revision of a database, None if it has no cafcat schema. Raises CatalogUnavailable."""
     from cafcat.catalog.connection import connect, translated
 
     with connect(url) as connection, translated():
-        row = connection.execute("SELECT to_regclass('alembic_version')").fetchone()
-        if row is None or row[0] is None:
-            return None
-        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        return str(row[0]) if row else None
+        return revision_of(connection)
 
 
 def upgrade(url: str) -> None:

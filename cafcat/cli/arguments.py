@@ -6,18 +6,17 @@ from typing import NamedTuple
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["ByteRange", "parse_date", "parse_range", "parse_text"]
+__all__ = ["WHOLE", "ByteRange", "parse_date", "parse_range", "parse_text"]
 
 
 class ByteRange(NamedTuple):
-    """Bytes `[start, end)` of a file. A negative start counts from the end of the file; end None is its end."""
+    """Bytes `[start, end)` of a file, as in a slice: a negative start counts from the end; end None is the end."""
 
     start: int
     end: int | None
 
-    def start_in(self, size_bytes: int) -> int:
-        """The start in a file of that size."""
-        return max(0, size_bytes + self.start) if self.start < 0 else self.start
+
+WHOLE = ByteRange(0, None)
 
 
 def parse_text(text: str) -> str:

@@ -1,13 +1,12 @@
 """`cafcat get`, `cat` and `extract`."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cafcat.cli.arguments import ByteRange, parse_range, parse_text
+from cafcat.cli.arguments import WHOLE, ByteRange, parse_range, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.each import each
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
@@ -15,6 +14,7 @@ from cafcat.cli.output import location_document, plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
 from cafcat.errors import InvalidInput
+from cafcat.model import Location
 from cafcat.units import format_size
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ def get(
     with call.repository() as repository:
 
         def one(path: str) -> None:
-            _save(repository, path, targets[path], byte_range, overwrite=force)
-            _show_saved(call, repository, path, targets[path])
+            start, end = byte_range or WHOLE
+            location = repository.get(path, targets[path], start, end, overwrite=force)
+            _show_saved(call, location, repository.object_of(location), targets[path])
 
         return each(call, paths, one)
 
@@ -71,24 +72,11 @@ def _targets(paths: list[str], output: str | None) -> dict[str, Path]:
     return targets
 
 
-def _save(
-    repository: "Repository", path: str, target: Path, byte_range: ByteRange | None, *, overwrite: bool
-) -> None:
-    if byte_range is None:
-        repository.get(path, target, overwrite=overwrite)
-        return
-    from cafcat.resolve.outputs import write_single
-
-    write_single(target, _blocks(repository, path, byte_range), None, overwrite=overwrite)
-
-
-def _show_saved(call: Call, repository: "Repository", path: str, target: Path) -> None:
+def _show_saved(call: Call, location: Location, archive: str, target: Path) -> None:
     if call.json:
-        location = repository.locate(path)
-        document = location_document(location, repository.object_of(location))
-        call.output.document(document | {"output": str(target.absolute())})
+        call.output.document(location_document(location, archive) | {"output": str(target.absolute())})
     elif call.verbose:
-        call.output.notice(f"{path} -> {target}")
+        call.output.notice(f"{location.path} -> {target}")
 
 
 def cat(call: Call, paths: Paths, byte_range: Range = None) -> int:
@@ -101,15 +89,9 @@ def cat(call: Call, paths: Paths, byte_range: Range = None) -> int:
 
 
 def _cat(call: Call, repository: "Repository", path: str, byte_range: ByteRange | None) -> None:
-    for block in _blocks(repository, path, byte_range):
+    start, end = byte_range or WHOLE
+    for block in repository.stream(path, start, end):
         call.output.raw(block)
-
-
-def _blocks(repository: "Repository", path: str, byte_range: ByteRange | None) -> Iterator[bytes]:
-    if byte_range is None:
-        return repository.stream(path)
-    size_bytes = repository.locate(path).size_bytes if byte_range.start < 0 else 0
-    return repository.stream(path, byte_range.start_in(size_bytes), byte_range.end)
 
 
 def extract(

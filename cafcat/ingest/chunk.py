@@ -8,7 +8,7 @@ from uuid import uuid4
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks import ChunkCommit
 from cafcat.catalog.mapping import Mapping
-from cafcat.errors import CafcatError, CatalogUnavailable
+from cafcat.errors import CafcatError
 from cafcat.formats.base import EntryWriter, Format
 from cafcat.ingest.sink import BlockSink
 from cafcat.model import ChunkSummary, OnConflict
@@ -60,17 +60,18 @@ class OpenChunk:
             lease_seconds=LEASE_SECONDS,
         )
         self._renewed = time.monotonic()
-        try:
-            self._upload = place.store.create(self._key)
-        except BaseException:
-            self._forget("the store refused to begin an object")
-            raise
-        self._sink = BlockSink(self._upload)
-        self._writer = place.archive_format.writer(self._sink)
-        self._mapping = Mapping(self._id)
+        self._settled = False
         self._last_path = ""
         self._hashes: set[int] | None = None
         self.all_new = True
+        try:
+            self._upload = place.store.create(self._key)
+            self._sink = BlockSink(self._upload)
+        except BaseException as error:
+            self._forget(f"the object could not be begun: {error}")
+            raise
+        self._writer = place.archive_format.writer(self._sink)
+        self._mapping = Mapping(self._id)
 
     @property
     def file_count(self) -> int:
@@ -128,25 +129,18 @@ class OpenChunk:
             self._place.catalog.chunks.renew_lease(self._id, LEASE_SECONDS)
 
     def finish(self, on_conflict: OnConflict) -> FinishedChunk:
-        """Finalizes, makes durable, commits. On an error before the commit nothing is left behind; a commit
-        whose outcome nobody can tell leaves a whole object and a row `writing`, for recovery to adopt."""
+        """Finalizes, makes durable, commits. After an error nothing is left behind; except that a commit whose
+        outcome nobody can tell leaves a whole object and a row `writing`, for recovery to adopt."""
         try:
             summary = self._make_durable()
-        except BaseException:
-            self.abandon("writing failed")
-            raise
-        try:
             commit = self._place.catalog.chunks.commit_chunk(
                 self._id, summary, self._mapping, on_conflict, all_new=self.all_new
             )
-        except CatalogUnavailable:
+        except BaseException as error:
+            self.abandon(str(error) or type(error).__name__)
             raise
-        except CafcatError as error:
-            self._place.store.delete(self._key)
-            self._forget(str(error))
-            raise
-        finally:
-            self._mapping.close()
+        self._settled = True
+        self._mapping.close()
         return FinishedChunk(str(self.uuid), summary.size_bytes, commit)
 
     def _make_durable(self) -> ChunkSummary:
@@ -157,15 +151,20 @@ class OpenChunk:
         return ChunkSummary(*archive, checksum)
 
     def abandon(self, reason: str) -> None:
-        """Removes what was written and says so in the catalog, as far as store and catalog still answer."""
+        """Removes what was written and says so in the catalog, as far as store and catalog still answer.
+        Does nothing to a chunk that is finished or abandoned already."""
+        if self._settled:
+            return
+        self._settled = True
         self._sink.abort()
+        self._mapping.close()
         with contextlib.suppress(CafcatError):
             self._upload.abort()
-        with contextlib.suppress(CafcatError):
-            self._place.store.delete(self._key)
-        self._mapping.close()
         self._forget(reason)
 
     def _forget(self, reason: str) -> None:
+        """The row first, then the object: where the row says that the chunk was committed after all (or nobody
+        can tell), the object stays."""
         with contextlib.suppress(CafcatError):
             self._place.catalog.chunks.abandon_chunk(self._id, reason)
+            self._place.store.delete(self._key)

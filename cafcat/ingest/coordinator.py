@@ -203,14 +203,16 @@ class Ingest:
         )
 
     def _finish_chunk(self) -> None:
-        chunk, self._chunk = self._chunk, None
+        chunk = self._chunk
         if chunk is None:
             return
         if chunk.file_count == 0:
             chunk.abandon("no file was taken into it")
+            self._chunk = None
             return
         live_bytes = chunk.live_bytes
         finished = chunk.finish(self._on_conflict)
+        self._chunk = None
         self.report.files_added += finished.commit.added
         self.report.files_replaced += finished.commit.replaced
         self.report.files_skipped += finished.commit.skipped

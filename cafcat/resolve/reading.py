@@ -46,8 +46,9 @@ class Reading:
         return self._store_of(location.store).locate(location.object_key)
 
     def read(self, location: Location, start: int = 0, end: int | None = None) -> bytes:
-        """Bytes `[start, end)` of the file, cut at its end; all of it is checked against its checksum, a part
-        cannot be. Raises Corrupt, InvalidInput if the range begins beyond the file."""
+        """Bytes `[start, end)` of the file, cut at its end; a negative start counts from the end. All of it is
+        checked against its checksum, a part cannot be. Raises Corrupt, InvalidInput if the range begins beyond
+        the file."""
         first, last = _span(location, start, end)
         data = self._store_of(location.store).read(location.object_key, first, last)
         if last - first == location.size_bytes:
@@ -77,9 +78,10 @@ class Reading:
 def _span(location: Location, start: int, end: int | None) -> tuple[int, int]:
     """Bytes of the chunk for a range of the file."""
     size = location.size_bytes
-    if start < 0 or (end is not None and end < start):
-        raise InvalidInput(f"a range of {start} to {end} makes no sense", path=location.path)
-    if start > size or (start == size and size > 0):
-        raise InvalidInput(f"the range begins at {start}, the file has {size} bytes", path=location.path)
+    first = max(0, size + start) if start < 0 else start
     last = size if end is None else min(end, size)
-    return location.start_byte + start, location.start_byte + last
+    if end is not None and end < first:
+        raise InvalidInput(f"a range of {start} to {end} makes no sense", path=location.path)
+    if first > size or (first == size and size > 0):
+        raise InvalidInput(f"the range begins at {first}, the file has {size} bytes", path=location.path)
+    return location.start_byte + first, location.start_byte + last

@@ -150,33 +150,78 @@ def test_a_row_that_breaks_a_rule_commits_nothing(catalog: Catalog) -> None:
     assert catalog.chunks.chunk(str(name)).state is ChunkState.WRITING
 
 
-def test_a_connection_cut_before_the_commit_leaves_the_chunk_adoptable(catalog: Catalog, url: str) -> None:
+CUT = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
+
+
+@pytest.mark.parametrize("cuts", [1, 3])
+def test_a_connection_cut_during_the_commit(
+    catalog: Catalog, url: str, monkeypatch: pytest.MonkeyPatch, cuts: int
+) -> None:
+    """Tried again; when it is cut again and again nothing is committed and the chunk stays adoptable."""
     chunk_id, name = begin(catalog)
     mapping, summary = filled(chunk_id, ["a"], 5)
     blocks = mapping.blocks
+    left = cuts
 
     def cut_then_blocks() -> Iterator[bytes]:
-        with psycopg.connect(url, autocommit=True) as other:
-            other.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-            )
+        nonlocal left
+        if left:
+            left -= 1
+            with psycopg.connect(url, autocommit=True) as other:
+                other.execute(CUT)
         yield from blocks()
 
-    mapping.blocks = cut_then_blocks  # type: ignore[method-assign]
-    with mapping, pytest.raises(CatalogUnavailable):
-        catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
-    assert catalog.chunks.chunk(str(name)).state is ChunkState.WRITING
-    assert catalog.files.page("") == []
+    monkeypatch.setattr(mapping, "blocks", cut_then_blocks)
+    with mapping:
+        if cuts == 1:
+            done = catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+            assert done == ChunkCommit(1, 0, 0)
+        else:
+            with pytest.raises(CatalogUnavailable):
+                catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+    state = ChunkState.COMMITTED if cuts == 1 else ChunkState.WRITING
+    assert catalog.chunks.chunk(str(name)).state is state
+    assert len(catalog.files.page("")) == (cuts == 1)
+
+
+def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
+    catalog: Catalog, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server commits, then the connection goes before we hear of it."""
+    commit(catalog, ["b"])
+    chunk_id, _ = begin(catalog)
+    mapping, summary = filled(chunk_id, ["a", "b"], 5)
+    real = catalog.chunks._commit
+
+    def committed_but_cut(*arguments: object) -> ChunkCommit:
+        real(*arguments)  # type: ignore[arg-type]
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute(CUT)
+        raise CatalogUnavailable("the connection was lost")
+
+    monkeypatch.setattr(catalog.chunks, "_commit", committed_but_cut)
+    with mapping:
+        for _ in range(20):  # the notice of the end takes a moment to arrive
+            try:
+                done = catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=False)
+                break
+            except Conflict:
+                pytest.fail("it was committed twice")
+            except CatalogUnavailable:
+                monkeypatch.setattr(
+                    catalog.chunks, "_commit", lambda *_: (_ for _ in ()).throw(CatalogUnavailable("still"))
+                )
+    assert done == ChunkCommit(added=1, replaced=1, skipped=0)
+    check_counters(catalog)
 
 
 def test_a_server_that_was_restarted_in_between_is_connected_again(catalog: Catalog, url: str) -> None:
     commit(catalog, ["a"])
     with psycopg.connect(url, autocommit=True) as other:
-        other.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        )
+        other.execute(CUT)
     for _ in range(50):  # the notice of the end takes a moment to arrive
         try:
             assert catalog.files.locate("a").path == "a"

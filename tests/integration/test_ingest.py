@@ -5,16 +5,22 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import psycopg
 import pytest
+from psycopg import sql
 
 import cafcat
 from cafcat.checksums import crc32c
-from cafcat.errors import Conflict, InvalidInput, NotFound, StoreFailed
+from cafcat.errors import CatalogUnavailable, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.ingest import coordinator
+from cafcat.ingest.chunk import OpenChunk
+from cafcat.ingest.sink import BlockSink
 from cafcat.model import ChunkState, FileProblem, OnConflict, ProblemKind, RunState
 from cafcat.progress import Progress
+from cafcat.stores.local import LocalStore
+from cafcat.stores.local_upload import LocalUpload
 
 
 @pytest.fixture
@@ -347,34 +353,69 @@ def test_a_full_disk_ends_the_run_and_leaves_nothing_behind(database_url: str, t
         subprocess.run(["umount", str(small)], check=True)
 
 
-def test_a_database_that_dies_before_the_commit_leaves_a_whole_chunk_that_can_be_adopted(
-    repository: cafcat.Repository, tree: Path, database_url: str, tmp_path: Path
+def test_a_database_that_is_gone_at_the_commit_leaves_a_whole_chunk_that_can_be_adopted(
+    repository: cafcat.Repository,
+    tree: Path,
+    database_url: str,
+    postgres_server: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The object is durable, the row says writing: recovery has all that it needs."""
-    real = repository._catalog.chunks.commit_chunk
+    name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]))
+    real = repository._catalog.chunks._commit
 
-    def cut(*arguments: object, **named: object) -> object:
-        with psycopg.connect(database_url, autocommit=True) as other:
+    def allow(connections: bool) -> None:
+        with psycopg.connect(postgres_server, autocommit=True) as other:
+            other.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}").format(name, connections))
             other.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
-                "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                [name.as_string()[1:-1]],
             )
-        return real(*arguments, **named)  # type: ignore[arg-type]
 
-    repository._catalog.chunks.commit_chunk = cut  # type: ignore[assignment,method-assign]
-    try:
-        repository.ingest(["tree"])
-    except cafcat.CafcatError:
-        [chunk] = repository.chunks()
-        assert chunk.state is ChunkState.WRITING
-        entries = {entry.path for entry in cafcat.inspect(tmp_path / "store" / chunk.object_key).entries}
-        assert entries == set(contents(tree))
-    else:
-        pytest.fail("the cut connection was not noticed")
-    finally:
-        repository._catalog.chunks.commit_chunk = real  # type: ignore[method-assign]
+    def gone(*arguments: object) -> object:
+        allow(False)
+        return real(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repository._catalog.chunks, "_commit", gone)
+        with pytest.raises(CatalogUnavailable):
+            repository.ingest(["tree"])
+    allow(True)
+    [chunk] = repository.chunks()
+    assert chunk.state is ChunkState.WRITING
+    entries = {entry.path for entry in cafcat.inspect(tmp_path / "store" / chunk.object_key).entries}
+    assert entries == set(contents(tree))
     assert repository.ingest(["tree"]).files_added == 6
     assert catalogued(repository) == contents(tree)
+
+
+def test_an_interrupt_anywhere_leaves_nothing_behind(
+    repository: cafcat.Repository, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KeyboardInterrupt out of each step of making a chunk durable and committing it."""
+    chunks = repository._catalog.chunks
+    steps = [
+        (LocalUpload, "write"),
+        (LocalUpload, "commit"),
+        (BlockSink, "finish"),
+        (type(chunks), "_commit"),
+        (type(chunks), "renew_lease"),
+        (LocalStore, "create"),
+        (OpenChunk, "add"),
+    ]
+    for owner, step in steps:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, step, interrupted)
+            with pytest.raises((KeyboardInterrupt, StoreFailed)):
+                repository.ingest(["tree"])
+        assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == [], step
+        assert {chunk.state for chunk in repository.chunks()} == {ChunkState.ABANDONED}, step
+    assert repository.ingest(["tree"]).files_added == 6
+
+
+def interrupted(*_: object, **__: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def test_two_ingests_of_the_same_tree_at_once(database_url: str, tree: Path, tmp_path: Path) -> None:

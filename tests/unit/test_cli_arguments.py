@@ -8,7 +8,7 @@ from cafcat.errors import InvalidInput
 
 def bytes_of(text: str, content: bytes) -> bytes:
     byte_range = parse_range(text)
-    return content[byte_range.start_in(len(content)) : byte_range.end]
+    return content[slice(*byte_range)]
 
 
 CONTENT = bytes(range(250)) * 4

@@ -1,0 +1,275 @@
+"""Reading: one query and one range read, checked bytes, trees that stay in their folder."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cafcat
+from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
+from cafcat.model import Folder, Location, ProblemKind
+from cafcat.stores.local_files import LocalFile
+
+LARGE = os.urandom(9_000_000)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    tree = tmp_path / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "empty").write_bytes(b"")
+    (tree / "hello").write_bytes(b"hello, world")
+    (tree / "sub" / "large").write_bytes(LARGE)
+    for number in range(50):
+        (tree / "sub" / f"n{number:02}").write_bytes(b"%d" % number * number)
+    os.utime(tree / "hello", ns=(0, 1_234_567_890_123_456_000))
+    return tree
+
+
+@pytest.fixture
+def repository(database_url: str, source: Path, tmp_path: Path) -> Iterator[cafcat.Repository]:
+    with cafcat.open(database_url=database_url, home=tmp_path, store=str(tmp_path / "store")) as repository:
+        repository.ingest(["tree"])
+        yield repository
+
+
+@pytest.fixture
+def chunk(repository: cafcat.Repository, tmp_path: Path) -> Path:
+    [chunk] = (tmp_path / "store").iterdir()
+    return chunk
+
+
+def flip(chunk: Path, byte: int) -> None:
+    with chunk.open("r+b") as file:
+        file.seek(byte)
+        value = file.read(1)[0]
+        file.seek(byte)
+        file.write(bytes([value ^ 0x10]))
+
+
+def test_get_is_one_query_and_one_range_read(
+    database_url: str, repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the wire sees it, from a new connection on: libpq's trace lists what is sent."""
+    reads: list[tuple[int, int]] = []
+    blocks = LocalFile.blocks
+
+    def counted(self: LocalFile, start: int, end: int) -> Iterator[bytes]:
+        reads.append((start, end))
+        return blocks(self, start, end)
+
+    monkeypatch.setattr(LocalFile, "blocks", counted)
+    with (
+        cafcat.open(database_url=database_url, home=tmp_path, store=repository.settings.store) as fresh,
+        (tmp_path / "trace").open("wb+") as trace,
+        fresh._catalog._connection.statement(check=False) as connection,
+    ):
+        connection.pgconn.trace(trace.fileno())
+        location = fresh.get("tree/hello", tmp_path / "out")
+        connection.pgconn.untrace()
+        sent = [line.split("\t")[3] for line in Path(trace.name).read_text().splitlines() if "\tF\t" in line]
+    assert [kind for kind in sent if kind in ("Execute", "Query")] == ["Execute"]
+    assert reads == [(location.start_byte, location.end_byte)]
+
+
+def test_ranges(repository: cafcat.Repository) -> None:
+    for start, end in [(0, 5), (7, None), (7, 100), (0, 0), (11, 12), (-5, None), (-100, None), (0, 10**15)]:
+        expected = b"hello, world"[start:end]
+        assert repository.read("tree/hello", start, end) == expected
+        assert b"".join(repository.stream("tree/hello", start, end)) == expected
+    assert repository.read("tree/sub/large", 1_000_000, 5_000_001) == LARGE[1_000_000:5_000_001]
+    assert repository.read("tree/empty") == b""
+    for start, end in [(12, None), (13, 14), (5, 4)]:
+        with pytest.raises(InvalidInput):
+            repository.read("tree/hello", start, end)
+
+
+def test_get_restores_the_time_and_overwrites_nothing(repository: cafcat.Repository, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    repository.get("tree/hello", output)
+    assert output.read_bytes() == b"hello, world"
+    assert output.stat().st_mtime_ns == 1_234_567_890_123_456_000
+    with pytest.raises(Conflict, match="--force"):
+        repository.get("tree/empty", output)
+    assert output.read_bytes() == b"hello, world"
+    repository.get("tree/hello", output, 7, overwrite=True)
+    assert output.read_bytes() == b"world"
+
+
+def test_overwriting_replaces_a_link_and_does_not_write_through_it(
+    repository: cafcat.Repository, tmp_path: Path
+) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / "out").symlink_to("precious")
+    repository.get("tree/hello", tmp_path / "out", overwrite=True)
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+    assert not (tmp_path / "out").is_symlink()
+
+
+@pytest.mark.parametrize("path", ["tree/hello", "tree/sub/large"])
+def test_a_damaged_file_is_never_given_out(
+    repository: cafcat.Repository, chunk: Path, tmp_path: Path, path: str
+) -> None:
+    location = repository.locate(path)
+    flip(chunk, location.end_byte - 1)
+    for attempt in (
+        lambda: repository.read(path),
+        lambda: list(repository.stream(path)),
+        lambda: repository.get(path, tmp_path / "out"),
+    ):
+        with pytest.raises(Corrupt, match="CRC-32C") as raised:
+            attempt()
+        error = raised.value
+        assert (error.path, error.chunk, error.byte) == (path, str(location.chunk), location.start_byte)
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".cafcat*"))
+
+
+def test_a_chunk_that_was_cut_or_is_gone(repository: cafcat.Repository, chunk: Path) -> None:
+    os.truncate(chunk, repository.locate("tree/sub/large").end_byte - 1)
+    with pytest.raises(Corrupt):
+        repository.read("tree/sub/large")
+    assert repository.read("tree/hello") == b"hello, world"
+    chunk.unlink()
+    with pytest.raises(NotFound, match="object"):
+        repository.read("tree/hello")
+
+
+def test_extract_gives_the_tree_back(repository: cafcat.Repository, source: Path, tmp_path: Path) -> None:
+    report = repository.extract("tree", tmp_path / "out")
+    restored = {
+        path.relative_to(tmp_path / "out"): path for path in (tmp_path / "out").rglob("*") if path.is_file()
+    }
+    originals = {path.relative_to(tmp_path): path for path in source.rglob("*") if path.is_file()}
+    assert restored.keys() == originals.keys()
+    for name, path in restored.items():
+        assert path.read_bytes() == originals[name].read_bytes()
+        assert path.stat().st_mtime_ns // 1000 == originals[name].stat().st_mtime_ns // 1000
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~current_umask()
+    assert (report.files, report.files_failed) == (len(originals), 0)
+    assert report.bytes == sum(path.stat().st_size for path in originals.values())
+
+
+def current_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_extract_of_one_file_of_everything_and_of_nothing(repository: cafcat.Repository, tmp_path: Path) -> None:
+    assert repository.extract("tree/hello", tmp_path / "one").files == 1
+    assert (tmp_path / "one" / "tree" / "hello").read_bytes() == b"hello, world"
+    for everything in ("", ".", "./"):
+        folder = tmp_path / f"all{len(everything)}"
+        assert repository.extract(everything, folder).files == 53
+    for nothing in ("tre", "tree/hello/", "tree/sub/n", "/", "../tree"):
+        with pytest.raises(NotFound):
+            repository.extract(nothing, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_extract_overwrites_only_when_asked_to(repository: cafcat.Repository, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "tree").mkdir(parents=True)
+    (out / "tree" / "hello").write_bytes(b"mine")
+    report = repository.extract("tree", out)
+    assert [(problem.path, problem.kind) for problem in report.failed] == [("tree/hello", ProblemKind.EXISTS)]
+    assert (out / "tree" / "hello").read_bytes() == b"mine"
+    assert report.files == 52
+    report = repository.extract("tree", out, overwrite=True)
+    assert (report.files, report.files_failed) == (53, 0)
+    assert (out / "tree" / "hello").read_bytes() == b"hello, world"
+
+
+def test_extract_never_leaves_its_folder(
+    repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names that only an adopted archive could have, straight from a page of the catalog."""
+    out, outside = tmp_path / "out", tmp_path / "outside"
+    outside.mkdir()
+    out.mkdir()
+    (out / "tree").symlink_to(outside)
+    report = repository.extract("tree", out)
+    assert (report.files, report.files_failed) == (0, 53)
+    hello = repository.locate("tree/hello")
+    hostile = ["../up", "/abs", "a/../../up", "a//b", "./dot", "", "dir/", "nul\0name", ".."]
+    monkeypatch.setattr(repository, "_pages", lambda *_: iter([[hello._replace(path=path) for path in hostile]]))
+    report = repository.extract("", tmp_path / "out2")
+    assert (report.files, report.files_failed) == (0, len(hostile))
+    assert list(outside.iterdir()) == []
+    assert list((tmp_path / "out2").rglob("*")) == []
+    assert not (tmp_path / "up").exists()
+
+
+def test_a_damaged_file_costs_only_itself_when_a_tree_is_extracted(
+    repository: cafcat.Repository, chunk: Path, tmp_path: Path
+) -> None:
+    flip(chunk, repository.locate("tree/sub/n33").start_byte)
+    flip(chunk, repository.locate("tree/sub/large").start_byte + 4_000_000)
+    report = repository.extract("tree", tmp_path / "out")
+    assert {problem.path for problem in report.failed} == {"tree/sub/n33", "tree/sub/large"}
+    assert {problem.kind for problem in report.failed} == {ProblemKind.CORRUPT}
+    assert report.files == 51
+    names = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert len(names) == 51
+    assert "n33" not in names
+
+
+def test_a_cut_chunk_still_gives_the_files_before_the_cut(
+    repository: cafcat.Repository, chunk: Path, tmp_path: Path
+) -> None:
+    os.truncate(chunk, repository.locate("tree/sub/n20").start_byte + 3)
+    report = repository.extract("tree", tmp_path / "out")
+    assert report.files_failed == 30
+    assert (tmp_path / "out" / "tree" / "sub" / "n19").exists()
+
+
+def test_listing(repository: cafcat.Repository) -> None:
+    def level(prefix: str) -> list[str]:
+        return [item.path for item in repository.list_folder(prefix)]
+
+    assert level("") == level(".") == ["tree/"]
+    assert level("tree") == level("tree/") == level("./tree") == ["tree/empty", "tree/hello", "tree/sub/"]
+    assert level("tree/hello") == ["tree/hello"]
+    assert level("tree/hello/") == []
+    assert level("nothing") == []
+    assert isinstance(next(iter(repository.list_folder())), Folder)
+    everything = list(repository.list())
+    assert [location.path for location in everything] == sorted(location.path for location in everything)
+    assert len(list(repository.list("tree/sub"))) == 51
+    assert all(isinstance(location, Location) for location in everything)
+
+
+def test_find(repository: cafcat.Repository) -> None:
+    def found(**conditions: object) -> list[str]:
+        return [location.path.removeprefix("tree/") for location in repository.find("tree", **conditions)]  # type: ignore[arg-type]
+
+    assert found(name="n0[1-3]") == ["sub/n01", "sub/n02", "sub/n03"]
+    assert found(name="h*") == ["hello"]
+    assert found(name="hell?") == ["hello"]
+    assert found(min_size=9_000_000) == ["sub/large"]
+    assert found(max_size=0) == ["empty", "sub/n00"]
+    assert found(older_ns=1_300_000_000_000_000_000) == ["hello"]
+    assert "hello" not in found(newer_ns=1_300_000_000_000_000_000)
+    assert [location.path for location in repository.find("tree/hello", name="x")] == []
+
+
+def test_a_dot_slash_is_forgiven(repository: cafcat.Repository) -> None:
+    assert repository.read("./tree/hello") == b"hello, world"
+
+
+def test_inspect_needs_no_catalog(repository: cafcat.Repository, chunk: Path) -> None:
+    inspection = cafcat.inspect(chunk)
+    entries = {entry.path: entry for entry in inspection.entries}
+    assert (inspection.format, inspection.object, inspection.size_bytes) == (
+        "caf",
+        str(chunk),
+        chunk.stat().st_size,
+    )
+    for location in repository.list():
+        entry = entries[location.path]
+        assert (entry.start_byte, entry.end_byte, entry.crc32c) == location[1:4]
+        assert (entry.modified_ns or 0) // 1000 == (location.modified_ns or 0) // 1000
