@@ -8,6 +8,7 @@ once, at the edge of the room that uses the library, with `from`.
 from typing import ClassVar
 
 __all__ = [
+    "AccessDenied",
     "CafcatError",
     "CatalogOutdated",
     "CatalogUnavailable",
@@ -16,6 +17,7 @@ __all__ = [
     "InvalidInput",
     "Locked",
     "NotFound",
+    "OutputFailed",
     "Refused",
     "SourceFailed",
     "StoreFailed",
@@ -118,6 +120,18 @@ class StoreFailed(Unavailable):
     """A store could not take or give bytes: no space, I/O error, no permission."""
 
     kind = "store_failed"
+
+
+class OutputFailed(Unavailable):
+    """A file could not be written where the user wants it: no space, no permission."""
+
+    kind = "output_failed"
+
+
+class AccessDenied(CafcatError):
+    """A service does not accept our credentials."""
+
+    kind = "credentials"
 
 
 class CatalogUnavailable(Unavailable):

@@ -193,10 +193,11 @@ class SourceFile(NamedTuple):
 
 
 class ProblemKind(StrEnum):
-    """Why a file was not taken. The first three are expected and only counted; the others are failures."""
+    """Why a file was not taken. The first four are expected and only counted; the others are failures."""
 
     SYMLINK = "symlink"
     SPECIAL = "special"
+    OWN = "own"
     CONFLICT = "conflict"
     NAME = "name"
     TOO_LARGE = "too_large"
@@ -209,7 +210,8 @@ class ProblemKind(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        return self not in (ProblemKind.SYMLINK, ProblemKind.SPECIAL, ProblemKind.CONFLICT)
+        expected = (ProblemKind.SYMLINK, ProblemKind.SPECIAL, ProblemKind.OWN, ProblemKind.CONFLICT)
+        return self not in expected
 
 
 class FileProblem(NamedTuple):

@@ -115,7 +115,8 @@ class Repository:
 
         sources: folders and files; files_from: a file with names in lines ("-": standard input), or separated
         by NUL if null_separated. target_size: bytes of a chunk. When should_stop says True, which is asked
-        between files and blocks, what was packed is committed and the run ends.
+        between files and blocks, what was packed is committed and the run ends; when it raises, the open chunk is
+        dropped.
 
         A file that cannot be taken is reported and costs only itself. Raises InvalidInput, NotFound for a
         source that is not there, Conflict under OnConflict.FAIL, StoreFailed, CatalogUnavailable,
@@ -130,13 +131,25 @@ class Repository:
             "on_conflict": str(on_conflict),
             "target_size": self.settings.target_size if target_size is None else target_size,
         }
+        if isinstance(sources, str | bytes | os.PathLike):
+            raise InvalidInput("sources are a list of names", hint=f"write [{os.fspath(sources)!r}]")
         if not sources and files_from is None:
             raise InvalidInput("there is nothing to ingest", hint="name a folder, a file, or a list of files")
         limits = _limits(options["target_size"])
-        opened = _open_sources(sources, files_from, null_separated, options, progress.warn)
+        store = self._store_of(self.settings.store)
+        own_folders = [str(self.settings.home / name) for name in ("postgres", "chunks")]
+        own_folders.append(getattr(store, "folder", ""))
+        opened = _open_sources(
+            sources,
+            files_from,
+            null_separated=null_separated,
+            options=options,
+            own_folders=own_folders,
+            warn=progress.warn,
+        )
         run = 0 if dry_run else self._begin_run(opened, options)
         ingest = Ingest(
-            self._chunk_place(run),
+            self._chunk_place(store, run),
             limits,
             on_conflict=on_conflict,
             dry_run=dry_run,
@@ -147,7 +160,8 @@ class Repository:
         try:
             ingest.take(opened)
         except BaseException as error:
-            self._end_run(ingest.report, RunState.FAILED, str(error) or type(error).__name__)
+            state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
+            self._end_run(ingest.report, state, str(error) or type(error).__name__)
             raise
         finally:
             progress.end()
@@ -157,7 +171,7 @@ class Repository:
     def _begin_run(self, sources: Sequence[Source], options: dict[str, Any]) -> int:
         return self._catalog.runs.begin_run(
             sources=[source.name for source in sources],
-            options=options,
+            options=_printable(options),
             host=socket.gethostname(),
             process_id=os.getpid(),
             version=__version__,
@@ -173,9 +187,8 @@ class Repository:
             if error is None:
                 raise
 
-    def _chunk_place(self, run: int) -> ChunkPlace:
+    def _chunk_place(self, store: Store, run: int) -> ChunkPlace:
         owner = f"{socket.gethostname()}:{os.getpid()}:run {run}"
-        store = self._store_of(self.settings.store)
         return ChunkPlace(self._catalog, store, formats.by_name("caf"), run, owner)
 
     def locate(self, path: str) -> Location:
@@ -346,8 +359,10 @@ def _limits(target_size: int) -> Limits:
 def _open_sources(
     sources: Sequence[str | os.PathLike[str]],
     files_from: str | None,
+    *,
     null_separated: bool,
     options: dict[str, Any],
+    own_folders: Sequence[str],
     warn: Callable[[str], None],
 ) -> list[Source]:
     from cafcat.sources.directory import DirectorySource
@@ -360,6 +375,7 @@ def _open_sources(
         "prefix": options["prefix"],
         "follow_symlinks": options["follow_symlinks"],
         "filter": patterns if options["include"] or options["exclude"] else None,
+        "own_folders": own_folders,
         "warn": warn_once(warn),
     }
     opened: list[Source] = [DirectorySource(os.fspath(source), **shared) for source in sources]
@@ -369,12 +385,24 @@ def _open_sources(
 
 
 def _folder(prefix: str) -> str:
-    """A folder as typed, as the beginning of its paths: "./a", "a/" -> "a/"; ".", "./", "" -> ""."""
+    """A folder as typed, as the beginning of its paths: "./a", "/a", "a/" -> "a/"; ".", "./", "" -> ""."""
     name = prefix
-    while name.startswith("./"):
-        name = name[2:]
+    while name.startswith(("./", "/")):
+        name = name.removeprefix(".").removeprefix("/")
     name = "" if name == "." else name
     return name if not name or name.endswith("/") else f"{name}/"
+
+
+def _printable(options: dict[str, Any]) -> dict[str, Any]:
+    """The same as text that Postgres can hold: a pattern may have bytes that are no UTF-8, to exclude such."""
+    from cafcat.sources.names import printable
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, list):
+            return [shown(item) for item in value]
+        return printable(value) if isinstance(value, str) else value
+
+    return {name: shown(value) for name, value in options.items()}
 
 
 def _never() -> bool:

@@ -9,7 +9,16 @@ cafcat="$bin/cafcat"
 unset CAFCAT_DATABASE_URL CAFCAT_STORE CAFCAT_CONFIG CAFCAT_PROFILE CAFCAT_TARGET_SIZE || true
 export CAFCAT_HOME="$demo/home"
 
-say() { printf '\n$ %s\n' "$*"; }
+say() {
+    printf '\n$'
+    for word; do
+        case $word in
+        *[!A-Za-z0-9_./=-]*) printf ' "%s"' "$word" ;;
+        *) printf ' %s' "$word" ;;
+        esac
+    done
+    printf '\n'
+}
 run() { say "$@"; "$@"; }
 
 if [ -d "$CAFCAT_HOME" ]; then "$cafcat" db stop -q >/dev/null 2>&1 || true; fi

@@ -48,11 +48,12 @@ class Known(NamedTuple):
 
 
 class ChunkCommit(NamedTuple):
-    """What committing a chunk did, in files."""
+    """What committing a chunk did, in files; skipped are those whose path another run had taken meanwhile."""
 
     added: int
     replaced: int
     skipped: int
+    live_bytes: int
 
 
 class Chunks:
@@ -69,8 +70,9 @@ class Chunks:
         with self._connection.transaction() as connection:
             # A batch is small beside the table: probing the primary key for each row is never the wrong plan,
             # and a planner without fresh statistics would otherwise read the whole table for every batch.
-            connection.execute("SET LOCAL enable_hashjoin = off")
-            connection.execute("SET LOCAL enable_mergejoin = off")
+            connection.execute(
+                "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off"
+            )
             rows = connection.execute(_KNOWN, (paths, sizes, times)).fetchall()
         same = frozenset(n - 1 for n, is_same in rows if is_same)
         return Known(unchanged=same, changed=frozenset(n - 1 for n, is_same in rows if not is_same))
@@ -139,13 +141,15 @@ class Chunks:
         self, chunk_id: int, summary: ChunkSummary, mapping: Mapping, on_conflict: OnConflict, all_new: bool
     ) -> ChunkCommit:
         with self._connection.transaction() as connection:
+            # Whatever the role or database is set to: a long commit is not an error, and each statement has to
+            # see what others have committed.
+            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
             _lock_writing(connection, chunk_id)
             commit = _copy_new(connection, mapping) if all_new and mapping.ascending else None
             if commit is None:
                 commit = _merge(connection, chunk_id, mapping, on_conflict)
-            live_bytes = _live_bytes(connection, chunk_id) if commit.skipped else mapping.size_bytes
-            _set_committed(connection, chunk_id, summary, commit.added + commit.replaced, live_bytes)
-            counts = f"{commit.added} added, {commit.replaced} replaced, {commit.skipped} skipped"
+            _set_committed(connection, chunk_id, summary, commit)
+            counts = ", ".join(f"{count} {name}" for name, count in commit._asdict().items())
             _record(connection, "chunk_committed", chunk_id, counts)
         return commit
 
@@ -153,6 +157,7 @@ class Chunks:
         """Looks under a lock on the row: that waits for a commit that is still under way on the server."""
         statement = "SELECT state FROM chunks WHERE id = %s FOR UPDATE"
         with self._connection.transaction() as connection:
+            connection.execute("SET LOCAL lock_timeout = '60s'")
             row = connection.execute(statement, [chunk_id]).fetchone()
         return row is not None and row[0] == ChunkState.COMMITTED
 
@@ -161,7 +166,7 @@ class Chunks:
         statement = "SELECT detail FROM events WHERE chunk_id = %s AND kind = 'chunk_committed'"
         with self._connection.statement() as connection:
             row = connection.execute(statement, [chunk_id]).fetchone()
-        words = str(row[0] if row else "0 added, 0 replaced, 0 skipped").split()
+        words = str(row[0] if row else "0 added, 0 replaced, 0 skipped, 0 live_bytes").split()
         return ChunkCommit(*(int(word) for word in words if word.isdigit()))
 
     def abandon_chunk(self, chunk_id: int, reason: str) -> None:
@@ -211,7 +216,7 @@ def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
             _copy(connection, "file_locations", mapping)
     except pg.UniqueViolation:
         return None
-    return ChunkCommit(added=mapping.file_count, replaced=0, skipped=0)
+    return ChunkCommit(added=mapping.file_count, replaced=0, skipped=0, live_bytes=mapping.size_bytes)
 
 
 def _copy(connection: PgConnection, table: str, mapping: Mapping) -> None:
@@ -239,8 +244,8 @@ def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, on_conflic
     connection.execute(f"{insert} ON CONFLICT (file_path) {_INSTEAD[instead]}".encode())
     added = mapping.file_count - retired
     if instead is OnConflict.SKIP:
-        return ChunkCommit(added, replaced=0, skipped=retired)
-    return ChunkCommit(added, replaced=retired, skipped=0)
+        return ChunkCommit(added, replaced=0, skipped=retired, live_bytes=_live_bytes(connection, chunk_id))
+    return ChunkCommit(added, replaced=retired, skipped=0, live_bytes=mapping.size_bytes)
 
 
 def _refuse_conflicts(connection: PgConnection) -> None:
@@ -274,9 +279,7 @@ def _retire(connection: PgConnection, chunk_id: int, on_conflict: OnConflict) ->
     return retired
 
 
-def _set_committed(
-    connection: PgConnection, chunk_id: int, summary: ChunkSummary, live_files: int, live_bytes: int
-) -> None:
+def _set_committed(connection: PgConnection, chunk_id: int, summary: ChunkSummary, commit: ChunkCommit) -> None:
     connection.execute(
         "UPDATE chunks SET state = 'committed', committed_at = now(), lease_expires_at = NULL, "
         "size_bytes = %s, data_bytes = %s, index_start_byte = %s, index_end_byte = %s, file_count = %s, "
@@ -287,8 +290,8 @@ def _set_committed(
             summary.index_start_byte,
             summary.index_end_byte,
             summary.file_count,
-            live_files,
-            live_bytes,
+            commit.added + commit.replaced,
+            commit.live_bytes,
             base64.b64encode(summary.crc64nvme.to_bytes(8)).decode(),
             chunk_id,
         ),

@@ -1,5 +1,6 @@
 """One kept connection to the catalog, and psycopg's exceptions in cafcat's words."""
 
+import select
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
@@ -7,24 +8,51 @@ from typing import Any
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
-from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput
+from cafcat.errors import AccessDenied, CafcatError, CatalogUnavailable, InvalidInput
 
-__all__ = ["Connection", "PgConnection", "connect", "one_line", "split_password", "translated"]
+__all__ = ["Connection", "PgConnection", "connect", "one_line", "primary", "split_password", "translated"]
 
 PgConnection = psycopg.Connection[tuple[Any, ...]]
 
-CONNECT_TIMEOUT_SECONDS = 10
+_DEFAULTS = {
+    "connect_timeout": "10",
+    # A peer that vanished without a word is noticed within a minute or two, not after hours.
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""Connection parameters of libpq, where the URL does not say otherwise."""
 
 
 def connect(url: str) -> PgConnection:
-    """A new connection in autocommit mode. Raises CatalogUnavailable."""
-    with translated():
-        try:
-            return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS)
-        except psycopg.ProgrammingError as error:
-            raise InvalidInput(f"the database URL cannot be read: {one_line(error)}") from error
+    """A new connection in autocommit mode. Raises CatalogUnavailable, AccessDenied, InvalidInput.
+
+    Nothing is prepared on the server: a plan made for a small table would stay when it has grown, and poolers
+    do not keep prepared statements.
+    """
+    try:
+        given = conninfo_to_dict(url)
+        conninfo = make_conninfo(url, **{name: value for name, value in _DEFAULTS.items() if name not in given})
+    except psycopg.ProgrammingError as error:
+        hint = "write postgresql://user:password@host/name, with @ : / ? % in a password as %40 %3A %2F %3F %25"
+        raise InvalidInput("the database URL cannot be read", hint=hint) from error
+    try:
+        return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+    except psycopg.OperationalError as error:
+        raise _cannot_connect(one_line(error)) from error
+
+
+def _cannot_connect(text: str) -> CafcatError:
+    """libpq gives no codes for what goes wrong before there is a connection, only words."""
+    if "authentication failed" in text or "no password supplied" in text or "no pg_hba.conf entry" in text:
+        return AccessDenied(f"the database does not let us in: {text}", hint="check user and password of its URL")
+    if "FATAL:" in text:
+        return CatalogUnavailable(f"the database does not let us in: {text}")
+    return CatalogUnavailable(f"no answer from the database: {text}", hint="is it up, and its URL right?")
 
 
 class Connection:
@@ -60,14 +88,13 @@ class Connection:
         return self._connection
 
     def _is_stale(self, connection: PgConnection) -> bool:
-        """Whether the server has gone, as far as the socket knows; costs no round trip."""
+        """Whether the server has gone, as far as the socket knows; costs no round trip. An idle connection has
+        nothing to say: what there is to read is the server's farewell."""
         if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             return True
-        try:
-            connection.pgconn.consume_input()
-        except psycopg.OperationalError:
-            return True
-        return connection.pgconn.status != psycopg.pq.ConnStatus.OK
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     def _check(self, connection: PgConnection) -> None:
         revision = revision_of(connection)
@@ -91,16 +118,27 @@ def translated() -> Iterator[None]:
     except pg.UndefinedTable as error:
         raise outdated(None) from error
     except (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded) as error:
-        raise CatalogUnavailable(f"the database ran out of room: {one_line(error)}") from error
+        hint = "make room there and run it again"
+        raise CatalogUnavailable(f"the database ran out of room: {primary(error)}", hint=hint) from error
     except pg.InsufficientPrivilege as error:
-        raise CatalogUnavailable(f"the database refused: {one_line(error)}") from error
+        raise CatalogUnavailable(f"the database refused: {primary(error)}") from error
+    except (pg.QueryCanceled, pg.LockNotAvailable, pg.SerializationFailure, pg.DeadlockDetected) as error:
+        hint = "run it again"
+        raise CatalogUnavailable(f"the database broke off: {primary(error)}", hint=hint) from error
+    except psycopg.DataError as error:
+        raise InvalidInput(f"the catalog cannot hold or find this: {primary(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        hint = "is the server up and CAFCAT_DATABASE_URL right?"
-        raise CatalogUnavailable(f"no answer from the database: {one_line(error)}", hint=hint) from error
+        hint = "is it up, and its URL right?"
+        raise CatalogUnavailable(f"no answer from the database: {primary(error)}", hint=hint) from error
     except UnicodeEncodeError as error:
         raise InvalidInput("a name that is not valid UTF-8 cannot be in the catalog") from error
     except psycopg.Error as error:
-        raise CafcatError(f"the database refused a statement: {one_line(error)}") from error
+        raise CafcatError(f"the database refused a statement: {primary(error)}") from error
+
+
+def primary(error: psycopg.Error) -> str:
+    """What Postgres says in its first sentence, without the statement that it is about."""
+    return error.diag.message_primary or one_line(error)
 
 
 def one_line(error: BaseException) -> str:
@@ -110,6 +148,6 @@ def one_line(error: BaseException) -> str:
 
 def split_password(url: str) -> tuple[str, str | None]:
     """A libpq conninfo without its password, and the password: that must not be seen in a process list."""
-    parts = psycopg.conninfo.conninfo_to_dict(url)
+    parts = conninfo_to_dict(url)
     password = parts.pop("password", None)
-    return psycopg.conninfo.make_conninfo("", **parts), None if password is None else str(password)
+    return make_conninfo("", **parts), None if password is None else str(password)

@@ -328,7 +328,7 @@ def _conninfo(sockets: Path, dbname: str) -> str:
 def _connect(sockets: Path, dbname: str) -> psycopg.Connection[tuple[Any, ...]]:
     """Only ever to a socket folder that was found private: in another one, anybody could pose as the server."""
     with without_pg_variables():
-        return psycopg.connect(_conninfo(sockets, dbname), autocommit=True)
+        return psycopg.connect(_conninfo(sockets, dbname), autocommit=True, prepare_threshold=None)
 
 
 def _is_no_database(reason: str) -> bool:

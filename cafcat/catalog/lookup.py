@@ -117,7 +117,7 @@ class Lookup:
     def locate(self, path: str) -> Location:
         """One query. Raises NotFound, CatalogOutdated."""
         with self._connection.statement(check=False) as connection:
-            row = connection.execute(_LOCATE, [path], prepare=True).fetchone()
+            row = connection.execute(_LOCATE, [path]).fetchone()
         if row is None or row[0] != HEAD_REVISION:
             raise outdated(row[0] if row else None)
         if row[1] is None:

@@ -10,6 +10,7 @@ from tempfile import SpooledTemporaryFile
 from types import TracebackType
 from typing import Final, Self
 
+from cafcat.errors import StoreFailed
 from cafcat.model import Entry
 
 __all__ = ["COLUMNS", "Mapping", "to_microseconds", "to_nanoseconds"]
@@ -74,7 +75,7 @@ class Mapping:
         self.file_count += 1
         self.size_bytes += end - start
         if len(self._rows) >= _FLUSH_ROWS:
-            self._flush()
+            self.flush()
 
     def _encode(self, path: bytes, start: int, end: int, crc32c: int, modified_ns: int | None) -> bytes:
         length = len(path)
@@ -85,13 +86,21 @@ class Mapping:
             row = _ROW.pack(6, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, 8, time, length)
         return row + path
 
-    def _flush(self) -> None:
-        self._file.write(b"".join(self._rows))
+    def flush(self) -> None:
+        """Puts all rows where committing reads them from: then a commit asks for no more space. Raises
+        StoreFailed."""
+        try:
+            self._file.write(b"".join(self._rows))
+            self._file.flush()
+        except OSError as error:
+            hint = "free space in the folder for temporary files, or set TMPDIR"
+            reason = error.strerror or error
+            raise StoreFailed(f"the temporary file for a mapping failed: {reason}", hint=hint) from error
         self._rows.clear()
 
     def blocks(self) -> Iterator[bytes]:
         """The whole COPY stream in blocks of at most 256 KiB. Can be read again."""
-        self._flush()
+        self.flush()
         self._file.seek(0)
         yield _HEADER
         while block := self._file.read(_BLOCK_BYTES):
@@ -100,7 +109,7 @@ class Mapping:
 
     def paths(self) -> Iterator[str]:
         """The paths taken so far, in order."""
-        self._flush()
+        self.flush()
         self._file.seek(0)
         while head := self._file.read(_ROW_NO_TIME.size):
             # A row with a time is eight bytes longer: its time field has the length 8, not -1.

@@ -5,8 +5,9 @@ from contextlib import closing
 from typing import Any, Final
 
 import psycopg
+from psycopg.types.string import TextLoader
 
-from cafcat.catalog.connection import Connection, PgConnection, one_line, translated
+from cafcat.catalog.connection import Connection, PgConnection, primary, translated
 from cafcat.catalog.lookup import LOCATION
 from cafcat.catalog.mapping import to_nanoseconds
 from cafcat.catalog.runs import iso
@@ -91,23 +92,43 @@ class Reports:
         return found
 
     def query(self, statement: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
-        """Runs a statement of the user's in a transaction that cannot write. Column names and rows, which
-        stream from the server on a connection of their own. Raises InvalidInput with Postgres' message."""
+        """Runs one statement of the user's in a transaction that cannot write, and without a superuser's powers.
+        Column names, and rows that stream on a connection of their own: integers and booleans as such, all
+        else as Postgres' text. Raises InvalidInput with Postgres' message."""
         rows = self._query(statement)
         columns = next(rows)
         return [str(name) for name in columns], rows
 
     def _query(self, statement: str) -> Iterator[tuple[Any, ...]]:
         with closing(self._connect()) as connection, translated():
+            if connection.info.parameter_status("is_superuser") == "on":
+                # Who may read every table, and nothing of the server's files or programs.
+                connection.execute("SET ROLE pg_read_all_data")
             connection.read_only = True
             connection.autocommit = False
+            cursor = connection.cursor()
+            _texts_only(cursor)
             try:
-                cursor = connection.execute(statement.encode())
+                # stream() speaks the extended protocol, in which the server takes one statement only.
+                rows = cursor.stream(statement.encode())
+                first = next(rows, None)
                 yield tuple(column.name for column in cursor.description or ())
-                if cursor.description:
-                    yield from cursor
+                if first is not None:
+                    yield first
+                    yield from rows
             except (psycopg.ProgrammingError, psycopg.DataError, psycopg.InternalError) as error:
-                raise InvalidInput(f"the database says: {one_line(error)}") from error
+                if error.sqlstate is None:  # what psycopg says of a COMMIT, a COPY, nothing at all
+                    raise InvalidInput("give one query that returns rows") from error
+                raise InvalidInput(f"the database says: {primary(error)}") from error
+
+
+def _texts_only(cursor: psycopg.Cursor[Any]) -> None:
+    """Every value as Postgres prints it: Python has no word for infinity, the year -44, or 1.50."""
+    for kind in cursor.connection.adapters.types:
+        if kind.name not in ("bool", "int2", "int4", "int8", "oid"):
+            cursor.adapters.register_loader(kind.oid, TextLoader)
+        if kind.array_oid:
+            cursor.adapters.register_loader(kind.array_oid, TextLoader)
 
 
 def _retired(row: tuple[Any, ...]) -> RetiredLocation:

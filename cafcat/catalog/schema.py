@@ -54,14 +54,16 @@ def upgrade(url: str) -> None:
     from alembic import command
     from sqlalchemy.exc import SQLAlchemyError
 
-    from cafcat.catalog.connection import one_line, translated
+    from cafcat.catalog.connection import translated
 
     _check_server(url)
     try:
         with translated():
             command.upgrade(_config(url), "head")
     except SQLAlchemyError as error:
-        raise CatalogUnavailable(f"the migration failed, nothing was changed: {one_line(error)}") from error
+        reason = str(getattr(error, "orig", None) or error).split("\n")[0]
+        hint = "does the database hold tables of something else?" if "already exists" in reason else None
+        raise CatalogUnavailable(f"the migration failed, nothing was changed: {reason}", hint=hint) from error
 
 
 def _check_server(url: str) -> None:

@@ -10,6 +10,7 @@ import typer
 from cafcat.cli import chunks, completion, config, db, ingest, inspect, listing, read, runs, sql, version
 from cafcat.cli.call import Call, with_shared_options
 from cafcat.cli.errors import BROKEN_PIPE, INTERRUPTED
+from cafcat.errors import InvalidInput
 
 __all__ = ["app", "run"]
 
@@ -46,6 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command, prints its error if it has one, and returns its exit code."""
     call = Call()
     try:
+        _check_current_folder()
         code = _invoke(call, list(arguments))
     except BrokenPipeError:
         code = BROKEN_PIPE
@@ -58,6 +60,14 @@ def run(arguments: Sequence[str]) -> int:
         call.debug = call.debug or "--debug" in arguments
         code = call.report(error)
     return _flushed(call, code)
+
+
+def _check_current_folder() -> None:
+    """Relative names, and the homes of most things, mean nothing in a folder that is gone."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise InvalidInput("the current folder is gone", hint="cd to another one") from error
 
 
 def _flushed(call: Call, code: int) -> int:

@@ -9,12 +9,12 @@ import typer
 from cafcat.cli.arguments import WHOLE, ByteRange, parse_range, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.each import each
-from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.output import location_document, plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
 from cafcat.errors import InvalidInput
-from cafcat.model import Location
+from cafcat.model import Location, ProblemKind
 from cafcat.units import format_size
 
 if TYPE_CHECKING:
@@ -122,7 +122,11 @@ def extract(
         line = f"{first}extracted {plural(report.files, 'file')}{failed}, {work}"
         summary = asdict(report) | {"failed": [problem._asdict() for problem in report.failed]}
         call.output.show({"summary": summary}, [line])
-    return INTERRUPTED if report.interrupted else SOME_FAILED if report.files_failed else 0
+    if report.interrupted:
+        return INTERRUPTED
+    if progress.problems[ProblemKind.CORRUPT]:
+        return DAMAGE
+    return SOME_FAILED if report.files_failed else 0
 
 
 def register(app: typer.Typer) -> None:

@@ -1,9 +1,7 @@
 """`cafcat sql`."""
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from itertools import chain, islice
 from typing import Annotated, Any
 
@@ -40,7 +38,7 @@ def sql(
         columns, rows = repository.query(query)
         if call.json:
             for row in rows:
-                call.output.document(dict(zip(columns, map(_json_value, row), strict=True)))
+                call.output.document(dict(zip(columns, row, strict=True)))
         else:
             for line in _table(columns, rows):
                 call.output.line(line)
@@ -73,17 +71,10 @@ def _row(cells: Iterable[str], widths: Sequence[int]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """One line, whatever is in it; NULL is empty, as in psql."""
-    return "" if value is None else printable(str(_json_value(value)))
-
-
-def _json_value(value: Any) -> Any:
-    """Numbers stay numbers where JSON has them; bytes become hex."""
-    if isinstance(value, Decimal) and value.is_finite():
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
-        return str(value)
-    return value.hex() if isinstance(value, (bytes, memoryview)) else value
+    """One line, whatever is in it; NULL is empty and booleans are letters, as in psql."""
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    return "" if value is None else printable(str(value))
 
 
 def register(app: typer.Typer) -> None:

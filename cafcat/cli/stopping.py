@@ -1,5 +1,6 @@
 """Ctrl-C in verbs that write: the first asks to finish what is open, the second drops it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -10,31 +11,41 @@ __all__ = ["StopOnSignal"]
 
 
 class StopOnSignal:
-    """While it is entered, a SIGINT or SIGTERM makes it true when called; a second one raises
-    KeyboardInterrupt.
+    """While it is entered, a SIGINT, SIGTERM or SIGHUP makes it true when called; after a second one, calling it
+    raises KeyboardInterrupt. The work calls it where stopping leaves nothing half-done; only a third signal
+    raises KeyboardInterrupt wherever that work is.
 
     Args: what: what is finished first, as "the open chunk". as_json: whether to say so in JSON.
     """
 
     def __init__(self, what: str, *, as_json: bool) -> None:
-        self._message = f"finishing {what}; press Ctrl-C again to drop it"
+        self._messages = (
+            f"finishing {what}; press Ctrl-C again to drop it",
+            f"dropping {what}; a third Ctrl-C ends at once",
+        )
         self._as_json = as_json
-        self._asked = False
+        self._signals = 0
         self._before: dict[signal.Signals, Any] = {}
 
     def __call__(self) -> bool:
-        return self._asked
+        if self._signals > 1:
+            raise KeyboardInterrupt
+        return self._signals > 0
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self._asked:
+        self._signals += 1
+        if self._signals > len(self._messages):
             raise KeyboardInterrupt
-        self._asked = True
-        text = json.dumps({"warning": self._message}) if self._as_json else f"cafcat: {self._message}"
-        # Not by sys.stderr: the signal may have come in the middle of a write to it.
-        os.write(2, f"{text}\n".encode())
+        message = self._messages[self._signals - 1]
+        text = json.dumps({"warning": message}) if self._as_json else f"cafcat: {message}"
+        with contextlib.suppress(OSError):
+            # Not by sys.stderr: the signal may have come in the middle of a write to it.
+            os.write(2, f"{text}\n".encode())
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # started by nohup: a terminal that goes away is no reason to stop
             self._before[number] = signal.signal(number, self._handle)
         return self
 

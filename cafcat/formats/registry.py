@@ -38,7 +38,8 @@ def detect(archive: RandomReader) -> Format:
     for archive_format in _FORMATS:
         if archive_format.sniff(head, tail):
             return archive_format
-    raise Unsupported("not an archive", chunk=archive.name, hint=f"this version knows {_names()}")
+    message = "not an archive, or one whose end is missing"
+    raise Unsupported(message, chunk=archive.name, hint=f"this version knows {_names()}")
 
 
 def _names() -> str:

@@ -2,13 +2,14 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Final, NamedTuple
 from uuid import uuid4
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks import ChunkCommit
 from cafcat.catalog.mapping import Mapping
-from cafcat.errors import CafcatError
+from cafcat.errors import CafcatError, CatalogUnavailable
 from cafcat.formats.base import EntryWriter, Format
 from cafcat.ingest.sink import BlockSink
 from cafcat.model import ChunkSummary, OnConflict
@@ -64,23 +65,22 @@ class OpenChunk:
         self._last_path = ""
         self._hashes: set[int] | None = None
         self.all_new = True
+        self._mapping = Mapping(self._id)
+        upload = None
         try:
-            self._upload = place.store.create(self._key)
-            self._sink = BlockSink(self._upload)
+            upload = place.store.create(self._key)
+            self._upload, self._sink = upload, BlockSink(upload)
         except BaseException as error:
+            if upload is not None:
+                upload.abort()
+            self._mapping.close()
             self._forget(f"the object could not be begun: {error}")
             raise
         self._writer = place.archive_format.writer(self._sink)
-        self._mapping = Mapping(self._id)
 
     @property
     def file_count(self) -> int:
         return self._mapping.file_count
-
-    @property
-    def live_bytes(self) -> int:
-        """Bytes of the files taken; those of files that failed half-way are not among them."""
-        return self._mapping.size_bytes
 
     def size_with(self, path: str, size_bytes: int) -> int:
         """Size of the object in bytes if it were finished after that file."""
@@ -122,17 +122,21 @@ class OpenChunk:
             self._hashes.add(hash(path))
 
     def renew_lease(self) -> None:
-        """Once a minute; costs nothing in between."""
+        """Once a minute; costs nothing in between. A catalog that does not answer right now is no reason to give
+        up what was packed: the lease is long. Raises Conflict if the chunk was taken from us."""
         now = time.monotonic()
         if now - self._renewed >= _RENEW_SECONDS:
             self._renewed = now
-            self._place.catalog.chunks.renew_lease(self._id, LEASE_SECONDS)
+            with contextlib.suppress(CatalogUnavailable):
+                self._place.catalog.chunks.renew_lease(self._id, LEASE_SECONDS)
 
-    def finish(self, on_conflict: OnConflict) -> FinishedChunk:
-        """Finalizes, makes durable, commits. After an error nothing is left behind; except that a commit whose
+    def finish(self, on_conflict: OnConflict, checkpoint: Callable[[], object]) -> FinishedChunk:
+        """Finalizes, makes durable, commits; calls `checkpoint` between these steps, which may raise to give the
+        chunk up. After an error nothing is left behind; except that a commit whose
         outcome nobody can tell leaves a whole object and a row `writing`, for recovery to adopt."""
         try:
-            summary = self._make_durable()
+            summary = self._make_durable(checkpoint)
+            checkpoint()
             commit = self._place.catalog.chunks.commit_chunk(
                 self._id, summary, self._mapping, on_conflict, all_new=self.all_new
             )
@@ -143,10 +147,11 @@ class OpenChunk:
         self._mapping.close()
         return FinishedChunk(str(self.uuid), summary.size_bytes, commit)
 
-    def _make_durable(self) -> ChunkSummary:
-        self._place.catalog.chunks.renew_lease(self._id, LEASE_SECONDS)
+    def _make_durable(self, checkpoint: Callable[[], object]) -> ChunkSummary:
+        self._mapping.flush()
         archive = self._writer.finalize()
         checksum = self._sink.finish()
+        checkpoint()
         self._upload.commit()
         return ChunkSummary(*archive, checksum)
 

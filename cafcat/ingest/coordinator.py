@@ -60,7 +60,8 @@ class Ingest:
         self.report = IngestReport(run=None if dry_run else place.run, dry_run=dry_run)
 
     def take(self, sources: Iterable[Source]) -> None:
-        """Ingests all of the sources, or all until `should_stop` says so; what was packed is committed.
+        """Ingests all of the sources, or all until `should_stop` says so; what was packed is committed, unless
+        `should_stop` raises: that drops the open chunk.
 
         Raises Conflict under OnConflict.FAIL, and errors of store and catalog. Then the open chunk is
         abandoned; those committed before stay.
@@ -93,8 +94,7 @@ class Ingest:
                 yield source, batch
 
     def _stopped(self) -> bool:
-        if not self.report.interrupted and self._should_stop():
-            self.report.interrupted = True
+        self.report.interrupted = self._should_stop() or self.report.interrupted
         return self.report.interrupted
 
     def _take_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
@@ -112,6 +112,7 @@ class Ingest:
     def _take_decided(self, source: Source, batch: Sequence[SourceFile]) -> int:
         """Takes files up to one that may be in the open chunk; returns how many."""
         known = self._place.catalog.chunks.known(batch)
+        taken: set[str] = set()
         for n, file in enumerate(batch):
             if self._stopped():
                 return n
@@ -122,9 +123,10 @@ class Ingest:
                 self._conflict(file)
             elif self._dry_run:
                 self._count_dry(file, replaces=n in known.changed)
-            elif self._chunk is not None and self._chunk.may_contain(file.path):
+            elif file.path in taken or (self._chunk is not None and self._chunk.may_contain(file.path)):
                 return n
             else:
+                taken.add(file.path)
                 self._take_file(source, file, replaces=n in known.changed)
         return len(batch)
 
@@ -210,13 +212,12 @@ class Ingest:
             chunk.abandon("no file was taken into it")
             self._chunk = None
             return
-        live_bytes = chunk.live_bytes
-        finished = chunk.finish(self._on_conflict)
+        finished = chunk.finish(self._on_conflict, checkpoint=self._stopped)
         self._chunk = None
         self.report.files_added += finished.commit.added
         self.report.files_replaced += finished.commit.replaced
         self.report.files_skipped += finished.commit.skipped
-        self.report.bytes_added += live_bytes
+        self.report.bytes_added += finished.commit.live_bytes
         self.report.chunks_committed += 1
         self._progress.chunk_committed(finished.uuid, chunk.file_count, finished.size_bytes)
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Final
 
 from cafcat.checksums import crc32c
-from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
 from cafcat.progress import Progress
 from cafcat.resolve.outputs import OutputTree
@@ -19,6 +19,11 @@ _GAP_BYTES: Final = 64 << 10
 _READ_BYTES: Final = 8 << 20
 """No merged read is larger; a file that is larger is read alone, in blocks."""
 _KEPT_FAILURES: Final = 1000
+_KINDS: Final = {
+    "corrupt": ProblemKind.CORRUPT,
+    "conflict": ProblemKind.EXISTS,
+    "store_failed": ProblemKind.UNREADABLE,
+}
 
 
 def merged(locations: Iterable[Location]) -> Iterator[list[Location]]:
@@ -68,17 +73,23 @@ class Extract:
                 self.report.interrupted = True
                 return
             if group[0].size_bytes > _READ_BYTES:
-                self._write(group[0], self._reading.stream(group[0]))
+                self._write(group[0], self._watched(self._reading.stream(group[0])))
             else:
                 self._take_group(group)
+
+    def _watched(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """A large file is finished when `should_stop` says True, and given up only when it raises."""
+        for block in blocks:
+            self._should_stop()
+            yield block
 
     def _take_group(self, group: Sequence[Location]) -> None:
         first = group[0]
         start, end = first.start_byte, max(place.end_byte for place in group)
         try:
             data = self._store_of(first.store).read(first.object_key, start, end)
-        except Corrupt:
-            # Something of the span is missing: each file for itself shows which.
+        except (Corrupt, NotFound, StoreFailed):
+            # Something of the span cannot be read: each file for itself shows which.
             for place in group:
                 self._write(place, self._reading.stream(place))
             return
@@ -88,7 +99,7 @@ class Extract:
     def _write(self, place: Location, blocks: Iterable[bytes]) -> None:
         try:
             self._tree.write(place.path, blocks, place.modified_ns, overwrite=self._overwrite)
-        except (Corrupt, Conflict, InvalidInput) as error:
+        except (Corrupt, Conflict, InvalidInput, StoreFailed) as error:
             self._failed(place, error)
         else:
             self.report.files += 1
@@ -96,8 +107,7 @@ class Extract:
             self._progress.advance(1, place.size_bytes)
 
     def _failed(self, place: Location, error: CafcatError) -> None:
-        kinds = {"corrupt": ProblemKind.CORRUPT, "conflict": ProblemKind.EXISTS}
-        problem = FileProblem(place.path, kinds.get(error.kind, ProblemKind.NAME), str(error))
+        problem = FileProblem(place.path, _KINDS.get(error.kind, ProblemKind.NAME), error.message)
         self.report.files_failed += 1
         if len(self.report.failed) < _KEPT_FAILURES:
             self.report.failed.append(problem)

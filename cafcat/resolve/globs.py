@@ -5,6 +5,7 @@ import re
 __all__ = ["regex_of_glob"]
 
 _BRACKET = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
+_NOTHING = "(?!)"
 
 
 def regex_of_glob(pattern: str) -> str:
@@ -37,6 +38,23 @@ def _literal(character: str) -> str:
 
 
 def _class(negated: bool, members: str) -> str:
-    # Inside brackets Postgres gives a backslash a meaning that the shell does not.
-    escaped = members.replace("\\", "\\\\")
-    return f"[{'^/' if negated else ''}{escaped}]"
+    """One character of a bracket, never a slash; in a range the ends are in order, or it has none."""
+    parts = []
+    position = 0
+    while position < len(members):
+        if members[position + 1 : position + 2] == "-" and position + 2 < len(members):
+            low, high = members[position], members[position + 2]
+            if low <= high:
+                parts.append(f"{_member(low)}-{_member(high)}")
+            position += 3
+        else:
+            parts.append(_member(members[position]))
+            position += 1
+    if not parts:
+        return "[^/]" if negated else _NOTHING
+    return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"
+
+
+def _member(character: str) -> str:
+    # Inside brackets a backslash takes any meaning from what has one (PostgreSQL documentation, 9.7.3.2).
+    return character if character.isalnum() or not character.isascii() else f"\\{character}"

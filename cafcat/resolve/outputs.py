@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cafcat.errors import Conflict, InvalidInput, StoreFailed
+from cafcat.errors import Conflict, InvalidInput, OutputFailed
 
 __all__ = ["OutputTree", "safe_parts", "write_file", "write_single"]
 
@@ -27,15 +27,17 @@ def safe_parts(path: str) -> tuple[str, ...]:
 
 
 def write_file(
-    folder: int, name: str, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool
+    folder: int, name: str, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool, shown: str
 ) -> None:
-    """Writes a file in an open folder: under a temporary name, which becomes the real one at the end.
+    """Writes a file in an open folder: under a temporary name, which becomes the real one at the end. `shown` is
+    what messages call it.
 
-    Raises Conflict if it is there already and `overwrite` is false, StoreFailed if it cannot be written; then,
-    as after any error of `blocks`, nothing is left behind.
+    Raises Conflict if it is there already and `overwrite` is false, InvalidInput if the file system cannot have
+    such a name, OutputFailed if it cannot be written; then, as after any error of `blocks`, nothing is left
+    behind.
     """
     temporary = f".cafcat-{secrets.token_hex(8)}.partial"
-    with _disk_errors(name):
+    with _disk_errors(shown):
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
         try:
             try:
@@ -53,15 +55,25 @@ def write_file(
 
 
 def write_single(output: Path, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool) -> None:
-    """write_file for a path of the user's. Raises Conflict before a byte is read if it is there already."""
-    if not overwrite and os.path.lexists(output):
-        raise Conflict("there is a file of that name already", path=str(output), hint="use --force")
+    """write_file for a path of the user's. What is there and is a device, a pipe or a socket is written to. Raises
+    Conflict before a byte is read if there is a file or folder already."""
     with _disk_errors(str(output)):
+        if output.is_dir() or (not overwrite and os.path.lexists(output) and not _is_special(output)):
+            raise FileExistsError
+        if _is_special(output):
+            with output.open("wb", buffering=0) as file:
+                for block in blocks:
+                    _write_all(file.fileno(), block)
+            return
         folder = os.open(output.parent, _FOLDER_FLAGS)
     try:
-        write_file(folder, output.name, blocks, modified_ns, overwrite=overwrite)
+        write_file(folder, output.name, blocks, modified_ns, overwrite=overwrite, shown=str(output))
     finally:
         os.close(folder)
+
+
+def _is_special(output: Path) -> bool:
+    return output.is_char_device() or output.is_fifo() or output.is_socket()
 
 
 def _write_all(file: int, block: bytes) -> None:
@@ -86,16 +98,24 @@ def _take_name(folder: int, temporary: str, name: str, *, overwrite: bool) -> No
     os.unlink(temporary, dir_fd=folder)
 
 
+_NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
+_IN_THE_WAY = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY)
+
+
 @contextmanager
-def _disk_errors(name: str) -> Iterator[None]:
+def _disk_errors(shown: str) -> Iterator[None]:
+    """What the operating system says, in cafcat's words; `shown` is the file or folder that it says it of."""
     try:
         yield
-    except FileExistsError as error:
-        raise Conflict("there is a file of that name already", path=name, hint="use --force") from error
-    except (IsADirectoryError, NotADirectoryError) as error:
-        raise Conflict("a folder and a file want the same name", path=name) from error
     except OSError as error:
-        raise StoreFailed(f"cannot be written: {error.strerror or error}", path=name) from error
+        reason = error.strerror or str(error)
+        if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
+            raise Conflict("there is a file or folder of that name already", path=shown) from error
+        if error.errno in _IN_THE_WAY:
+            raise Conflict("a file or link is in the way of a folder", path=shown) from error
+        if error.errno in _NO_SUCH_NAME:
+            raise InvalidInput(f"the file system cannot have this name: {reason}", path=shown) from error
+        raise OutputFailed(f"cannot be written: {reason}", path=shown) from error
 
 
 class OutputTree:
@@ -103,35 +123,35 @@ class OutputTree:
     symbolic link below it, whoever put it there, is in the way and not a way out."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises StoreFailed if the folder cannot be made or opened."""
-        try:
+        """Raises OutputFailed or Conflict if the folder cannot be made or opened."""
+        self._shown = directory
+        with _disk_errors(str(directory)):
             directory.mkdir(parents=True, exist_ok=True)
             self._root = os.open(directory, _FOLDER_FLAGS)
-        except OSError as error:
-            raise StoreFailed(f"the folder {directory} cannot be used: {error.strerror or error}") from error
         self._open: list[tuple[str, int]] = []
 
     def write(self, path: str, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool) -> None:
-        """Writes a file at a catalog path below the folder. Raises InvalidInput, Conflict, StoreFailed, and
+        """Writes a file at a catalog path below the folder. Raises InvalidInput, Conflict, OutputFailed, and
         whatever `blocks` raises."""
         *folders, name = safe_parts(path)
-        write_file(self._folder(folders, path), name, blocks, modified_ns, overwrite=overwrite)
+        folder, shown = self._folder(folders), str(self._shown / path)
+        write_file(folder, name, blocks, modified_ns, overwrite=overwrite, shown=shown)
 
-    def _folder(self, names: list[str], path: str) -> int:
+    def _folder(self, names: list[str]) -> int:
         """Folders of the last path stay open, so that neighbours find theirs at once."""
         common = 0
         while common < min(len(names), len(self._open)) and self._open[common][0] == names[common]:
             common += 1
         self._close_from(common)
-        for name in names[common:]:
-            self._open.append((name, self._enter(name, path)))
+        for depth in range(common, len(names)):
+            self._open.append((names[depth], self._enter(names[depth], names[: depth + 1])))
         return self._open[-1][1] if self._open else self._root
 
-    def _enter(self, name: str, path: str) -> int:
+    def _enter(self, name: str, path: list[str]) -> int:
         parent = self._open[-1][1] if self._open else self._root
-        with suppress(FileExistsError), _disk_errors_of_folder(path):
-            os.mkdir(name, dir_fd=parent)
-        with _disk_errors_of_folder(path):
+        with _disk_errors(str(self._shown.joinpath(*path))):
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=parent)
             return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=parent)
 
     def _close_from(self, depth: int) -> None:
@@ -146,15 +166,3 @@ class OutputTree:
     ) -> None:
         self._close_from(0)
         os.close(self._root)
-
-
-@contextmanager
-def _disk_errors_of_folder(path: str) -> Iterator[None]:
-    try:
-        yield
-    except FileExistsError:
-        raise
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise Conflict("something that is no folder is in the way", path=path) from error
-        raise StoreFailed(f"a folder cannot be made: {error.strerror or error}", path=path) from error

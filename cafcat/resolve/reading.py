@@ -1,6 +1,7 @@
 """One file: one query, one range read, and its checksum before anybody relies on the bytes."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.checksums import crc32c
@@ -27,13 +28,17 @@ class Reading:
         self._store_of = store_of
 
     def locate(self, path: str) -> Location:
-        """One query. A leading "./" is dropped if the catalog has no such name. Raises NotFound."""
+        """One query. A leading "./" or "/" is dropped if the catalog has no such name. Raises NotFound."""
         try:
             return self._catalog.files.locate(path)
         except NotFound:
-            if not path.startswith("./"):
-                raise
-        return self._catalog.files.locate(path.removeprefix("./"))
+            name = path.removeprefix("./").lstrip("/")
+            if name != path:
+                return self.locate(name)
+            if self._catalog.files.page(f"{path}/", limit=1):
+                hint = "use ls, find or extract"
+                raise NotFound("this is a folder of the catalog, not a file", path=path, hint=hint) from None
+            raise
 
     def locate_many(self, paths: Sequence[str]) -> Iterator[Location]:
         """In the order of the paths. Raises NotFound at the first that is not there."""
@@ -50,7 +55,8 @@ class Reading:
         checked against its checksum, a part cannot be. Raises Corrupt, InvalidInput if the range begins beyond
         the file."""
         first, last = _span(location, start, end)
-        data = self._store_of(location.store).read(location.object_key, first, last)
+        with _missing_is_damage(location):
+            data = self._store_of(location.store).read(location.object_key, first, last)
         if last - first == location.size_bytes:
             check(location, crc32c(data))
         return data
@@ -59,8 +65,12 @@ class Reading:
         """The same in blocks of at most 1 MiB. The last block of a whole file comes only if the checksum is
         right; until then the bytes are unproven."""
         first, last = _span(location, start, end)
-        blocks = self._store_of(location.store).stream(location.object_key, first, last)
+        blocks = self._blocks(location, first, last)
         return self._checked(location, blocks) if last - first == location.size_bytes else blocks
+
+    def _blocks(self, location: Location, first: int, last: int) -> Iterator[bytes]:
+        with _missing_is_damage(location):
+            yield from self._store_of(location.store).stream(location.object_key, first, last)
 
     def _checked(self, location: Location, blocks: Iterator[bytes]) -> Iterator[bytes]:
         checksum = 0
@@ -73,6 +83,16 @@ class Reading:
         check(location, checksum)
         if held:
             yield held
+
+
+@contextmanager
+def _missing_is_damage(location: Location) -> Iterator[None]:
+    """The catalog has the file: an object that is not there is damage, not a wrong name."""
+    try:
+        yield
+    except NotFound as error:
+        where = {"path": location.path, "chunk": str(location.chunk), "byte": location.start_byte}
+        raise Corrupt(f"the chunk is not where it was: {error.message}", **where) from error  # type: ignore[arg-type]
 
 
 def _span(location: Location, start: int, end: int | None) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, SourceFile
@@ -28,6 +28,7 @@ class DirectorySource:
         prefix: str = "",
         follow_symlinks: bool = False,
         filter: PathFilter | None = None,
+        own_folders: Collection[str] = (),
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Args: prefix: folder of the catalog that the names are put into; warn: is told when the beginning
@@ -45,7 +46,7 @@ class DirectorySource:
         # Patterns see the path below the folder, or the base name of a single file.
         above = folder_prefix(self._path if is_folder else self._path.rpartition("/")[0])
         self._relative_from = len(above)
-        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter)
+        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
         self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
 
     @property

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO
 
@@ -36,6 +36,7 @@ class ListingSource:
         prefix: str = "",
         follow_symlinks: bool = False,
         filter: PathFilter | None = None,
+        own_folders: Collection[str] = (),
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Args: listing: a file name, "-" for standard input, or an open binary stream (read once).
@@ -50,7 +51,7 @@ class ListingSource:
         self._separator = b"\0" if null_separated else b"\n"
         self._prefix = prefix
         self._relative_from = len(folder_prefix(prefixed(prefix, "")))
-        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter)
+        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
         self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
         self._warn = warn
         self._warned: set[bool] = set()

@@ -3,9 +3,10 @@
 What is kept is the names of the folders on the way down, not yet visited: for one huge folder, all its names.
 """
 
+import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from cafcat.model import FileProblem, ProblemKind, SourceFile
@@ -35,7 +36,11 @@ class Walk:
     is how many characters of a path come before the part that patterns are matched with.
     """
 
-    def __init__(self, *, follow_symlinks: bool, filter: PathFilter | None) -> None:
+    def __init__(
+        self, *, follow_symlinks: bool, filter: PathFilter | None, own_folders: Collection[str] = ()
+    ) -> None:
+        """Args: own_folders: where cafcat keeps its chunks and its database; they are not walked into."""
+        self._own = {(status.st_dev, status.st_ino) for status in _existing(own_folders)}
         self._follow = follow_symlinks
         self._filter = filter
         self._open_flags = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
@@ -85,6 +90,8 @@ class Walk:
             # The slash lets the first folder be a symbolic link; those below were seen to be none.
             folder = os.open(locator[:-1] if levels else locator, self._open_flags)
             try:
+                if self._own and self._is_own(folder):
+                    return FileProblem(printable(path[:-1]), ProblemKind.OWN, "cafcat's own folder")
                 identity = self._identity(folder)
                 if identity is not None and any(level.identity == identity for level in levels):
                     message = "a symbolic link leads back to a folder above it"
@@ -109,6 +116,10 @@ class Walk:
         except OSError:  # a link to itself, say: what it is turns out when it is looked at as a file
             return False
 
+    def _is_own(self, folder: int) -> bool:
+        status = os.fstat(folder)
+        return (status.st_dev, status.st_ino) in self._own
+
     def _identity(self, folder: int) -> tuple[int, int] | None:
         if not self._follow:
             return None
@@ -126,6 +137,12 @@ class Walk:
         if refused := check_name(path):
             return FileProblem(printable(path), ProblemKind.NAME, refused)
         return SourceFile(path, status.st_size, status.st_mtime_ns, locator)
+
+
+def _existing(folders: Iterable[str]) -> Iterator[os.stat_result]:
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            yield os.stat(folder)
 
 
 def _not_a_file(path: str, mode: int) -> FileProblem:

@@ -27,6 +27,11 @@ class LocalStore:
         self._folder = os.path.abspath(folder)
 
     @property
+    def folder(self) -> str:
+        """Absolute path of the folder. Only stores of the local file system have this."""
+        return self._folder
+
+    @property
     def url(self) -> str:
         """ "file:///srv/chunks", whatever the folder's name has in it percent-encoded."""
         return Path(self._folder).as_uri()

@@ -52,8 +52,12 @@ class LocalUpload:
             raise self._taken(f"somebody writes it, or died doing so: see {self._temporary}") from error
         except OSError as error:
             raise store_failed("create", self._temporary, folder, error) from error
-        self._final_mode = self._make_private()
-        self._direct = self._set_direct(True)
+        try:
+            self._final_mode = self._make_private()
+            self._direct = self._set_direct(True)
+        except BaseException:
+            self.abort()
+            raise
 
     def write(self, data: bytes | memoryview) -> None:
         """Appends. The data may be changed as soon as this returns."""

@@ -162,6 +162,8 @@ def test_the_second_signal_drops_what_is_open(many: Cafcat) -> None:
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert out == b""
+    dropping, _, err = err.partition(b"\n")
+    assert b'"warning": "dropping the open chunk' in dropping
     assert err == b'{"notice": "interrupted; committed before: 0 files, 0 B in 0 chunks"}\n'
     assert paths(many) == []
     assert not [path for path in (many.folder / "store").rglob("*") if path.is_file()]

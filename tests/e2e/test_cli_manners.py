@@ -203,3 +203,45 @@ def test_the_bash_script_completes_verbs(alone: Cafcat) -> None:
         ["bash", "-c", line], env=alone.environment | {"PATH": path}, capture_output=True, check=True
     )
     assert shell.stdout == b"extract\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_files_are_nobody_elses(cafcat: Cafcat, closed: str) -> None:
+    """Else a chunk would be opened under the number of stdout, and get what is printed."""
+    (cafcat.folder / "f").write_bytes(b"content")
+    command = " ".join(map(str, cafcat.command("ingest", "-v", "f", "missing-is-said" if "2" in closed else "f")))
+    subprocess.run(["sh", "-c", f"{command} {closed}"], cwd=cafcat.folder, env=cafcat.environment, check=False)
+    if "2" not in closed:
+        assert cafcat("cat", "f").out == b"content"
+    assert cafcat("db", "check").code == 0
+
+
+def test_a_folder_that_is_gone(cafcat: Cafcat, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"rmdir {gone}; exec {' '.join(map(str, cafcat.command('ls')))}"
+    process = subprocess.run(
+        ["sh", "-c", command], cwd=gone, env=cafcat.environment, capture_output=True, check=False
+    )
+    assert process.returncode == 2
+    assert process.stderr == b"cafcat: the current folder is gone; cd to another one\n"
+
+
+def test_a_wrong_password_is_about_credentials(tmp_path: Path, debian_server: str) -> None:
+    """A server that asks for one: Debian's, reached over TCP or not, with pg_hba.conf saying scram."""
+    with psycopg.connect(debian_server, autocommit=True) as server:
+        file = Path(str(server.execute("SHOW hba_file").fetchone()[0]))  # type: ignore[index]
+        before = file.read_text()
+        server.execute("DROP ROLE IF EXISTS guarded")
+        server.execute("CREATE ROLE guarded LOGIN PASSWORD 'right'")
+        try:
+            file.write_text(f"local all guarded scram-sha-256\n{before}")
+            server.execute("SELECT pg_reload_conf()")
+            url = psycopg.conninfo.make_conninfo(debian_server, user="guarded", password="hunter2")  # noqa: S106
+            result = Cafcat(tmp_path, url)("ls", code=12)
+            assert "does not let us in" in result.err
+            assert "hunter2" not in result.err
+        finally:
+            file.write_text(before)
+            server.execute("SELECT pg_reload_conf()")
+            server.execute("DROP ROLE guarded")

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -12,6 +13,7 @@ import pytest
 from psycopg import sql
 
 import cafcat
+from cafcat.catalog.mapping import Mapping
 from cafcat.checksums import crc32c
 from cafcat.errors import CatalogUnavailable, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.ingest import coordinator
@@ -275,6 +277,80 @@ def test_a_list_in_no_order_with_repeats(repository: cafcat.Repository, tree: Pa
     assert findings(repository) == []
 
 
+@pytest.mark.parametrize("on_conflict", list(OnConflict))
+def test_a_repeat_with_a_new_chunk_in_between_is_the_same_file(
+    repository: cafcat.Repository, tree: Path, on_conflict: OnConflict
+) -> None:
+    for number in range(4):
+        (tree / f"f{number}").write_bytes(b"x" * 1000)
+    Path("list").write_text("tree/f1\ntree/f2\ntree/f3\ntree/f1\n")
+    report = repository.ingest(files_from="list", target_size=1500, on_conflict=on_conflict)
+    assert (report.files_added, report.files_unchanged, report.chunks_committed) == (3, 1, 3)
+
+
+def test_cafcats_own_folders_are_not_ingested(database_url: str, tree: Path) -> None:
+    """Else each run would pack the chunks of the one before."""
+    with cafcat.open(
+        database_url=database_url, home=tree / "home", store=str(tree / "sub" / "store")
+    ) as repository:
+        (tree / "home" / "postgres").mkdir(parents=True)
+        (tree / "home" / "postgres" / "base").write_bytes(b"live")
+        recorder = Recorder()
+        assert repository.ingest(["tree"]).files_added == 6
+        report = repository.ingest(["tree", "tree/sub/store"], progress=recorder)
+        assert (report.files_added, report.files_failed) == (0, 0)
+        own = {problem.path for problem in recorder.problems if problem.kind is ProblemKind.OWN}
+        assert own == {"tree/home/postgres", "tree/sub/store"}
+
+
+def test_a_pattern_may_have_bytes_that_are_no_utf8(repository: cafcat.Repository, tree: Path) -> None:
+    (tree / os.fsdecode(b"bad-\xff")).write_bytes(b"x")
+    assert repository.ingest(["tree"], exclude=[os.fsdecode(b"*\xff*")]).files_failed == 0
+
+
+def test_a_full_folder_for_temporary_files_is_said_and_leaves_nothing(
+    repository: cafcat.Repository, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cafcat.catalog.mapping._MEMORY_BYTES", 1)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(StoreFailed, match="TMPDIR"):
+        repository.ingest(["tree"])
+    assert {chunk.state for chunk in repository.chunks()} == {ChunkState.ABANDONED}
+    assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+
+
+def test_bytes_that_the_catalog_may_point_to_are_never_removed(
+    repository: cafcat.Repository, tree: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit arrives, its answer does not, and when we look the database answers only with errors (it has
+    become read-only, say, or a standby): the object stays."""
+    real = repository._catalog.chunks._commit
+    name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]))
+
+    def read_only(value: str) -> None:
+        with psycopg.connect(database_url, autocommit=True) as other:
+            other.execute("SET default_transaction_read_only = off")
+            other.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = {}").format(name, value))
+            statement = (
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+            while other.execute(statement).fetchall():
+                time.sleep(0.01)
+
+    def lost(*arguments: object) -> object:
+        real(*arguments)  # type: ignore[arg-type]
+        read_only("on")
+        raise CatalogUnavailable("the answer was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repository._catalog.chunks, "_commit", lost)
+        with pytest.raises(cafcat.CafcatError):
+            repository.ingest(["tree"])
+    read_only("off")
+    assert catalogued(repository) == contents(tree)
+
+
 def test_on_conflict(repository: cafcat.Repository, tree: Path) -> None:
     repository.ingest(["tree"])
     (tree / "hello.txt").write_bytes(b"other")
@@ -400,7 +476,7 @@ def test_an_interrupt_anywhere_leaves_nothing_behind(
         (LocalUpload, "commit"),
         (BlockSink, "finish"),
         (type(chunks), "_commit"),
-        (type(chunks), "renew_lease"),
+        (Mapping, "flush"),
         (LocalStore, "create"),
         (OpenChunk, "add"),
     ]
@@ -444,6 +520,8 @@ def test_two_ingests_of_the_same_tree_at_once(database_url: str, tree: Path, tmp
 def test_nothing_to_ingest_and_missing_sources(repository: cafcat.Repository, tree: Path) -> None:
     with pytest.raises(InvalidInput):
         repository.ingest([])
+    with pytest.raises(InvalidInput, match=r"\['tree'\]"):
+        repository.ingest("tree")
     with pytest.raises(NotFound):
         repository.ingest(["no-such-folder"])
     with pytest.raises(InvalidInput):

@@ -92,7 +92,7 @@ def test_get_restores_the_time_and_overwrites_nothing(repository: cafcat.Reposit
     repository.get("tree/hello", output)
     assert output.read_bytes() == b"hello, world"
     assert output.stat().st_mtime_ns == 1_234_567_890_123_456_000
-    with pytest.raises(Conflict, match="--force"):
+    with pytest.raises(Conflict, match="already"):
         repository.get("tree/empty", output)
     assert output.read_bytes() == b"hello, world"
     repository.get("tree/hello", output, 7, overwrite=True)
@@ -134,8 +134,9 @@ def test_a_chunk_that_was_cut_or_is_gone(repository: cafcat.Repository, chunk: P
         repository.read("tree/sub/large")
     assert repository.read("tree/hello") == b"hello, world"
     chunk.unlink()
-    with pytest.raises(NotFound, match="object"):
+    with pytest.raises(Corrupt, match="not where it was") as raised:
         repository.read("tree/hello")
+    assert raised.value.path == "tree/hello"
 
 
 def test_extract_gives_the_tree_back(repository: cafcat.Repository, source: Path, tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_extract_of_one_file_of_everything_and_of_nothing(repository: cafcat.Rep
     for everything in ("", ".", "./"):
         folder = tmp_path / f"all{len(everything)}"
         assert repository.extract(everything, folder).files == 53
-    for nothing in ("tre", "tree/hello/", "tree/sub/n", "/", "../tree"):
+    for nothing in ("tre", "tree/hello/", "tree/sub/n", "../tree"):
         with pytest.raises(NotFound):
             repository.extract(nothing, tmp_path / "none")
     assert not (tmp_path / "none").exists()
@@ -216,6 +217,43 @@ def test_a_damaged_file_costs_only_itself_when_a_tree_is_extracted(
     names = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert len(names) == 51
     assert "n33" not in names
+
+
+def test_a_missing_chunk_costs_only_its_own_files(database_url: str, source: Path, tmp_path: Path) -> None:
+    with cafcat.open(database_url=database_url, home=tmp_path, store=str(tmp_path / "store")) as repository:
+        repository.ingest(["tree"], target_size=1000)
+        lost = repository.locate("tree/sub/n40")
+        Path(repository.object_of(lost)).unlink()
+        there = [place for place in repository.list() if place.chunk != lost.chunk]
+        report = repository.extract("", tmp_path / "out")
+    assert (report.files, report.files_failed) == (len(there), 53 - len(there))
+    assert {problem.kind for problem in report.failed} == {ProblemKind.CORRUPT}
+
+
+def test_a_name_that_the_disk_cannot_have_costs_only_itself(repository: cafcat.Repository, tmp_path: Path) -> None:
+    repository.ingest(["tree/hello"], prefix="x" * 300)
+    report = repository.extract("", tmp_path / "out")
+    assert (report.files, report.files_failed) == (53, 1)
+
+
+def test_devices_are_written_to_and_not_replaced(repository: cafcat.Repository, tmp_path: Path) -> None:
+    repository.get("tree/hello", "/dev/null", overwrite=True)
+    assert Path("/dev/null").is_char_device()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    repository.get("tree/hello", pipe)
+    assert os.read(reader, 100) == b"hello, world"
+    os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(Conflict):
+        repository.get("tree/hello", tmp_path, overwrite=True)
+
+
+def test_a_folder_is_called_one(repository: cafcat.Repository) -> None:
+    with pytest.raises(NotFound, match="folder"):
+        repository.read("tree/sub")
+    assert repository.read("/tree/hello") == b"hello, world"
 
 
 def test_a_cut_chunk_still_gives_the_files_before_the_cut(
