@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from cafcat import __version__
 from cafcat.catalog.catalog import Catalog
@@ -14,8 +14,6 @@ from cafcat.catalog.lookup import PAGE_ROWS, FindFilter
 from cafcat.database import Database
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.formats import registry as formats
-from cafcat.ingest.chunk import ChunkPlace
-from cafcat.ingest.coordinator import Ingest, Limits
 from cafcat.model import (
     Chunk,
     ChunkState,
@@ -31,14 +29,17 @@ from cafcat.model import (
     Stats,
 )
 from cafcat.progress import Progress
-from cafcat.resolve.extract import Extract
 from cafcat.resolve.globs import regex_of_glob
 from cafcat.resolve.outputs import OutputTree, write_single
 from cafcat.resolve.reading import Reading
 from cafcat.settings import Settings
-from cafcat.sources.base import Source
 from cafcat.stores.base import Store
 from cafcat.stores.registry import open_store
+
+if TYPE_CHECKING:
+    from cafcat.ingest.chunk import ChunkPlace
+    from cafcat.ingest.coordinator import Limits
+    from cafcat.sources.base import Source
 
 __all__ = ["Inspection", "Repository", "inspect", "open"]
 
@@ -122,6 +123,9 @@ class Repository:
         source that is not there, Conflict under OnConflict.FAIL, StoreFailed, CatalogUnavailable,
         CatalogOutdated: chunks committed before stay.
         """
+        from cafcat.ingest.coordinator import Ingest
+        from cafcat.ingest.opening import open_sources
+
         progress = progress or Progress()
         options: dict[str, Any] = {
             "prefix": prefix,
@@ -139,7 +143,7 @@ class Repository:
         store = self._store_of(self.settings.store)
         own_folders = [str(self.settings.home / name) for name in ("postgres", "chunks")]
         own_folders.append(getattr(store, "folder", ""))
-        opened = _open_sources(
+        opened = open_sources(
             sources,
             files_from,
             null_separated=null_separated,
@@ -168,10 +172,12 @@ class Repository:
         self._end_run(ingest.report, RunState.INTERRUPTED if ingest.report.interrupted else RunState.FINISHED)
         return ingest.report
 
-    def _begin_run(self, sources: Sequence[Source], options: dict[str, Any]) -> int:
+    def _begin_run(self, sources: "Sequence[Source]", options: dict[str, Any]) -> int:
+        from cafcat.ingest.opening import printable_options
+
         return self._catalog.runs.begin_run(
             sources=[source.name for source in sources],
-            options=_printable(options),
+            options=printable_options(options),
             host=socket.gethostname(),
             process_id=os.getpid(),
             version=__version__,
@@ -187,7 +193,9 @@ class Repository:
             if error is None:
                 raise
 
-    def _chunk_place(self, store: Store, run: int) -> ChunkPlace:
+    def _chunk_place(self, store: Store, run: int) -> "ChunkPlace":
+        from cafcat.ingest.chunk import ChunkPlace
+
         owner = f"{socket.gethostname()}:{os.getpid()}:run {run}"
         return ChunkPlace(self._catalog, store, formats.by_name("caf"), run, owner)
 
@@ -290,6 +298,8 @@ class Repository:
         A file that fails (damaged, in the way, not a name for a disk) is reported and costs only itself.
         Raises NotFound if there is nothing of that name, StoreFailed.
         """
+        from cafcat.resolve.extract import Extract
+
         progress = progress or Progress()
         itself = self._file_itself(prefix)
         files, size_bytes = self._catalog.files.totals(_folder(prefix))
@@ -349,39 +359,13 @@ class Repository:
         return self._catalog.reports.query(sql)
 
 
-def _limits(target_size: int) -> Limits:
+def _limits(target_size: int) -> "Limits":
+    from cafcat.ingest.coordinator import Limits
+
     limits = Limits(target_bytes=target_size)
     if not 0 < target_size <= limits.hard_bytes:
         raise InvalidInput(f"a target size is between 1 and {limits.hard_bytes} bytes, not {target_size}")
     return limits
-
-
-def _open_sources(
-    sources: Sequence[str | os.PathLike[str]],
-    files_from: str | None,
-    *,
-    null_separated: bool,
-    options: dict[str, Any],
-    own_folders: Sequence[str],
-    warn: Callable[[str], None],
-) -> list[Source]:
-    from cafcat.sources.directory import DirectorySource
-    from cafcat.sources.filter import PathFilter
-    from cafcat.sources.listing import ListingSource
-    from cafcat.sources.names import warn_once
-
-    patterns = PathFilter(options["include"], options["exclude"])
-    shared: dict[str, Any] = {
-        "prefix": options["prefix"],
-        "follow_symlinks": options["follow_symlinks"],
-        "filter": patterns if options["include"] or options["exclude"] else None,
-        "own_folders": own_folders,
-        "warn": warn_once(warn),
-    }
-    opened: list[Source] = [DirectorySource(os.fspath(source), **shared) for source in sources]
-    if files_from is not None:
-        opened.append(ListingSource(files_from, null_separated=null_separated, **shared))
-    return opened
 
 
 def _folder(prefix: str) -> str:
@@ -391,18 +375,6 @@ def _folder(prefix: str) -> str:
         name = name.removeprefix(".").removeprefix("/")
     name = "" if name == "." else name
     return name if not name or name.endswith("/") else f"{name}/"
-
-
-def _printable(options: dict[str, Any]) -> dict[str, Any]:
-    """The same as text that Postgres can hold: a pattern may have bytes that are no UTF-8, to exclude such."""
-    from cafcat.sources.names import printable
-
-    def shown(value: Any) -> Any:
-        if isinstance(value, list):
-            return [shown(item) for item in value]
-        return printable(value) if isinstance(value, str) else value
-
-    return {name: shown(value) for name, value in options.items()}
 
 
 def _never() -> bool:
