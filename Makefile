@@ -18,7 +18,7 @@ $(READY): pyproject.toml
 demo: $(READY)  ## ingest a real folder, read a file back, compare it, see the rows in SQL
 	@sh tests/demo.sh $(BIN)
 
-test: $(READY)  ## the tests; about three minutes
+test: $(READY)  ## the tests; a few minutes
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 -m "not slow"
 
 test-all: $(READY)  ## the tests with the slow ones: a real system tree, 300,000 files

@@ -34,7 +34,7 @@ _MOST_DIGITS: Final = 19
 # JSON allows is left to the cursor, and names of more than MAX_TOKEN_BYTES, too: only speed depends on this.
 _USUAL_ENTRY: Final = re.compile(
     rb'"([^"\\\x00-\x1f]{0,1048576}+)":\{"start_byte":(0|[1-9][0-9]{0,18}+),"end_byte":(0|[1-9][0-9]{0,18}+)'
-    rb'(?:,"crc32c":(0|[1-9][0-9]{0,18}+))?+(?:,"modified_ns":(0|-?[1-9][0-9]{0,18}+))?+\},'
+    rb'(?:,"crc32c":(0|[1-9][0-9]{0,18}+))?(?:,"modified_ns":(0|-?[1-9][0-9]{0,18}+))?\},'
 )
 
 

@@ -22,7 +22,9 @@ MAX_NESTING: Final = 64
 """Objects and lists inside each other in a value that is passed over."""
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
-_STRING: Final = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+)*+')
+# Possessive quantifiers only on single characters: on groups they match wrongly in Python 3.11.2.
+# Others remember where they may go back to, 60 bytes a turn: so a string of many escapes is matched in parts.
+_STRING: Final = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+){0,4096}')
 _SCALAR: Final = re.compile(rb"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)?")
 _CUT_BYTES: Final = 6
 """A token that the window cuts ends at most so many bytes before the cut: an escape such as \\u0041 is longest."""
@@ -99,12 +101,18 @@ class JsonCursor:
     def _token_end(self, pattern: re.Pattern[bytes]) -> int:
         """Position after the longest match from here; reads on while the window may have cut it."""
         while True:
-            found = pattern.match(self.text, self.at)
-            assert found is not None  # noqa: S101 - both patterns match nothing, too
-            if found.end() - self.at > MAX_TOKEN_BYTES:
+            end = self._match_end(pattern, self.at)
+            while pattern is _STRING and (further := self._match_end(pattern, end)) > end:
+                end = further
+            if end - self.at > MAX_TOKEN_BYTES:
                 raise self.unsupported(f"the index has a string or number of more than {MAX_TOKEN_BYTES:,} bytes")
-            if len(self.text) - found.end() > _CUT_BYTES or not self._more():
-                return found.end()
+            if len(self.text) - end > _CUT_BYTES or not self._more():
+                return end
+
+    def _match_end(self, pattern: re.Pattern[bytes], begin: int) -> int:
+        found = pattern.match(self.text, begin)
+        assert found is not None  # noqa: S101 - both patterns match nothing, too
+        return found.end()
 
     def string(self, what: str) -> bytes:
         """A string as UTF-8. what: the word for it in messages."""

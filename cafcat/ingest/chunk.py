@@ -132,8 +132,8 @@ class OpenChunk:
 
     def finish(self, on_conflict: OnConflict, checkpoint: Callable[[], object]) -> FinishedChunk:
         """Finalizes, makes durable, commits; calls `checkpoint` between these steps, which may raise to give the
-        chunk up. After an error nothing is left behind; except that a commit whose
-        outcome nobody can tell leaves a whole object and a row `writing`, for recovery to adopt."""
+        chunk up. After an error nothing is left behind; except that a commit whose outcome nobody can tell leaves
+        a whole object and a row `writing`, for recovery to adopt."""
         try:
             summary = self._make_durable(checkpoint)
             checkpoint()
