@@ -232,8 +232,9 @@ class Repository:
         overwrite: bool = False,
     ) -> Location:
         """Writes a file to disk, with its modification time, or `[start, end)` of it, without. `output` appears
-        whole (and checked, if it is the whole file), or not at all. Raises NotFound, Corrupt, Conflict if output
-        is there and overwrite is false, StoreFailed, InvalidInput for a range beyond the file."""
+        whole (and checked, if it is the whole file), or not at all; a device or pipe is written to. Raises
+        NotFound, Corrupt, Conflict if output is there and overwrite is false, StoreFailed, OutputFailed,
+        InvalidInput for a range beyond the file."""
         location = self.locate(path)
         is_whole = start == 0 and end is None
         blocks = self._reading.stream(location, start, end)
@@ -296,7 +297,7 @@ class Repository:
         modification times; each file appears whole and checked, or not at all, and none outside it.
 
         A file that fails (damaged, in the way, not a name for a disk) is reported and costs only itself.
-        Raises NotFound if there is nothing of that name, StoreFailed.
+        Raises NotFound if there is nothing of that name, OutputFailed if the directory cannot be written to.
         """
         from cafcat.resolve.extract import Extract
 

@@ -26,7 +26,7 @@ class Shell(StrEnum):
 def completion(
     call: Call, shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")]
 ) -> None:
-    """Print the script that completes verbs and options in your shell.
+    """Print the completion script of a shell.
 
     Example: cafcat completion bash >> ~/.bashrc
     """

@@ -21,7 +21,7 @@ def ingest(
     call: Call,
     *,
     sources: Annotated[
-        list[str] | None, typer.Argument(metavar="SRC", help="Folders and files.", show_default=False)
+        list[str] | None, typer.Argument(metavar="SRC...", help="Folders and files.", show_default=False)
     ] = None,
     files_from: Annotated[
         str | None,
