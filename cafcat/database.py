@@ -8,7 +8,7 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.connection import PgConnection, connect, split_password
 from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, revision_of, upgrade
 from cafcat.errors import InvalidInput
-from cafcat.settings import Settings, redact
+from cafcat.settings import Settings
 
 if TYPE_CHECKING:
     from cafcat.catalog.embedded import EmbeddedServer
@@ -53,10 +53,6 @@ class Database:
             return self._given_url
         self._server().connect().close()
         return self._server().url()
-
-    def shown_url(self) -> str:
-        """The same without its password."""
-        return redact(self.url())
 
     def init(self) -> str:
         """Makes the schema where there is none; fine if it is there and ours. Returns the revision. Raises

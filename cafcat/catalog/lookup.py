@@ -24,12 +24,6 @@ FROM alembic_version AS r
 LEFT JOIN (file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id) ON l.file_path = %s
 """  # noqa: S608
 
-_LOCATE_MANY: Final = f"""
-SELECT {LOCATION}
-FROM file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id
-WHERE l.file_path = ANY(%s::text[])
-"""  # noqa: S608
-
 _PAGE: Final = f"""
 SELECT {LOCATION}
 FROM file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id
@@ -123,11 +117,6 @@ class Lookup:
         if row[1] is None:
             raise NotFound("the catalog has no such file", path=path)
         return _location(row[1:])
-
-    def locate_many(self, paths: Sequence[str]) -> dict[str, Location]:
-        """Those of the paths that the catalog has."""
-        rows = self._rows(_LOCATE_MANY, [list(paths)])
-        return {row[0]: _location(row) for row in rows}
 
     def exact(self, path: str, where: FindFilter | None = None) -> list[Location]:
         """The location of one path, if it is there and meets the conditions."""

@@ -1,6 +1,6 @@
 """One file: one query, one range read, and its checksum before anybody relies on the bytes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cafcat.catalog.catalog import Catalog
@@ -39,12 +39,6 @@ class Reading:
                 hint = "use ls, find or extract"
                 raise NotFound("this is a folder of the catalog, not a file", path=path, hint=hint) from None
             raise
-
-    def locate_many(self, paths: Sequence[str]) -> Iterator[Location]:
-        """In the order of the paths. Raises NotFound at the first that is not there."""
-        found = self._catalog.files.locate_many(paths)
-        for path in paths:
-            yield found[path] if path in found else self.locate(path)
 
     def object_of(self, location: Location) -> str:
         """Absolute path or URL of the archive."""
