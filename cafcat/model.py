@@ -95,7 +95,7 @@ class ChunkState(StrEnum):
 
 
 class ChunkSummary(NamedTuple):
-    """What a finished chunk is: sizes in bytes, `crc64nvme` over the whole object."""
+    """What a finished chunk is: sizes in bytes, `crc64nvme` over the whole object, `etag` as its store gave it."""
 
     size_bytes: int
     index_start_byte: int
@@ -103,6 +103,7 @@ class ChunkSummary(NamedTuple):
     file_count: int
     data_bytes: int
     crc64nvme: int
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +184,15 @@ class OnConflict(StrEnum):
 class SourceFile(NamedTuple):
     """A file that a source offers. Size and time are hints from listing it: what counts is what opening it says.
 
-    `path` is its name in the catalog, `locator` how the source itself finds it again.
+    `path` is its name in the catalog, `locator` how the source itself finds it again. `etag` is the entity tag
+    (RFC 9110, 8.8.3), without quotes, where the source has one: it decides better than a time what changed.
     """
 
     path: str
     size_bytes: int
     modified_ns: int
     locator: str
+    etag: str | None = None
 
 
 class ProblemKind(StrEnum):

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from cafcat import __version__
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.lookup import PAGE_ROWS, FindFilter
+from cafcat.catalog.lookup import FindFilter
 from cafcat.database import Database
-from cafcat.errors import InvalidInput, NotFound
+from cafcat.errors import CafcatError, InvalidInput
 from cafcat.formats import registry as formats
 from cafcat.model import (
     Chunk,
@@ -29,8 +29,11 @@ from cafcat.model import (
     Stats,
 )
 from cafcat.progress import Progress
+from cafcat.resolve.batch import Batch
 from cafcat.resolve.globs import regex_of_glob
-from cafcat.resolve.outputs import OutputTree, write_single
+from cafcat.resolve.listing import Listing
+from cafcat.resolve.outputs import write_single
+from cafcat.resolve.plan import ReadPlan
 from cafcat.resolve.reading import Reading
 from cafcat.settings import Settings
 from cafcat.stores.base import Store
@@ -39,6 +42,9 @@ from cafcat.stores.registry import open_store
 if TYPE_CHECKING:
     from cafcat.ingest.chunk import ChunkPlace
     from cafcat.ingest.coordinator import Limits
+    from cafcat.ingest.opening import Opening, SourceOptions
+    from cafcat.maintenance.recover import RecoverReport, SettledChunk
+    from cafcat.resolve.urls import SignedUrl
     from cafcat.sources.base import Source
 
 __all__ = ["Inspection", "Repository", "inspect", "open"]
@@ -56,7 +62,8 @@ class Inspection(NamedTuple):
 def open(settings: Settings | None = None, **overrides: Any) -> "Repository":
     """Opens a repository: with settings, or with those that environment, cafcat.toml and defaults give.
 
-    Overrides are settings by name: home, database_url, store, target_size, config, profile. Nothing is started
+    Overrides are settings by name: home, database_url, store, target_size, upload_memory,
+    config, profile. Nothing is started
     or connected to before the first call that needs it. Raises InvalidInput.
     """
     if settings is not None and overrides:
@@ -81,8 +88,9 @@ class Repository:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._catalog: Catalog = Database(settings).catalog()
-        self._store_of: Callable[[str], Store] = cache(open_store)
+        self._store_of: Callable[[str], Store] = cache(self._open_store)
         self._reading = Reading(self._catalog, self._store_of)
+        self._listing = Listing(self._catalog)
 
     def close(self) -> None:
         """Closes the connection to the catalog. Idempotent."""
@@ -106,6 +114,9 @@ class Repository:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         follow_symlinks: bool = False,
+        unpack_tars: bool = True,
+        inventory: str | None = None,
+        restart_listing: bool = False,
         on_conflict: OnConflict = OnConflict.REPLACE,
         dry_run: bool = False,
         target_size: int | None = None,
@@ -114,44 +125,44 @@ class Repository:
     ) -> IngestReport:
         """Packs what is new or changed in the sources into chunks.
 
-        sources: folders and files; files_from: a file with names in lines ("-": standard input), or separated
-        by NUL if null_separated. target_size: bytes of a chunk. When should_stop says True, which is asked
-        between files and blocks, what was packed is committed and the run ends; when it raises, the open chunk is
-        dropped.
+        sources: folders, files, tar files ("-": a tar on standard input), s3:// URLs; files_from: a file with names
+        and URLs in lines ("-": standard input), or separated by NUL if null_separated. unpack_tars: whether tar
+        files are sources or just files. inventory: manifest of an S3 Inventory, in place of listing the one s3://
+        source. A listing that was interrupted goes on, unless restart_listing. target_size: bytes of a chunk.
+
+        When should_stop says True, which is asked between files and blocks, what was packed is committed and the
+        run ends; when it raises, the open chunk is dropped.
 
         A file that cannot be taken is reported and costs only itself. Raises InvalidInput, NotFound for a
         source that is not there, Conflict under OnConflict.FAIL, StoreFailed, CatalogUnavailable,
         CatalogOutdated: chunks committed before stay.
         """
         from cafcat.ingest.coordinator import Ingest
-        from cafcat.ingest.opening import open_sources
+        from cafcat.ingest.opening import SourceOptions
 
-        progress = progress or Progress()
-        options: dict[str, Any] = {
-            "prefix": prefix,
-            "include": list(include),
-            "exclude": list(exclude),
-            "follow_symlinks": follow_symlinks,
-            "on_conflict": str(on_conflict),
-            "target_size": self.settings.target_size if target_size is None else target_size,
-        }
         if isinstance(sources, str | bytes | os.PathLike):
             raise InvalidInput("sources are a list of names", hint=f"write [{os.fspath(sources)!r}]")
         if not sources and files_from is None:
             raise InvalidInput("there is nothing to ingest", hint="name a folder, a file, or a list of files")
-        limits = _limits(options["target_size"])
-        store = self._store_of(self.settings.store)
-        own_folders = [str(self.settings.home / name) for name in ("postgres", "chunks")]
-        own_folders.append(getattr(store, "folder", ""))
-        opened = open_sources(
-            sources,
+        progress = progress or Progress()
+        options = SourceOptions(
             files_from,
-            null_separated=null_separated,
-            options=options,
-            own_folders=own_folders,
-            warn=progress.warn,
+            null_separated,
+            prefix,
+            include,
+            exclude,
+            follow_symlinks,
+            unpack_tars,
+            inventory,
+            restart_listing,
         )
-        run = 0 if dry_run else self._begin_run(opened, options)
+        target_size = self.settings.target_size if target_size is None else target_size
+        limits = _limits(target_size)
+        store = self._store_of(self.settings.store)
+        opening = self._opening(options, store, progress)
+        opened = opening.open(sources)
+        recorded = options.as_recorded() | {"on_conflict": str(on_conflict), "target_size": target_size}
+        run = 0 if dry_run else self._begin_run(opened, recorded)
         ingest = Ingest(
             self._chunk_place(store, run),
             limits,
@@ -159,6 +170,7 @@ class Repository:
             dry_run=dry_run,
             progress=progress,
             should_stop=should_stop or _never,
+            positions=None if dry_run else opening.positions(run),
         )
         progress.begin("ingest")
         try:
@@ -171,6 +183,23 @@ class Repository:
             progress.end()
         self._end_run(ingest.report, RunState.INTERRUPTED if ingest.report.interrupted else RunState.FINISHED)
         return ingest.report
+
+    def _open_store(self, url: str) -> Store:
+        return open_store(url, self.settings.access(url), self.settings.upload_memory)
+
+    def _opening(self, options: "SourceOptions", store: Store, progress: Progress) -> "Opening":
+        from cafcat.ingest.opening import Opening
+
+        own_folders = [str(self.settings.home / name) for name in ("postgres", "chunks")]
+        own_folders.append(getattr(store, "folder", ""))
+        return Opening(
+            options,
+            self._catalog.listings,
+            self.settings.access,
+            progress.warn,
+            own_folders=own_folders,
+            own_urls=[store.url],
+        )
 
     def _begin_run(self, sources: "Sequence[Source]", options: dict[str, Any]) -> int:
         from cafcat.ingest.opening import printable_options
@@ -211,6 +240,25 @@ class Repository:
         """Absolute path or URL of the archive that holds a location."""
         return self._reading.object_of(location)
 
+    def url_of(self, location: Location) -> str:
+        """The same as other programs read it: an http(s):// or file:// URL, which lets nobody in by itself."""
+        from cafcat.resolve.urls import url_of
+
+        return url_of(self._store_of(location.store), location)
+
+    def signed_url(self, location: Location, seconds: int) -> "SignedUrl":
+        """A URL that gives anybody the bytes of one file, and no others, for so many seconds. Raises InvalidInput
+        for an empty file, for a store that is a folder, and for more than 7 days; AccessDenied."""
+        from cafcat.resolve.urls import signed_url
+
+        return signed_url(self._store_of(location.store), location, seconds)
+
+    def curl_options(self, location: Location) -> str:
+        """Shell words that let curl in to `url_of`: names of environment variables, no secrets."""
+        from cafcat.resolve.urls import curl_options
+
+        return curl_options(self._store_of(location.store))
+
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """The bytes of a file, or `[start, end)` of them: one query, one range read. A negative start counts from
         the end. A whole file is checked against its checksum. Raises NotFound, Corrupt, InvalidInput for a range
@@ -236,10 +284,48 @@ class Repository:
         NotFound, Corrupt, Conflict if output is there and overwrite is false, StoreFailed, OutputFailed,
         InvalidInput for a range beyond the file."""
         location = self.locate(path)
-        is_whole = start == 0 and end is None
-        blocks = self._reading.stream(location, start, end)
-        write_single(Path(output), blocks, location.modified_ns if is_whole else None, overwrite=overwrite)
+        wanted = self._reading.wanted(path, location, start, end)
+        modified_ns = location.modified_ns if wanted.is_whole else None
+        write_single(Path(output), self._reading.blocks(wanted), modified_ns, overwrite=overwrite)
         return location
+
+    def read_many(
+        self, paths: Iterable[str], start: int = 0, end: int | None = None
+    ) -> Iterator[tuple[str, bytes | CafcatError]]:
+        """As `read`, for many: a query for each thousand, and near files by one range read. They come as they are
+        read, by archive and offset, under the names that were asked for.
+
+        What is wrong with one file comes in place of its bytes: NotFound, Corrupt, StoreFailed, InvalidInput for a
+        range beyond it. What is wrong with all is raised: AccessDenied, Unavailable for a store out of reach,
+        CatalogUnavailable, CatalogOutdated.
+        """
+        return Batch(self._reading, start, end).read(_names(paths))
+
+    def stream_many(
+        self, paths: Iterable[str], start: int = 0, end: int | None = None
+    ) -> Iterator[tuple[str, Iterator[bytes] | CafcatError]]:
+        """As `read_many`, in blocks, in the order asked for; what cannot be found comes first. Blocks raise Corrupt
+        and StoreFailed for their file."""
+        return Batch(self._reading, start, end).stream(_names(paths))
+
+    def get_many(
+        self,
+        outputs: Mapping[str, str | os.PathLike[str]],
+        start: int = 0,
+        end: int | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> Iterator[tuple[str, Location | CafcatError]]:
+        """As `get`, for many: outputs by path. They are written while you iterate, as they are read. Errors are as
+        in `read_many`, with Conflict for an output that is there; raises OutputFailed."""
+        targets = {path: Path(output) for path, output in outputs.items()}
+        return Batch(self._reading, start, end).get(targets, overwrite=overwrite)
+
+    def plan(
+        self, paths: Iterable[str], start: int = 0, end: int | None = None, *, in_order: bool = False
+    ) -> ReadPlan:
+        """What `read_many` and `get_many`, or in_order `stream_many`, would read. Nothing is read."""
+        return Batch(self._reading, start, end).plan(_names(paths), in_order=in_order)
 
     def list(self, prefix: str = "") -> Iterator[Location]:
         """Everything below a folder (or the file of that name), in path order."""
@@ -247,11 +333,7 @@ class Repository:
 
     def list_folder(self, prefix: str = "") -> Iterator[Location | Folder]:
         """One level of a folder (or the file of that name): files, and folders once each."""
-        yield from self._file_itself(prefix)
-        after: Location | Folder | None = None
-        while page := self._catalog.files.folder_page(_folder(prefix), after=after):
-            yield from page
-            after = page[-1]
+        return self._listing.level(prefix)
 
     def find(
         self,
@@ -267,22 +349,8 @@ class Repository:
         for the last part of the path; times in nanoseconds since 1970, sizes in bytes."""
         pattern = None if name is None else regex_of_glob(name)
         where = FindFilter(pattern, newer_ns, older_ns, min_size, max_size)
-        yield from self._file_itself(prefix, where)
-        for page in self._pages(_folder(prefix), where):
+        for page in self._listing.pages(prefix, where):
             yield from page
-
-    def _file_itself(self, prefix: str, where: FindFilter | None = None) -> Sequence[Location]:
-        """What has a slash at its end is a folder, and nothing else."""
-        folder = _folder(prefix)
-        return [] if not folder or prefix.endswith("/") else self._catalog.files.exact(folder[:-1], where)
-
-    def _pages(self, folder: str, where: FindFilter | None = None) -> Iterator[Sequence[Location]]:
-        after: str | None = None
-        while page := self._catalog.files.page(folder, after=after, where=where):
-            yield page
-            if len(page) < PAGE_ROWS:
-                return
-            after = page[-1].path
 
     def extract(
         self,
@@ -296,36 +364,68 @@ class Repository:
         """Writes everything below a folder of the catalog (or the file of that name) below a directory, with
         modification times; each file appears whole and checked, or not at all, and none outside it.
 
-        A file that fails (damaged, in the way, not a name for a disk) is reported and costs only itself.
-        Raises NotFound if there is nothing of that name, OutputFailed if the directory cannot be written to.
+        A file that fails (damaged, in the way, not a name for a disk) is reported and costs only itself. Raises
+        NotFound if there is nothing of that name, OutputFailed if the directory cannot be written to, AccessDenied,
+        Unavailable for a store out of reach.
         """
-        from cafcat.resolve.extract import Extract
+        from cafcat.resolve.extract import extract_tree
+
+        return extract_tree(
+            self._reading,
+            self._listing,
+            prefix,
+            Path(directory),
+            overwrite=overwrite,
+            progress=progress or Progress(),
+            should_stop=should_stop or _never,
+        )
+
+    def plan_extract(self, prefix: str) -> ReadPlan:
+        """What `extract` would read. Nothing is read. Raises NotFound if there is nothing of that name."""
+        from cafcat.resolve.extract import plan_tree
+
+        return plan_tree(self._reading, self._listing, prefix)
+
+    def recover(
+        self,
+        *,
+        store: str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        on_settled: "Callable[[SettledChunk], object] | None" = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> "RecoverReport":
+        """Settles what writers left behind that died: chunks whose object is whole are adopted, of all others
+        nothing is left. Chunks that are being written are left alone.
+
+        store: a URL or folder, only its chunks; otherwise those of all stores that the catalog names. dry_run:
+        looks, changes nothing. on_settled is told of each chunk. When should_stop says True, which is asked between
+        chunks, it ends; when it raises, the chunk at hand stays as it is.
+
+        What a store refuses costs only its chunks and is reported. Raises CatalogUnavailable, CatalogOutdated,
+        InvalidInput for a store that is none.
+        """
+        from cafcat.maintenance.recover import Recover
 
         progress = progress or Progress()
-        itself = self._file_itself(prefix)
-        files, size_bytes = self._catalog.files.totals(_folder(prefix))
-        if not itself and not files and _folder(prefix):
-            raise NotFound("the catalog has no such file or folder", path=prefix)
-        total_bytes = size_bytes + sum(place.size_bytes for place in itself)
-        with OutputTree(Path(directory)) as tree:
-            extract = Extract(
-                self._reading,
-                self._store_of,
-                tree,
-                overwrite=overwrite,
-                progress=progress,
-                should_stop=should_stop or _never,
-            )
-            progress.begin("extract", files=files + len(itself), size_bytes=total_bytes)
-            try:
-                extract.take(itself)
-                for page in self._pages(_folder(prefix)):
-                    if extract.report.interrupted:
-                        break
-                    extract.take(page)
-            finally:
-                progress.end()
-        return extract.report
+        stores: Sequence[str] = self._catalog.recovery.stores()
+        if store is not None:
+            stores = [url for url in stores if url == self._store_of(store).url]
+        recover = Recover(
+            self._catalog,
+            self._store_of,
+            owner=f"{socket.gethostname()}:{os.getpid()}:recover",
+            dry_run=dry_run,
+            progress=progress,
+            on_settled=on_settled or _ignore,
+            should_stop=should_stop or _never,
+        )
+        progress.begin("recover")
+        try:
+            recover.take(stores)
+        finally:
+            progress.end()
+        return recover.report
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
         """All chunks, or those of a state, oldest first."""
@@ -369,14 +469,15 @@ def _limits(target_size: int) -> "Limits":
     return limits
 
 
-def _folder(prefix: str) -> str:
-    """A folder as typed, as the beginning of its paths: "./a", "/a", "a/" -> "a/"; ".", "./", "" -> ""."""
-    name = prefix
-    while name.startswith(("./", "/")):
-        name = name.removeprefix(".").removeprefix("/")
-    name = "" if name == "." else name
-    return name if not name or name.endswith("/") else f"{name}/"
+def _names(paths: Iterable[str]) -> Iterable[str]:
+    if isinstance(paths, str | bytes):
+        raise InvalidInput("paths are a list of names", hint=f"write [{paths!r}]")
+    return paths
 
 
 def _never() -> bool:
     return False
+
+
+def _ignore(_: object) -> None:
+    """Nobody wants to know."""

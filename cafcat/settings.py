@@ -1,7 +1,7 @@
 """Where things are: flags > environment > `cafcat.toml` > defaults.
 
 The names are the same everywhere: the flag `--target-size`, the variable `CAFCAT_TARGET_SIZE` and the key
-`target_size`. Read only by repository.py and the doors.
+`target_size`. Stores have names in the file only. Read only by repository.py and the doors.
 """
 
 import os
@@ -9,24 +9,21 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from cafcat.errors import InvalidInput
-from cafcat.units import parse_size
+from cafcat.remote.access import S3Access
+from cafcat.settings_stores import NamedStore, access_of, chosen_url, named_stores
+from cafcat.settings_values import Given, absolute_path, check_keys, size_in_bytes, text_of
+from cafcat.units import format_size
 
-__all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "Settings", "redact"]
+__all__ = ["DEFAULT_TARGET_SIZE", "DEFAULT_UPLOAD_MEMORY", "KEYS", "NamedStore", "Settings", "redact"]
 
-KEYS = ("home", "database_url", "store", "target_size")
+KEYS = ("home", "database_url", "store", "target_size", "upload_memory")
 DEFAULT_TARGET_SIZE = 30_000_000_000
+DEFAULT_UPLOAD_MEMORY = 256_000_000
+LEAST_UPLOAD_MEMORY = 16_000_000
 CONFIG_NAME = "cafcat.toml"
-
-
-class _Given(NamedTuple):
-    """A value that somebody gave, who, and the folder that a relative path in it is relative to."""
-
-    value: Any
-    origin: str
-    folder: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +31,18 @@ class Settings:
     """Settings of one repository.
 
     home: absolute folder of the embedded database. database_url: a libpq URL or key=value string, None for
-    the embedded database. store: a URL or an absolute path. target_size: bytes of a chunk. origins: per name
-    "flag", "environment CAFCAT_X", "file PATH: key" or "default".
+    the embedded database. store: a URL or an absolute path. target_size: bytes of a chunk. upload_memory: most
+    bytes of memory for the parts of one chunk on their way to an object store. stores: those that the file has
+    names for. origins: per name "flag", "environment CAFCAT_X", "file PATH: key" or "default"; those of stores
+    by "stores.NAME".
     """
 
     home: Path
     database_url: str | None = field(repr=False)
     store: str
     target_size: int
+    upload_memory: int
+    stores: Mapping[str, NamedStore] = field(hash=False)
     origins: Mapping[str, str] = field(repr=False, compare=False)
 
     @classmethod
@@ -62,27 +63,40 @@ class Settings:
         given = _from_environment(environ) | _from_flags(flags)
         config = config if config is not None else environ.get("CAFCAT_CONFIG") or None
         profile = profile if profile is not None else environ.get("CAFCAT_PROFILE") or None
-        given = _from_file(_config_file(config, given), profile) | given
-        return cls._resolve(given)
+        file = _config_file(config, given)
+        document = {} if file is None else _read_toml(file)
+        stores = {} if file is None else named_stores(document.pop("stores", {}), file)
+        return cls._resolve(_from_file(document, file, profile) | given, stores, file)
 
     @classmethod
-    def _resolve(cls, given: Mapping[str, _Given]) -> Self:
-        home = _absolute_path(given["home"], "home") if "home" in given else _default_home()
+    def _resolve(cls, given: Mapping[str, Given], stores: Mapping[str, NamedStore], file: Path | None) -> Self:
+        home = absolute_path(given["home"], "home") if "home" in given else _default_home()
         values: dict[str, Any] = {
-            "home": home,
             "database_url": None,
             "store": str(home / "chunks"),
             "target_size": DEFAULT_TARGET_SIZE,
+            "upload_memory": DEFAULT_UPLOAD_MEMORY,
         }
         for name, read in _READERS.items():
             if name in given:
                 values[name] = read(given[name], name)
+        if "store" in given:
+            values["store"] = chosen_url(given["store"], "store", stores)
         origins = {name: given[name].origin if name in given else "default" for name in KEYS}
-        return cls(**values, origins=origins)
+        origins |= {f"stores.{name}": f"file {file}: stores.{name}" for name in stores}
+        return cls(home=home, **values, stores=stores, origins=origins)
+
+    def access(self, url: str) -> S3Access:
+        """How S3 is reached for the s3:// URL of a store, a source or an object: as the named store says whose
+        URL is the longest that `url` begins with, by whole parts; otherwise AWS' own configuration says."""
+        return access_of(url, self.stores)
 
 
 def redact(url: str) -> str:
-    """The same libpq URL or key=value string, or store URL, with every password replaced by `***`."""
+    """The same libpq URL or key=value string, or store URL, with every password replaced by `***`; in an s3://
+    URL the user too, which would be an access key."""
+    if url[:5].lower() == "s3://":
+        return _USER_IN_S3_URL.sub("://***@", url)
     if "://" not in url:
         return _PASSWORD_KEYWORD.sub(r"\1***", url)
     # A password with an unescaped "/", "?" or "@" is no valid URL, but must not be shown for that.
@@ -92,6 +106,8 @@ def redact(url: str) -> str:
     return _PASSWORD_IN_URL.sub(r"\1***@", before) + mark + _PASSWORD_PARAMETER.sub(r"\1***", query)
 
 
+# An "@" behind the bucket is part of a key, unless a ":" before it says that it ends a password with a "/".
+_USER_IN_S3_URL = re.compile(r"://(?=[^/]*[:@]).*@", re.DOTALL)
 _PASSWORD_IN_URL = re.compile(r"(://[^:/@]*:).*@", re.DOTALL)
 _PASSWORD_PARAMETER = re.compile(r"((?:^|&)(?:ssl)?password=)[^&]*", re.IGNORECASE)
 _PASSWORD_KEYWORD = re.compile(
@@ -99,35 +115,34 @@ _PASSWORD_KEYWORD = re.compile(
 )
 
 
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, _Given]:
-    return {name: _Given(value, "flag", Path.cwd()) for name, value in flags.items() if value is not None}
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
+    return {name: Given(value, "flag", Path.cwd()) for name, value in flags.items() if value is not None}
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     """An empty variable counts as not set, so that a shell can switch one off for one command."""
     variables = {name: f"CAFCAT_{name.upper()}" for name in KEYS}
     return {
-        name: _Given(environ[variable], f"environment {variable}", Path.cwd())
+        name: Given(environ[variable], f"environment {variable}", Path.cwd())
         for name, variable in variables.items()
         if environ.get(variable)
     }
 
 
-def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, _Given]) -> Path | None:
+def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, Given]) -> Path | None:
     if config is not None:
-        return _absolute_path(_Given(config, "", Path.cwd()), "config")
-    home = _absolute_path(given["home"], "home") if "home" in given else _default_home()
+        return absolute_path(Given(config, "", Path.cwd()), "config")
+    home = absolute_path(given["home"], "home") if "home" in given else _default_home()
     file = home / CONFIG_NAME
     return file if file.is_file() else None
 
 
-def _from_file(file: Path | None, profile: str | None) -> dict[str, _Given]:
+def _from_file(document: dict[str, Any], file: Path | None, profile: str | None) -> dict[str, Given]:
     """Top-level keys, overridden by those of `[profiles.NAME]`."""
     if file is None:
         if profile is not None:
             raise InvalidInput(f"profile {profile!r} needs a {CONFIG_NAME}, and there is none")
         return {}
-    document = _read_toml(file)
     profiles = document.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
         raise InvalidInput(f"profiles in {file} are not tables", hint="write [profiles.NAME]")
@@ -141,11 +156,12 @@ def _from_file(file: Path | None, profile: str | None) -> dict[str, _Given]:
     return values
 
 
-def _checked(table: Mapping[str, Any], file: Path, prefix: str) -> dict[str, _Given]:
-    for name in table:
-        if name not in KEYS:
-            raise InvalidInput(f"unknown key {prefix}{name} in {file}", hint=f"keys are {', '.join(KEYS)}")
-    return {name: _Given(value, f"file {file}: {prefix}{name}", file.parent) for name, value in table.items()}
+def _checked(table: Mapping[str, Any], file: Path, prefix: str) -> dict[str, Given]:
+    if "stores" in table:
+        hint = "stores have the same names in every profile: write [stores.NAME]"
+        raise InvalidInput(f"unknown key {prefix}stores in {file}", hint=hint)
+    check_keys(table, KEYS, file, prefix)
+    return {name: Given(value, f"file {file}: {prefix}{name}", file.parent) for name, value in table.items()}
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
@@ -166,50 +182,33 @@ def _default_home() -> Path:
     return Path(platformdirs.user_data_dir("cafcat", appauthor=False)).absolute()
 
 
-def _text(given: _Given, name: str) -> str:
-    value = os.fspath(given.value) if isinstance(given.value, os.PathLike) else given.value
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise InvalidInput(f"{name} ({given.origin}) must be a text that is not empty")
-    return value
-
-
-def _absolute_path(given: _Given, name: str) -> Path:
-    try:
-        return Path(os.path.normpath(given.folder / Path(_text(given, name)).expanduser()))
-    except RuntimeError as error:
-        raise InvalidInput(f"{name} ({given.origin}): {error}") from error
-
-
-def _store(given: _Given, name: str) -> str:
-    text = _text(given, name)
-    return text if "://" in text else str(_absolute_path(given, name))
-
-
-def _database_url(given: _Given, name: str) -> str:
+def _database_url(given: Given, name: str) -> str:
     """As libpq reads it; SQLAlchemy's `postgresql+driver://` loses its driver. The value is never in a
     message, because it may hold a password."""
-    text = re.sub(r"^(postgres(?:ql)?)\+\w+://", r"\1://", _text(given, name).strip())
+    text = re.sub(r"^(postgres(?:ql)?)\+\w+://", r"\1://", text_of(given, name).strip())
     if re.match(r"postgres(ql)?://", text) or re.match(r"\w+\s*=", text):
         return text
     hint = "write postgresql://USER@HOST/DATABASE, or libpq's key=value"
     raise InvalidInput(f"{name} ({given.origin}) is not a Postgres URL", hint=hint)
 
 
-def _target_size(given: _Given, name: str) -> int:
-    value = given.value
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise InvalidInput(f'{name} ({given.origin}) must be a number of bytes or a size such as "30GB"')
-    try:
-        size = parse_size(value)
-    except InvalidInput as error:
-        raise InvalidInput(f"{name} ({given.origin}): {error.message}", hint=error.hint) from error
+def _target_size(given: Given, name: str) -> int:
+    size = size_in_bytes(given, name)
     if size == 0:
         raise InvalidInput(f"{name} ({given.origin}) must be more than 0 bytes")
     return size
 
 
-_READERS: Mapping[str, Callable[[_Given, str], Any]] = {
+def _upload_memory(given: Given, name: str) -> int:
+    size = size_in_bytes(given, name)
+    if size < LEAST_UPLOAD_MEMORY:
+        least = f"{LEAST_UPLOAD_MEMORY} bytes ({format_size(LEAST_UPLOAD_MEMORY)})"
+        raise InvalidInput(f"{name} ({given.origin}) must be at least {least}, not {size}")
+    return size
+
+
+_READERS: Mapping[str, Callable[[Given, str], Any]] = {
     "database_url": _database_url,
-    "store": _store,
     "target_size": _target_size,
+    "upload_memory": _upload_memory,
 }

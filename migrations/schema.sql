@@ -41,6 +41,7 @@ CREATE TABLE public.chunks (
     lease_owner text,
     crc64nvme text,
     etag text,
+    upload_id text,
     CONSTRAINT chunks_live_check CHECK (((live_file_count >= 0) AND (live_bytes >= 0))),
     CONSTRAINT chunks_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'retired'::text, 'deleted'::text]))),
     CONSTRAINT chunks_whole_check CHECK (((state = ANY (ARRAY['writing'::text, 'abandoned'::text])) OR ((size_bytes IS NOT NULL) AND (data_bytes IS NOT NULL) AND (index_start_byte IS NOT NULL) AND (index_end_byte IS NOT NULL) AND (committed_at IS NOT NULL))))
@@ -74,7 +75,7 @@ COMMENT ON COLUMN public.chunks.abandoned_at IS 'When the writer, or recover, ga
 
 COMMENT ON COLUMN public.chunks.retired_at IS 'When the last live file left the chunk for good.';
 
-COMMENT ON COLUMN public.chunks.deleted_at IS 'When the object was deleted from its store.';
+COMMENT ON COLUMN public.chunks.deleted_at IS 'When the store had nothing of it any more, neither object nor upload.';
 
 COMMENT ON COLUMN public.chunks.lease_expires_at IS 'While writing: the writer is taken for dead after this time.';
 
@@ -93,6 +94,8 @@ COMMENT ON COLUMN public.chunks.lease_owner IS 'While writing: host, process id 
 COMMENT ON COLUMN public.chunks.crc64nvme IS 'CRC-64/NVME of the whole object in base64, as S3 shows it.';
 
 COMMENT ON COLUMN public.chunks.etag IS 'Entity tag that the store gave the object; NULL for folders.';
+
+COMMENT ON COLUMN public.chunks.upload_id IS 'Multipart upload that writes the object: what recover aborts; NULL for folders.';
 
 ALTER TABLE public.chunks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.chunks_id_seq
@@ -145,6 +148,7 @@ CREATE TABLE public.file_locations (
     crc32c bigint NOT NULL,
     modified_at timestamp with time zone,
     file_path text NOT NULL COLLATE pg_catalog."C",
+    source_etag text,
     CONSTRAINT file_locations_crc32c_check CHECK (((crc32c >= 0) AND (crc32c <= '4294967295'::bigint))),
     CONSTRAINT file_locations_file_path_check CHECK (((octet_length(file_path) >= 1) AND (octet_length(file_path) <= 2048))),
     CONSTRAINT file_locations_span_check CHECK (((start_byte >= 0) AND (end_byte >= start_byte)))
@@ -163,6 +167,8 @@ COMMENT ON COLUMN public.file_locations.crc32c IS 'CRC-32C (Castagnoli) of the f
 COMMENT ON COLUMN public.file_locations.modified_at IS 'Modification time at the source, cut to microseconds; NULL where the source has none.';
 
 COMMENT ON COLUMN public.file_locations.file_path IS 'Name of the file: valid UTF-8, no NUL, 1 to 2048 bytes, sorted bytewise.';
+
+COMMENT ON COLUMN public.file_locations.source_etag IS 'Entity tag of the file at its source, without quotes; NULL where the source has none.';
 
 CREATE TABLE public.ingest_runs (
     id bigint NOT NULL,
@@ -230,6 +236,44 @@ ALTER TABLE public.ingest_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
+CREATE TABLE public.listings (
+    id bigint NOT NULL,
+    run_id bigint,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    advanced_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    source text NOT NULL,
+    scope text NOT NULL,
+    "position" text
+);
+
+COMMENT ON TABLE public.listings IS 'Listings of remote sources: where an interrupted one goes on.';
+
+COMMENT ON COLUMN public.listings.id IS 'Number of the listing.';
+
+COMMENT ON COLUMN public.listings.run_id IS 'The run that went on with it last.';
+
+COMMENT ON COLUMN public.listings.started_at IS 'When the listing began.';
+
+COMMENT ON COLUMN public.listings.advanced_at IS 'When its position was last written; NULL if never.';
+
+COMMENT ON COLUMN public.listings.finished_at IS 'When it came to its end; NULL while it can go on.';
+
+COMMENT ON COLUMN public.listings.source IS 'URL of what is listed.';
+
+COMMENT ON COLUMN public.listings.scope IS 'What else the listing depends on: prefix, include, exclude.';
+
+COMMENT ON COLUMN public.listings."position" IS 'Every object up to this key was dealt with: committed, unchanged, or reported as failed.';
+
+ALTER TABLE public.listings ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.listings_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE public.retired_locations (
     id bigint NOT NULL,
     caf_file_id bigint NOT NULL,
@@ -241,6 +285,7 @@ CREATE TABLE public.retired_locations (
     retired_at timestamp with time zone DEFAULT now() NOT NULL,
     file_path text NOT NULL COLLATE pg_catalog."C",
     reason text NOT NULL,
+    source_etag text,
     CONSTRAINT retired_locations_reason_check CHECK ((reason = ANY (ARRAY['replaced'::text, 'skipped'::text])))
 );
 
@@ -265,6 +310,8 @@ COMMENT ON COLUMN public.retired_locations.retired_at IS 'When it was retired.';
 COMMENT ON COLUMN public.retired_locations.file_path IS 'Name that pointed there.';
 
 COMMENT ON COLUMN public.retired_locations.reason IS 'replaced (a newer version was committed) or skipped (packed, but another run was first).';
+
+COMMENT ON COLUMN public.retired_locations.source_etag IS 'Entity tag of the file at its source, without quotes; NULL where the source has none.';
 
 ALTER TABLE public.retired_locations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.retired_locations_id_seq
@@ -296,8 +343,13 @@ ALTER TABLE ONLY public.file_locations
 ALTER TABLE ONLY public.ingest_runs
     ADD CONSTRAINT ingest_runs_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.listings
+    ADD CONSTRAINT listings_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.retired_locations
     ADD CONSTRAINT retired_locations_pkey PRIMARY KEY (id);
+
+CREATE INDEX chunks_left_idx ON public.chunks USING btree (id) WHERE ((state = 'abandoned'::text) AND (deleted_at IS NULL));
 
 CREATE INDEX chunks_open_idx ON public.chunks USING btree (lease_expires_at) WHERE (state = 'writing'::text);
 
@@ -308,6 +360,10 @@ CREATE INDEX events_chunk_id_idx ON public.events USING btree (chunk_id);
 CREATE INDEX events_run_id_idx ON public.events USING btree (run_id);
 
 CREATE INDEX file_locations_caf_file_id_idx ON public.file_locations USING brin (caf_file_id);
+
+CREATE UNIQUE INDEX listings_open_key ON public.listings USING btree (source, scope) WHERE (finished_at IS NULL);
+
+CREATE INDEX listings_run_id_idx ON public.listings USING btree (run_id);
 
 CREATE INDEX retired_locations_caf_file_id_idx ON public.retired_locations USING btree (caf_file_id);
 
@@ -323,6 +379,9 @@ ALTER TABLE ONLY public.events
 
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
+
+ALTER TABLE ONLY public.listings
+    ADD CONSTRAINT listings_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
 
 ALTER TABLE ONLY public.retired_locations
     ADD CONSTRAINT retired_locations_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);

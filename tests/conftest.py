@@ -1,5 +1,7 @@
 """Fixtures for all tests; what they are made of is in services.py."""
 
+from tests.s3_proxy import s3_proxy, s3_proxy_environment
+from tests.s3_server import make_bucket, s3_bucket, s3_environment, s3_server
 from tests.services import (
     database_url,
     database_url_15,
@@ -19,5 +21,11 @@ __all__ = [
     "debian_server",
     "empty_database_url",
     "empty_database_url_15",
+    "make_bucket",
     "postgres_server",
+    "s3_bucket",
+    "s3_environment",
+    "s3_proxy",
+    "s3_proxy_environment",
+    "s3_server",
 ]

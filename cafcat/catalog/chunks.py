@@ -18,15 +18,18 @@ from cafcat.model import Chunk, ChunkState, ChunkSummary, OnConflict, SourceFile
 __all__ = ["ChunkCommit", "Chunks", "Known"]
 
 _INSTEAD: Final = {
-    OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at) = "
-    "(excluded.caf_file_id, excluded.start_byte, excluded.end_byte, excluded.crc32c, excluded.modified_at)",
+    OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at, source_etag) = "
+    "(excluded.caf_file_id, excluded.start_byte, excluded.end_byte, excluded.crc32c, excluded.modified_at, "
+    "excluded.source_etag)",
     OnConflict.SKIP: "DO NOTHING",
 }
 
-# A batch goes over as JSON, which is encoded in C: psycopg makes an array element by element in Python.
+# A batch goes over as JSON, which is encoded in C: psycopg makes an array element by element in Python. Where
+# both sides have an entity tag it decides, else the time does.
 _KNOWN: Final = """
 SELECT u.n, l.end_byte - l.start_byte = (u.file->>1)::bigint
-            AND (extract(epoch FROM l.modified_at) * 1000000)::bigint = (u.file->>2)::bigint
+            AND coalesce(l.source_etag = u.file->>3,
+                         (extract(epoch FROM l.modified_at) * 1000000)::bigint = (u.file->>2)::bigint)
 FROM json_array_elements(%s::json) WITH ORDINALITY AS u(file, n)
 JOIN file_locations AS l ON l.file_path = u.file->>0
 """
@@ -57,6 +60,14 @@ class ChunkCommit(NamedTuple):
     live_bytes: int
 
 
+class _Rules(NamedTuple):
+    """How a commit deals with what is there already: see commit_chunk."""
+
+    on_conflict: OnConflict
+    all_new: bool
+    yields: bool
+
+
 class Chunks:
     """Every method is one transaction."""
 
@@ -64,8 +75,9 @@ class Chunks:
         self._connection = connection
 
     def known(self, files: Sequence[SourceFile]) -> Known:
-        """Which files of a batch the catalog has with the same size and time, and which with others."""
-        batch = [(file.path, file.size_bytes, to_microseconds(file.modified_ns)) for file in files]
+        """Which files of a batch the catalog has with the same size and entity tag (or time, where either side
+        has no tag), and which with others."""
+        batch = [(file.path, file.size_bytes, to_microseconds(file.modified_ns), file.etag) for file in files]
         with self._connection.transaction() as connection:
             # A batch is small beside the table: probing the primary key for each row is never the wrong plan,
             # and a planner without fresh statistics would otherwise read the whole table for every batch.
@@ -99,6 +111,12 @@ class Chunks:
             _record(connection, "chunk_begun", row[0], f"{store} {object_key}")
         return int(row[0])
 
+    def record_upload(self, chunk_id: int, upload_id: str) -> None:
+        """Keeps what recover needs to remove the upload of a chunk whose writer died."""
+        statement = "UPDATE chunks SET upload_id = %s WHERE id = %s AND state = 'writing'"
+        with self._connection.statement() as connection:
+            connection.execute(statement, (upload_id, chunk_id))
+
     def renew_lease(self, chunk_id: int, lease_seconds: int) -> None:
         """Tells others that the writer lives. Raises Conflict if the chunk is no longer being written."""
         statement = (
@@ -117,9 +135,12 @@ class Chunks:
         on_conflict: OnConflict,
         *,
         all_new: bool,
+        yields: bool = False,
     ) -> ChunkCommit:
         """Commits a durable chunk and all its mappings: one transaction, all or nothing. The mapping's paths
-        are distinct; `all_new` says that none of them was in the catalog when last seen: the fast way.
+        are distinct; `all_new` says that none of them was in the catalog when last seen: the fast way. `yields`
+        says that the chunk comes late: a path that a chunk begun after it has stays there, whatever on_conflict
+        says, and counts as skipped.
 
         A lost connection is settled by looking: if the server had committed, that is success; if not, it is
         tried again. Raises Conflict if a path is there already under OnConflict.FAIL, or if the chunk is no
@@ -128,7 +149,7 @@ class Chunks:
         """
         for attempt in range(1, _COMMIT_ATTEMPTS + 1):
             try:
-                return self._commit(chunk_id, summary, mapping, on_conflict, all_new)
+                return self._commit(chunk_id, summary, mapping, _Rules(on_conflict, all_new, yields))
             except CatalogUnavailable:
                 if self._is_committed(chunk_id):
                     break
@@ -136,17 +157,15 @@ class Chunks:
                     raise
         return self._counted(chunk_id)
 
-    def _commit(
-        self, chunk_id: int, summary: ChunkSummary, mapping: Mapping, on_conflict: OnConflict, all_new: bool
-    ) -> ChunkCommit:
+    def _commit(self, chunk_id: int, summary: ChunkSummary, mapping: Mapping, rules: _Rules) -> ChunkCommit:
         with self._connection.transaction() as connection:
             # Whatever the role or database is set to: a long commit is not an error, and each statement has to
             # see what others have committed.
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
             _lock_writing(connection, chunk_id)
-            commit = _copy_new(connection, mapping) if all_new and mapping.ascending else None
+            commit = _copy_new(connection, mapping) if rules.all_new and mapping.ascending else None
             if commit is None:
-                commit = _merge(connection, chunk_id, mapping, on_conflict)
+                commit = _merge(connection, chunk_id, mapping, rules)
             _set_committed(connection, chunk_id, summary, commit)
             counts = ", ".join(f"{count} {name}" for name, count in commit._asdict().items())
             _record(connection, "chunk_committed", chunk_id, counts)
@@ -178,6 +197,12 @@ class Chunks:
             if connection.execute(statement, [chunk_id]).rowcount != 1:
                 raise Conflict("only a chunk that is being written can be abandoned", chunk=str(chunk_id))
             _record(connection, "chunk_abandoned", chunk_id, reason)
+
+    def record_removed(self, chunk_id: int) -> None:
+        """Notes that the store has nothing of an abandoned chunk any more."""
+        statement = "UPDATE chunks SET deleted_at = now() WHERE id = %s AND state = 'abandoned'"
+        with self._connection.statement() as connection:
+            connection.execute(statement, [chunk_id])
 
     def page(self, state: ChunkState | None, *, after: int = 0, limit: int = 1000) -> list[tuple[int, Chunk]]:
         """Chunks by chunks.id, beginning after one."""
@@ -225,7 +250,7 @@ def _copy(connection: PgConnection, table: str, mapping: Mapping) -> None:
             copy.write(block)
 
 
-def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
+def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: _Rules) -> ChunkCommit:
     """The general way: what is there already is retired (or kept), exactly.
 
     The lock lets no other writer of file_locations in between; readers go on. So the statements below need no
@@ -235,16 +260,29 @@ def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, on_conflic
     connection.execute("CREATE TEMPORARY TABLE staged (LIKE file_locations) ON COMMIT DROP")
     _copy(connection, "staged", mapping)
     connection.execute("ANALYZE staged")
-    if on_conflict is OnConflict.FAIL:
+    outdated = _skip_outdated(connection, chunk_id) if rules.yields else 0
+    if rules.on_conflict is OnConflict.FAIL:
         _refuse_conflicts(connection)
-    instead = OnConflict.REPLACE if on_conflict is OnConflict.FAIL else on_conflict
+    instead = OnConflict.REPLACE if rules.on_conflict is OnConflict.FAIL else rules.on_conflict
     retired = _retire(connection, chunk_id, instead)
     insert = f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY file_path "  # noqa: S608
     connection.execute(f"{insert} ON CONFLICT (file_path) {_INSTEAD[instead]}".encode())
-    added = mapping.file_count - retired
-    if instead is OnConflict.SKIP:
-        return ChunkCommit(added, replaced=0, skipped=retired, live_bytes=_live_bytes(connection, chunk_id))
-    return ChunkCommit(added, replaced=retired, skipped=0, live_bytes=mapping.size_bytes)
+    added = mapping.file_count - retired - outdated
+    replaced = 0 if instead is OnConflict.SKIP else retired
+    skipped = mapping.file_count - added - replaced
+    live_bytes = _live_bytes(connection, chunk_id) if skipped else mapping.size_bytes
+    return ChunkCommit(added, replaced, skipped, live_bytes)
+
+
+def _skip_outdated(connection: PgConnection, chunk_id: int) -> int:
+    """Moves what a chunk begun later has, too, from staged to retired_locations. Returns the number of files."""
+    statement = (
+        "WITH outdated AS (DELETE FROM staged USING file_locations AS l "  # noqa: S608
+        "WHERE l.file_path = staged.file_path AND l.caf_file_id > %s RETURNING staged.*) "
+        f"INSERT INTO retired_locations ({COLUMNS}, run_id, reason) "
+        f"SELECT {COLUMNS}, (SELECT run_id FROM chunks WHERE id = %s), 'skipped' FROM outdated ORDER BY file_path"
+    )
+    return connection.execute(statement.encode(), (chunk_id, chunk_id)).rowcount
 
 
 def _refuse_conflicts(connection: PgConnection) -> None:
@@ -282,7 +320,7 @@ def _set_committed(connection: PgConnection, chunk_id: int, summary: ChunkSummar
     connection.execute(
         "UPDATE chunks SET state = 'committed', committed_at = now(), lease_expires_at = NULL, "
         "size_bytes = %s, data_bytes = %s, index_start_byte = %s, index_end_byte = %s, file_count = %s, "
-        "live_file_count = %s, live_bytes = %s, crc64nvme = %s WHERE id = %s",
+        "live_file_count = %s, live_bytes = %s, crc64nvme = %s, etag = %s WHERE id = %s",
         (
             summary.size_bytes,
             summary.data_bytes,
@@ -292,6 +330,7 @@ def _set_committed(connection: PgConnection, chunk_id: int, summary: ChunkSummar
             commit.added + commit.replaced,
             commit.live_bytes,
             base64.b64encode(summary.crc64nvme.to_bytes(8)).decode(),
+            summary.etag,
             chunk_id,
         ),
     )

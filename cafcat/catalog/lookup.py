@@ -1,6 +1,6 @@
 """From paths to locations: single look-ups and listings. Reads only."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -10,9 +10,11 @@ from cafcat.catalog.schema import HEAD_REVISION, outdated
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
 
-__all__ = ["PAGE_ROWS", "FindFilter", "Lookup", "folder_range"]
+__all__ = ["LOOKED_UP_PATHS", "PAGE_ROWS", "FindFilter", "Lookup", "folder_range"]
 
 PAGE_ROWS: Final = 1000
+LOOKED_UP_PATHS: Final = 1000
+"""So many paths are looked up by one query."""
 
 MICROSECONDS: Final = "(extract(epoch FROM l.modified_at) * 1000000)::bigint"
 LOCATION: Final = f"l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, c.uuid, c.store, c.object_key"
@@ -21,8 +23,19 @@ LOCATION: Final = f"l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECON
 _LOCATE: Final = f"""
 SELECT r.version_num, {LOCATION}
 FROM alembic_version AS r
-LEFT JOIN (file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id) ON l.file_path = %s
+LEFT JOIN (file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id) ON l.file_path = {{condition}}
 """  # noqa: S608
+_LOCATE_ONE: Final = _LOCATE.format(condition="%s")
+_LOCATE_MANY: Final = _LOCATE.format(condition="ANY(%s)")
+
+# The content of a folder lies between its name with "/" and its name with "0", the next byte.
+_FOLDERS_AMONG: Final = """
+SELECT name FROM unnest(%s::text[]) AS name
+WHERE EXISTS (
+    SELECT FROM file_locations
+    WHERE file_path >= (name || '/') COLLATE "C" AND file_path < (name || '0') COLLATE "C"
+)
+"""
 
 _PAGE: Final = f"""
 SELECT {LOCATION}
@@ -110,13 +123,29 @@ class Lookup:
 
     def locate(self, path: str) -> Location:
         """One query. Raises NotFound, CatalogOutdated."""
-        with self._connection.statement(check=False) as connection:
-            row = connection.execute(_LOCATE, [path]).fetchone()
-        if row is None or row[0] != HEAD_REVISION:
-            raise outdated(row[0] if row else None)
+        row = self._located(_LOCATE_ONE, path)[0]
         if row[1] is None:
             raise NotFound("the catalog has no such file", path=path)
         return _location(row[1:])
+
+    def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
+        """One query for up to LOOKED_UP_PATHS paths: those that the catalog has. Raises CatalogOutdated."""
+        if not paths:
+            return {}
+        # Sorted, so that neighbours are looked for in the same pages of the index.
+        rows = self._located(_LOCATE_MANY, sorted(paths))
+        return {row[1]: _location(row[1:]) for row in rows if row[1] is not None}
+
+    def _located(self, statement: str, condition: str | list[str]) -> list[tuple[Any, ...]]:
+        with self._connection.statement(check=False) as connection:
+            rows = connection.execute(statement.encode(), [condition]).fetchall()
+        if not rows or rows[0][0] != HEAD_REVISION:
+            raise outdated(rows[0][0] if rows else None)
+        return rows
+
+    def folders_among(self, names: Collection[str]) -> set[str]:
+        """Which of the names are folders: something is below them. One query."""
+        return {row[0] for row in self._rows(_FOLDERS_AMONG, [sorted(names)])} if names else set()
 
     def exact(self, path: str, where: FindFilter | None = None) -> list[Location]:
         """The location of one path, if it is there and meets the conditions."""

@@ -15,7 +15,7 @@ from cafcat.model import Entry
 
 __all__ = ["COLUMNS", "Mapping", "to_microseconds", "to_nanoseconds"]
 
-COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path"
+COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, source_etag"
 """In the order of the encoded rows."""
 
 _MEMORY_BYTES: Final = 16 << 20
@@ -26,6 +26,7 @@ _FLUSH_ROWS: Final = 1024
 # of a field count and length-prefixed fields, all big-endian; then -1.
 _HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER: Final = b"\xff\xff"
+_NULL: Final = b"\xff\xff\xff\xff"
 _ROW: Final = Struct(">hiqiqiqiqiqi")
 _ROW_NO_TIME: Final = Struct(">hiqiqiqiqii")
 
@@ -62,8 +63,8 @@ class Mapping:
         self.ascending = True
         """Whether each path came after the one before, bytewise: then they are distinct, too."""
 
-    def add(self, entry: Entry) -> None:
-        """Takes a row. Raises ValueError if the entry has no checksum."""
+    def add(self, entry: Entry, etag: str | None = None) -> None:
+        """Takes a row; `etag` is the entity tag at the source. Raises ValueError if the entry has no checksum."""
         path, start, end, crc32c, modified_ns = entry
         if crc32c is None:
             raise ValueError("an entry without a checksum cannot be mapped")
@@ -71,7 +72,7 @@ class Mapping:
         if encoded <= self._last_path:
             self.ascending = False
         self._last_path = encoded
-        self._rows.append(self._encode(encoded, start, end, crc32c, modified_ns))
+        self._rows.append(self._encode(encoded, start, end, crc32c, modified_ns) + _encode_etag(etag))
         self.file_count += 1
         self.size_bytes += end - start
         if len(self._rows) >= _FLUSH_ROWS:
@@ -80,10 +81,10 @@ class Mapping:
     def _encode(self, path: bytes, start: int, end: int, crc32c: int, modified_ns: int | None) -> bytes:
         length = len(path)
         if modified_ns is None:
-            row = _ROW_NO_TIME.pack(6, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, -1, length)
+            row = _ROW_NO_TIME.pack(7, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, -1, length)
         else:
             time = to_microseconds(modified_ns) - _EPOCH_MICROSECONDS
-            row = _ROW.pack(6, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, 8, time, length)
+            row = _ROW.pack(7, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, 8, time, length)
         return row + path
 
     def flush(self) -> None:
@@ -116,6 +117,8 @@ class Mapping:
             if head[-8:-4] == b"\x00\x00\x00\x08":
                 head += self._file.read(8)
             yield self._file.read(int.from_bytes(head[-4:])).decode()
+            etag_bytes = int.from_bytes(self._file.read(4), signed=True)
+            self._file.seek(max(0, etag_bytes), 1)
         self._file.seek(0, 2)
 
     def close(self) -> None:
@@ -129,3 +132,11 @@ class Mapping:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _encode_etag(etag: str | None) -> bytes:
+    """The last field of a row, with its length before it."""
+    if etag is None:
+        return _NULL
+    encoded = etag.encode()
+    return len(encoded).to_bytes(4) + encoded

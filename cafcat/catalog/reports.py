@@ -53,8 +53,11 @@ _FINDINGS: Final = {
         "SELECT count(*) FROM chunks AS c WHERE c.state = 'committed' AND c.file_count <> c.live_file_count "
         "+ (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id)"
     ),
-    "chunks left behind by a writer whose lease is over": (
+    "chunks left behind by a writer whose lease is over: run `cafcat recover`": (
         "SELECT count(*) FROM chunks WHERE state = 'writing' AND lease_expires_at < now()"
+    ),
+    "abandoned chunks that the store may still have something of: run `cafcat recover`": (
+        "SELECT count(*) FROM chunks WHERE state = 'abandoned' AND deleted_at IS NULL"
     ),
 }
 

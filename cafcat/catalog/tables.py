@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-__all__ = ["chunks", "events", "file_locations", "ingest_runs", "metadata", "retired_locations"]
+__all__ = ["chunks", "events", "file_locations", "ingest_runs", "listings", "metadata", "retired_locations"]
 
 metadata = MetaData(
     naming_convention={
@@ -102,7 +102,7 @@ chunks = Table(
     _time("committed_at", "When the object was durable and all its mappings were committed."),
     _time("abandoned_at", "When the writer, or recover, gave the chunk up."),
     _time("retired_at", "When the last live file left the chunk for good."),
-    _time("deleted_at", "When the object was deleted from its store."),
+    _time("deleted_at", "When the store had nothing of it any more, neither object nor upload."),
     _time("lease_expires_at", "While writing: the writer is taken for dead after this time."),
     Column("uuid", Uuid, nullable=False, unique=True, comment="Name of the chunk everywhere outside SQL."),
     Column(
@@ -118,6 +118,11 @@ chunks = Table(
     Column("lease_owner", Text, comment="While writing: host, process id and run of the writer."),
     Column("crc64nvme", Text, comment="CRC-64/NVME of the whole object in base64, as S3 shows it."),
     Column("etag", Text, comment="Entity tag that the store gave the object; NULL for folders."),
+    Column(
+        "upload_id",
+        Text,
+        comment="Multipart upload that writes the object: what recover aborts; NULL for folders.",
+    ),
     CheckConstraint("state IN ('writing', 'committed', 'abandoned', 'retired', 'deleted')", name="state"),
     CheckConstraint(
         "state IN ('writing', 'abandoned') OR (size_bytes IS NOT NULL AND data_bytes IS NOT NULL "
@@ -128,6 +133,7 @@ chunks = Table(
     UniqueConstraint("store", "object_key"),
     Index(None, "run_id"),
     Index("chunks_open_idx", "lease_expires_at", postgresql_where=text("state = 'writing'")),
+    Index("chunks_left_idx", "id", postgresql_where=text("state = 'abandoned' AND deleted_at IS NULL")),
     comment="One row per archive object (chunk), through its whole life.",
 )
 
@@ -157,6 +163,14 @@ def _location_columns() -> list[Column[object]]:
     ]
 
 
+def _source_etag() -> Column[object]:
+    return Column(
+        "source_etag",
+        Text,
+        comment="Entity tag of the file at its source, without quotes; NULL where the source has none.",
+    )
+
+
 file_locations = Table(
     "file_locations",
     metadata,
@@ -167,6 +181,7 @@ file_locations = Table(
         primary_key=True,
         comment="Name of the file: valid UTF-8, no NUL, 1 to 2048 bytes, sorted bytewise.",
     ),
+    _source_etag(),
     CheckConstraint("start_byte >= 0 AND end_byte >= start_byte", name="span"),
     CheckConstraint("crc32c >= 0 AND crc32c <= 4294967295", name="crc32c"),
     CheckConstraint("octet_length(file_path) >= 1 AND octet_length(file_path) <= 2048", name="file_path"),
@@ -188,6 +203,7 @@ retired_locations = Table(
         nullable=False,
         comment="replaced (a newer version was committed) or skipped (packed, but another run was first).",
     ),
+    _source_etag(),
     CheckConstraint("reason IN ('replaced', 'skipped')", name="reason"),
     Index(None, "file_path"),
     Index(None, "caf_file_id"),
@@ -207,4 +223,24 @@ events = Table(
     Index(None, "run_id"),
     Index(None, "chunk_id"),
     comment="Append-only log of what happened to runs, chunks and single files.",
+)
+
+listings = Table(
+    "listings",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Number of the listing."),
+    Column("run_id", BigInteger, ForeignKey("ingest_runs.id"), comment="The run that went on with it last."),
+    _time("started_at", "When the listing began.", default=True),
+    _time("advanced_at", "When its position was last written; NULL if never."),
+    _time("finished_at", "When it came to its end; NULL while it can go on."),
+    Column("source", Text, nullable=False, comment="URL of what is listed."),
+    Column("scope", Text, nullable=False, comment="What else the listing depends on: prefix, include, exclude."),
+    Column(
+        "position",
+        Text,
+        comment="Every object up to this key was dealt with: committed, unchanged, or reported as failed.",
+    ),
+    Index("listings_open_key", "source", "scope", unique=True, postgresql_where=text("finished_at IS NULL")),
+    Index(None, "run_id"),
+    comment="Listings of remote sources: where an interrupted one goes on.",
 )

@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from cafcat.cli import chunks, completion, config, db, ingest, inspect, listing, read, runs, sql, version
+from cafcat.cli import (
+    chunks,
+    completion,
+    config,
+    db,
+    ingest,
+    inspect,
+    listing,
+    read,
+    recover,
+    runs,
+    sql,
+    url,
+    version,
+)
 from cafcat.cli.call import Call, with_shared_options
 from cafcat.cli.errors import BROKEN_PIPE, INTERRUPTED
 from cafcat.errors import InvalidInput
@@ -39,7 +53,7 @@ def _start(
 
 
 app.callback()(with_shared_options(_start))
-for module in (ingest, read, listing, inspect, chunks, runs, db, sql, config, completion, version):
+for module in (ingest, read, listing, url, inspect, chunks, runs, recover, db, sql, config, completion, version):
     module.register(app)
 
 

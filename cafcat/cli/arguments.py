@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["WHOLE", "ByteRange", "parse_date", "parse_range", "parse_text"]
+__all__ = ["WHOLE", "ByteRange", "parse_date", "parse_duration", "parse_range", "parse_text"]
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class ByteRange(NamedTuple):
@@ -52,3 +54,12 @@ def parse_date(text: str) -> int:
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     since = when - datetime(1970, 1, 1, tzinfo=UTC)
     return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
+
+
+def parse_duration(text: str) -> int:
+    """The seconds that "60", "60s", "15m", "1h" or "7d" mean; at least one. Raises InvalidInput."""
+    match = re.fullmatch(r"(\d{1,9})([smhd]?)", text.strip().lower(), re.ASCII)
+    seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
+    if not seconds:
+        raise InvalidInput(f"not a duration: {text!r}", hint="write 60s, 15m, 1h or 7d")
+    return seconds

@@ -43,7 +43,10 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         Annotated[str | None, _option("--database-url", metavar="URL", help="Postgres to use instead of it.")],
         None,
     ),
-    "store": (Annotated[str | None, _option("--store", metavar="URL", help="Where chunks are.")], None),
+    "store": (
+        Annotated[str | None, _option("--store", metavar="URL", help="Where chunks are: folder, URL or name.")],
+        None,
+    ),
     "config": (
         Annotated[str | None, _option("--config", metavar="FILE", help="Configuration file (TOML).")],
         None,

@@ -21,11 +21,16 @@ def ingest(
     call: Call,
     *,
     sources: Annotated[
-        list[str] | None, typer.Argument(metavar="SRC...", help="Folders and files.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="SRC...", help="Folders, files, tar files (- is stdin), s3://bucket/prefix.", show_default=False
+        ),
     ] = None,
     files_from: Annotated[
         str | None,
-        typer.Option("--files-from", metavar="FILE", help="Take the files named in FILE, one a line; - is stdin."),
+        typer.Option(
+            "--files-from", metavar="FILE", help="Take the files and URLs named in FILE, one a line; - is stdin."
+        ),
     ] = None,
     null: Annotated[
         bool, typer.Option("--null", "-0", help="Names in --files-from end with NUL instead of newline.")
@@ -57,6 +62,16 @@ def ingest(
         bool,
         typer.Option("--follow-symlinks", help="Take what symbolic links point to; else they are skipped."),
     ] = False,
+    no_unpack: Annotated[bool, typer.Option("--no-unpack", help="Take tar files as files, as they are.")] = False,
+    inventory: Annotated[
+        str | None,
+        typer.Option(
+            "--inventory", metavar="FILE", help="S3 Inventory manifest (file or URL) to use as the listing."
+        ),
+    ] = None,
+    restart_listing: Annotated[
+        bool, typer.Option("--restart-listing", help="List the bucket anew, not from where a run was interrupted.")
+    ] = False,
     on_conflict: Annotated[
         OnConflict,
         typer.Option("--on-conflict", help="What to do with a path that the catalog has with other content."),
@@ -74,7 +89,7 @@ def ingest(
 ) -> int:
     """Pack files into chunks and enter them in the catalog. Run again, it takes only what is new or changed.
 
-    Example: cafcat ingest /srv/photos --exclude '*.tmp'
+    Example: cafcat ingest /srv/photos s3://bucket/photos --exclude '*.tmp'
     """
     stop = StopOnSignal("the open chunk", as_json=call.json)
     with stop, call.repository() as repository, ShownProgress(call) as progress:
@@ -87,6 +102,9 @@ def ingest(
                 include=include or [],
                 exclude=exclude or [],
                 follow_symlinks=follow_symlinks,
+                unpack_tars=not no_unpack,
+                inventory=inventory,
+                restart_listing=restart_listing,
                 on_conflict=on_conflict,
                 dry_run=dry_run,
                 target_size=target_size,

@@ -9,6 +9,7 @@ from cafcat.cli.arguments import parse_date, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.each import each
 from cafcat.cli.output import folder_document, location_document, timestamp
+from cafcat.cli.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
 from cafcat.units import format_size, parse_size
@@ -129,27 +130,38 @@ def _stat(call: Call, repository: "Repository", path: str) -> None:
             )
 
 
-def locate(call: Call, paths: Paths) -> int:
+def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expires = None) -> int:
     """Show where the bytes of a file are. The last line is a shell command that reads them without cafcat.
 
     Example: cafcat locate photos/a.jpg | tail -n 1 | sh > a.jpg
     """
+    seconds = seconds_signed(presign, expires)
     with call.repository() as repository:
-        return each(call, paths, lambda path: _locate(call, repository, path))
+        return each(call, paths, lambda path: _locate(call, repository, path, seconds))
 
 
-def _locate(call: Call, repository: "Repository", path: str) -> None:
+def _locate(call: Call, repository: "Repository", path: str, seconds: int | None) -> None:
     location = repository.locate(path)
     document = location_document(location, repository.object_of(location))
-    command = shell_line(document["object"], location.start_byte, location.end_byte)
+    command = _command(repository, location, seconds)
     keys = ("path", "chunk", "object", "start_byte", "end_byte")
     call.output.fields(document | {"command": command}, {key: document[key] for key in keys})
     if not call.json:
         call.output.line(command)
 
 
-def shell_line(archive: str, start_byte: int, end_byte: int) -> str:
-    """The plain command that prints `[start_byte, end_byte)` of a local file or URL."""
+def _command(repository: "Repository", location: Location, seconds: int | None) -> str:
+    start, end = location.start_byte, location.end_byte
+    if seconds is not None:
+        return shell_line(repository.signed_url(location, seconds).url, start, end)
+    archive = repository.object_of(location)
+    if "://" not in archive:
+        return shell_line(archive, start, end)
+    return shell_line(repository.url_of(location), start, end, repository.curl_options(location))
+
+
+def shell_line(archive: str, start_byte: int, end_byte: int, curl_options: str = "") -> str:
+    """The plain command that prints `[start_byte, end_byte)` of a local file or URL; curl_options: shell words."""
     if "://" not in archive:
         return (
             f"dd if={shlex.quote(archive)} iflag=skip_bytes,count_bytes bs=1M"
@@ -157,7 +169,8 @@ def shell_line(archive: str, start_byte: int, end_byte: int) -> str:
         )
     if start_byte == end_byte:
         return "true"  # HTTP has no range of no bytes
-    return f"curl -sS -r {start_byte}-{end_byte - 1} {shlex.quote(archive)}"
+    words = ["curl -sSf", curl_options, f"-r {start_byte}-{end_byte - 1}", shlex.quote(archive)]
+    return " ".join(filter(None, words))
 
 
 def register(app: typer.Typer) -> None:

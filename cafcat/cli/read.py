@@ -1,5 +1,6 @@
 """`cafcat get`, `cat` and `extract`."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,17 +9,17 @@ import typer
 
 from cafcat.cli.arguments import WHOLE, ByteRange, parse_range, parse_text
 from cafcat.cli.call import Call, verb
-from cafcat.cli.each import each
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.output import location_document, plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
-from cafcat.errors import InvalidInput
+from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.model import Location, ProblemKind
 from cafcat.units import format_size
 
 if TYPE_CHECKING:
     from cafcat.repository import Repository
+    from cafcat.resolve.plan import ReadPlan
 
 __all__ = ["register"]
 
@@ -30,6 +31,7 @@ Range = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that are there.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Read nothing: show what would be read.")]
 
 
 def get(
@@ -42,22 +44,37 @@ def get(
     ] = None,
     force: Force = False,
     byte_range: Range = None,
+    explain: Explain = False,
 ) -> int:
     """Copy files out of the catalog. They go to the current folder under their base names, or to -o.
 
     Example: cafcat get photos/a.jpg -o /tmp/
     """
     if output == "-":
-        return cat(call, paths, byte_range)
+        return cat(call, paths, byte_range, explain)
     targets = _targets(paths, output)
+    start, end = byte_range or WHOLE
     with call.repository() as repository:
+        if explain:
+            return _show_plan(call, repository.plan(targets, start, end))
+        if len(targets) == 1:
+            location = repository.get(paths[0], targets[paths[0]], start, end, overwrite=force)
+            _show_saved(call, location, repository.object_of(location), targets[paths[0]])
+            return 0
+        return _get_many(call, repository, targets, byte_range or WHOLE, force=force)
 
-        def one(path: str) -> None:
-            start, end = byte_range or WHOLE
-            location = repository.get(path, targets[path], start, end, overwrite=force)
-            _show_saved(call, location, repository.object_of(location), targets[path])
 
-        return each(call, paths, one)
+def _get_many(
+    call: Call, repository: "Repository", targets: dict[str, Path], byte_range: ByteRange, *, force: bool
+) -> int:
+    failed = 0
+    for path, found in repository.get_many(targets, *byte_range, overwrite=force):
+        if isinstance(found, CafcatError):
+            failed += 1
+            call.report(found)
+        else:
+            _show_saved(call, found, repository.object_of(found), targets[path])
+    return SOME_FAILED if failed else 0
 
 
 def _targets(paths: list[str], output: str | None) -> dict[str, Path]:
@@ -79,19 +96,56 @@ def _show_saved(call: Call, location: Location, archive: str, target: Path) -> N
         call.output.notice(f"{location.path} -> {target}")
 
 
-def cat(call: Call, paths: Paths, byte_range: Range = None) -> int:
+def cat(call: Call, paths: Paths, byte_range: Range = None, explain: Explain = False) -> int:
     """Write files of the catalog to stdout, one after the other.
 
     Example: cafcat cat logs/2024.txt --range -1000
     """
-    with call.repository() as repository:
-        return each(call, paths, lambda path: _cat(call, repository, path, byte_range))
-
-
-def _cat(call: Call, repository: "Repository", path: str, byte_range: ByteRange | None) -> None:
     start, end = byte_range or WHOLE
-    for block in repository.stream(path, start, end):
+    with call.repository() as repository:
+        if explain:
+            return _show_plan(call, repository.plan(paths, start, end, in_order=True))
+        if len(paths) == 1:
+            _write(call, repository.stream(paths[0], start, end))
+            return 0
+        return _cat_many(call, repository, paths, byte_range or WHOLE)
+
+
+def _cat_many(call: Call, repository: "Repository", paths: list[str], byte_range: ByteRange) -> int:
+    failed = 0
+    for _, blocks in repository.stream_many(paths, *byte_range):
+        try:
+            if isinstance(blocks, CafcatError):
+                raise blocks
+            _write(call, blocks)
+        except (NotFound, Corrupt, InvalidInput, StoreFailed) as error:
+            failed += 1
+            call.report(error)
+    return SOME_FAILED if failed else 0
+
+
+def _write(call: Call, blocks: Iterator[bytes]) -> None:
+    for block in blocks:
         call.output.raw(block)
+
+
+def _show_plan(call: Call, plan: "ReadPlan") -> int:
+    """A plan for one file that cannot be is that file's error."""
+    if plan.failed and not plan.files and len(plan.failed) == 1:
+        raise plan.failed[0][1]
+    for _, error in plan.failed:
+        call.report(error)
+    counts = {"files": plan.files, "requests": plan.requests}
+    sizes = {"bytes_wanted": plan.bytes_wanted, "bytes_read": plan.bytes_read}
+    chunks = [asdict(chunk) for chunk in plan.chunks]
+    shown = {key: f"{size} ({format_size(size)})" for key, size in sizes.items()}
+    call.output.fields(counts | sizes | {"chunks": chunks}, counts | shown | {"chunks": len(chunks)})
+    if not call.json:
+        for chunk in plan.chunks:
+            work = f"{plural(chunk.requests, 'request')} for {plural(chunk.files, 'file')}"
+            sizes_shown = f"{format_size(chunk.bytes_wanted)} of {format_size(chunk.bytes_read)} wanted"
+            call.output.line(f"{chunk.chunk}  {work}, {sizes_shown}, {call.output.shown(chunk.object)}")
+    return SOME_FAILED if plan.failed else 0
 
 
 def extract(
@@ -107,11 +161,15 @@ def extract(
         ),
     ] = "",
     force: Force = False,
+    explain: Explain = False,
 ) -> int:
     """Copy a folder of the catalog, or all of it, to disk. Modification times are restored.
 
     Example: cafcat extract photos/2024 -C /tmp/photos
     """
+    if explain:
+        with call.repository() as repository:
+            return _show_plan(call, repository.plan_extract(prefix))
     stop = StopOnSignal("the open file", as_json=call.json)
     with stop, call.repository() as repository, ShownProgress(call) as progress:
         report = repository.extract(prefix, directory, overwrite=force, progress=progress, should_stop=stop)

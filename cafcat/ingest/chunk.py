@@ -69,6 +69,8 @@ class OpenChunk:
         upload = None
         try:
             upload = place.store.create(self._key)
+            if upload.upload_id is not None:
+                place.catalog.chunks.record_upload(self._id, upload.upload_id)
             self._upload, self._sink = upload, BlockSink(upload)
         except BaseException as error:
             if upload is not None:
@@ -102,18 +104,18 @@ class OpenChunk:
             self._hashes = {hash(taken) for taken in self._mapping.paths()}
         return hash(path) in self._hashes
 
-    def add(self, path: str, content: bytes, modified_ns: int | None) -> None:
+    def add(self, path: str, content: bytes, modified_ns: int | None, etag: str | None = None) -> None:
         """Takes a whole file, of a path that it does not contain."""
-        self._mapping.add(self._writer.add(path, content, modified_ns))
+        self._mapping.add(self._writer.add(path, content, modified_ns), etag)
         self._note(path)
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
         """Begins a file in blocks; close_entry ends it."""
         return self._writer.open(path, modified_ns)
 
-    def close_entry(self, path: str, entry: EntryWriter) -> None:
+    def close_entry(self, path: str, entry: EntryWriter, etag: str | None = None) -> None:
         """Takes the file that was written in blocks."""
-        self._mapping.add(entry.close())
+        self._mapping.add(entry.close(), etag)
         self._note(path)
 
     def _note(self, path: str) -> None:
@@ -152,8 +154,8 @@ class OpenChunk:
         archive = self._writer.finalize()
         checksum = self._sink.finish()
         checkpoint()
-        self._upload.commit()
-        return ChunkSummary(*archive, checksum)
+        self._upload.commit(checksum)
+        return ChunkSummary(*archive, checksum, self._upload.etag)
 
     def abandon(self, reason: str) -> None:
         """Removes what was written and says so in the catalog, as far as store and catalog still answer.
@@ -165,11 +167,13 @@ class OpenChunk:
         self._mapping.close()
         with contextlib.suppress(CafcatError):
             self._upload.abort()
-        self._forget(reason)
+        self._forget(reason, self._upload.upload_id)
 
-    def _forget(self, reason: str) -> None:
+    def _forget(self, reason: str, upload_id: str | None = None) -> None:
         """The row first, then the object: where the row says that the chunk was committed after all (or nobody
-        can tell), the object stays."""
+        can tell), the object stays. Last, that nothing is left: what fails on the way is for recovery to do."""
         with contextlib.suppress(CafcatError):
             self._place.catalog.chunks.abandon_chunk(self._id, reason)
+            self._place.store.discard(self._key, upload_id)
             self._place.store.delete(self._key)
+            self._place.catalog.chunks.record_removed(self._id)

@@ -1,11 +1,15 @@
 """The ingest: scan the sources, decide by sets what is new, pack it into chunks, commit each chunk."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from typing import Final, NamedTuple
 
+from cafcat.catalog.chunks import Known
 from cafcat.errors import CafcatError, Conflict, Refused, SourceFailed
 from cafcat.formats.base import Writer
+from cafcat.ingest.batches import Opened, SourceBroke, batches_of, open_each
 from cafcat.ingest.chunk import ChunkPlace, OpenChunk
+from cafcat.ingest.positions import Positions
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
 from cafcat.sources.base import OpenFile, Source
@@ -17,7 +21,7 @@ HARD_LIMIT_BYTES: Final = 32_000_000_000
 MAX_FILES: Final = 1_000_000
 """No chunk has more files."""
 
-_BATCH_FILES: Final = 5_000
+_EVENTS: Final = 5_000
 _WHOLE_FILE_BYTES: Final = 1 << 20
 """Files up to this size are read before they are written: if reading fails the chunk has no dead bytes."""
 
@@ -47,7 +51,9 @@ class Ingest:
         dry_run: bool,
         progress: Progress,
         should_stop: Callable[[], bool],
+        positions: Positions | None = None,
     ) -> None:
+        """Args: positions: of the listings that can be gone on with."""
         self._place = place
         self._limits = limits
         self._on_conflict = on_conflict
@@ -56,6 +62,7 @@ class Ingest:
         self._should_stop = should_stop
         self._empty: Writer = place.archive_format.writer(_Discard())
         self._chunk: OpenChunk | None = None
+        self._positions = positions or Positions()
         self._failures: list[FileProblem] = []
         self.report = IngestReport(run=None if dry_run else place.run, dry_run=dry_run)
 
@@ -64,11 +71,16 @@ class Ingest:
         `should_stop` raises: that drops the open chunk.
 
         Raises Conflict under OnConflict.FAIL, and errors of store and catalog. Then the open chunk is
-        abandoned; those committed before stay.
+        abandoned; those committed before stay. What ends a source (its server is gone, say) is raised when the
+        open chunk is committed.
         """
         try:
-            for source, batch in self._batches(sources):
-                self._take_batch(source, batch)
+            try:
+                for source in sources:
+                    self._take_source(source)
+            except SourceBroke as broke:
+                self._finish_chunk()
+                raise broke.reason from broke
             self._finish_chunk()
         except BaseException as error:
             if self._chunk is not None:
@@ -77,21 +89,22 @@ class Ingest:
         finally:
             self._record_failures()
 
-    def _batches(self, sources: Iterable[Source]) -> Iterator[tuple[Source, list[SourceFile]]]:
-        for source in sources:
-            batch: list[SourceFile] = []
-            for item in source.files():
-                if self._stopped():
-                    return
+    def _take_source(self, source: Source) -> None:
+        for found in batches_of(source):
+            if self._stopped():
+                return
+            batch = []
+            for item in found:
                 if isinstance(item, FileProblem):
                     self._problem(item)
-                    continue
-                batch.append(item)
-                if len(batch) == _BATCH_FILES:
-                    yield source, batch
-                    batch = []
-            if batch and not self._stopped():
-                yield source, batch
+                else:
+                    batch.append(item)
+            self._take_batch(source, batch)
+            if self._stopped():
+                return
+            if self._chunk is None:
+                self._positions.settle()
+        self._positions.ended(source)
 
     def _stopped(self) -> bool:
         self.report.interrupted = self._should_stop() or self.report.interrupted
@@ -112,23 +125,33 @@ class Ingest:
     def _take_decided(self, source: Source, batch: Sequence[SourceFile]) -> int:
         """Takes files up to one that may be in the open chunk; returns how many."""
         known = self._place.catalog.chunks.known(batch)
+        wanted = (file for n, file in enumerate(batch) if self._is_wanted(n, known))
         taken: set[str] = set()
-        for n, file in enumerate(batch):
-            if self._stopped():
-                return n
-            if n in known.unchanged:
-                self.report.files_unchanged += 1
-                self._progress.advance(1, 0)
-            elif n in known.changed and self._on_conflict is not OnConflict.REPLACE:
-                self._conflict(file)
-            elif self._dry_run:
-                self._count_dry(file, replaces=n in known.changed)
-            elif file.path in taken or (self._chunk is not None and self._chunk.may_contain(file.path)):
-                return n
-            else:
-                taken.add(file.path)
-                self._take_file(source, file, replaces=n in known.changed)
+        with closing(open_each(source, wanted)) as opened:
+            for n, file in enumerate(batch):
+                if self._stopped():
+                    return n
+                if n in known.unchanged:
+                    self.report.files_unchanged += 1
+                    self._progress.advance(1, 0)
+                elif n in known.changed and self._on_conflict is not OnConflict.REPLACE:
+                    self._conflict(file)
+                elif self._dry_run:
+                    self._count_dry(file, replaces=n in known.changed)
+                elif file.path in taken or (self._chunk is not None and self._chunk.may_contain(file.path)):
+                    return n
+                else:
+                    taken.add(file.path)
+                    self._take_file(next(opened), file, replaces=n in known.changed)
+                    if self.report.interrupted:
+                        return n  # perhaps in the middle of this file
+                self._positions.passed(source, file)
         return len(batch)
+
+    def _is_wanted(self, n: int, known: Known) -> bool:
+        """Whether a file of the batch is opened when its turn comes."""
+        is_kept = n in known.changed and self._on_conflict is not OnConflict.REPLACE
+        return n not in known.unchanged and not is_kept and not self._dry_run
 
     def _conflict(self, file: SourceFile) -> None:
         if self._on_conflict is OnConflict.FAIL:
@@ -145,14 +168,16 @@ class Ingest:
         self.report.bytes_added += file.size_bytes
         self._progress.advance(1, file.size_bytes)
 
-    def _take_file(self, source: Source, file: SourceFile, *, replaces: bool) -> None:
+    def _take_file(self, result: Opened, file: SourceFile, *, replaces: bool) -> None:
         """A file that fails costs only itself; what fails elsewhere ends the run."""
         try:
-            with source.open(file) as opened:
+            if isinstance(result, SourceFailed):
+                raise result
+            with result as opened:
                 if opened.size_bytes <= _WHOLE_FILE_BYTES:
                     content = opened.read()
                     chunk = self._room_for(file.path, len(content))
-                    chunk.add(file.path, content, opened.modified_ns)
+                    chunk.add(file.path, content, opened.modified_ns, opened.etag)
                     self._progress.advance(1, len(content))
                 else:
                     chunk = self._room_for(file.path, opened.size_bytes)
@@ -179,7 +204,7 @@ class Ingest:
         except SourceFailed:
             entry.abandon()
             raise
-        chunk.close_entry(path, entry)
+        chunk.close_entry(path, entry, opened.etag)
         self._progress.advance(1, 0)
 
     def _check_size(self, path: str, size_bytes: int) -> None:
@@ -211,6 +236,7 @@ class Ingest:
         if chunk.file_count == 0:
             chunk.abandon("no file was taken into it")
             self._chunk = None
+            self._positions.settle()
             return
         finished = chunk.finish(self._on_conflict, checkpoint=self._stopped)
         self._chunk = None
@@ -219,6 +245,7 @@ class Ingest:
         self.report.files_skipped += finished.commit.skipped
         self.report.bytes_added += finished.commit.live_bytes
         self.report.chunks_committed += 1
+        self._positions.settle()
         self._progress.chunk_committed(finished.uuid, chunk.file_count, finished.size_bytes)
 
     def _problem(self, problem: FileProblem) -> None:
@@ -226,7 +253,7 @@ class Ingest:
         if problem.kind.is_failure:
             self.report.files_failed += 1
             self._failures.append(problem)
-            if len(self._failures) >= _BATCH_FILES:
+            if len(self._failures) >= _EVENTS:
                 self._record_failures()
         else:
             self.report.files_skipped += 1
@@ -238,4 +265,4 @@ class Ingest:
             try:
                 self._place.catalog.runs.record_failures(self._place.run, failures)
             except CafcatError:
-                self._failures = failures[-_BATCH_FILES:]
+                self._failures = failures[-_EVENTS:]

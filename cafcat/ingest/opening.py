@@ -1,44 +1,163 @@
-"""The sources of a run, from what was typed."""
+"""The sources of a run, from what was typed. Each kind is imported only when asked for."""
 
+import json
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from cafcat.catalog.listings import Listings
+from cafcat.errors import InvalidInput
+from cafcat.ingest.positions import Positions
+from cafcat.remote.access import S3Access
 from cafcat.sources.base import Source
 from cafcat.sources.directory import DirectorySource
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.listing import ListingSource
 from cafcat.sources.names import printable, warn_once
+from cafcat.sources.tar import open_tar
 
-__all__ = ["open_sources", "printable_options"]
+if TYPE_CHECKING:
+    from cafcat.sources.inventory import InventoryRow
 
-
-def open_sources(
-    sources: Sequence[str | os.PathLike[str]],
-    files_from: str | None,
-    *,
-    null_separated: bool,
-    options: dict[str, Any],
-    own_folders: Sequence[str],
-    warn: Callable[[str], None],
-) -> list[Source]:
-    """Opens them. `options` are those of the run (prefix, include, exclude, follow_symlinks); `own_folders` are not
-    walked into. Raises NotFound, InvalidInput or SourceFailed for a source that cannot be used at all."""
-    patterns = PathFilter(options["include"], options["exclude"])
-    shared: dict[str, Any] = {
-        "prefix": options["prefix"],
-        "follow_symlinks": options["follow_symlinks"],
-        "filter": patterns if options["include"] or options["exclude"] else None,
-        "own_folders": own_folders,
-        "warn": warn_once(warn),
-    }
-    opened: list[Source] = [DirectorySource(os.fspath(source), **shared) for source in sources]
-    if files_from is not None:
-        opened.append(ListingSource(files_from, null_separated=null_separated, **shared))
-    return opened
+__all__ = ["Opening", "SourceOptions", "is_remote", "printable_options"]
 
 
-def printable_options(options: dict[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a run was asked for, as far as it concerns its sources."""
+
+    files_from: str | None = None
+    null_separated: bool = False
+    prefix: str = ""
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    follow_symlinks: bool = False
+    unpack_tars: bool = True
+    inventory: str | None = None
+    restart_listing: bool = False
+
+    @property
+    def scope(self) -> str:
+        """What a listing depends on beside its URL: it can go on only for the same."""
+        return json.dumps([self.prefix, list(self.include), list(self.exclude)])
+
+    def as_recorded(self) -> dict[str, Any]:
+        """For `ingest_runs.options`."""
+        names = ("prefix", "include", "exclude", "follow_symlinks", "unpack_tars", "inventory", "restart_listing")
+        values = {name: getattr(self, name) for name in names}
+        return values | {"include": list(self.include), "exclude": list(self.exclude)}
+
+
+@dataclass(slots=True)
+class Opening:
+    """Opens the sources of one run. own_folders and own_urls are not walked into; access says how the server of an
+    s3:// URL is reached."""
+
+    options: SourceOptions
+    listings: Listings
+    access: Callable[[str], S3Access]
+    warn: Callable[[str], None]
+    own_folders: Sequence[str] = ()
+    own_urls: Sequence[str] = ()
+    _listed: dict[Source, str] = field(default_factory=dict)
+
+    def open(self, sources: Sequence[str | os.PathLike[str]]) -> list[Source]:
+        """All of them. Raises NotFound, InvalidInput, AccessDenied or SourceFailed for a source that cannot be used
+        at all."""
+        self._check(sources)
+        self.warn = warn_once(self.warn)
+        opened = [self._open(os.fspath(source)) for source in sources]
+        if self.options.files_from is not None:
+            opened.append(self._open_listing(self.options.files_from))
+        return opened
+
+    def positions(self, run: int) -> Positions:
+        """Of the listings that were opened, for a run that has begun."""
+        options = self.options
+        ids = {
+            source: self.listings.begin(url, options.scope, run, afresh=options.restart_listing).id
+            for source, url in self._listed.items()
+        }
+        return Positions(self.listings, ids)
+
+    def _check(self, sources: Sequence[str | os.PathLike[str]]) -> None:
+        remote = [source for source in sources if is_remote(source)]
+        if self.options.inventory is not None and (len(remote) != 1 or len(sources) != 1):
+            raise InvalidInput("an inventory stands for the listing of one bucket", hint="name one s3:// source")
+        if sources.count("-") > 1 or ("-" in sources and self.options.files_from == "-"):
+            raise InvalidInput("standard input can be read only once")
+
+    def _open(self, typed: str) -> Source:
+        if is_remote(typed):
+            return self._open_s3(typed)
+        options = self.options
+        shared: dict[str, Any] = {"prefix": options.prefix, "filter": self._filter(), "warn": self.warn}
+        archive = open_tar(typed, **shared) if typed == "-" or options.unpack_tars else None
+        if archive is not None:
+            return archive
+        shared |= {"follow_symlinks": options.follow_symlinks, "own_folders": self.own_folders}
+        return DirectorySource(typed, **shared)
+
+    def _open_listing(self, files_from: str) -> Source:
+        options = self.options
+        return ListingSource(
+            files_from,
+            null_separated=options.null_separated,
+            prefix=options.prefix,
+            follow_symlinks=options.follow_symlinks,
+            filter=self._filter(),
+            own_folders=self.own_folders,
+            warn=self.warn,
+            access=self.access,
+        )
+
+    def _open_s3(self, url: str) -> Source:
+        from cafcat.sources.s3 import S3Source
+
+        shared: dict[str, Any] = {
+            "prefix": self.options.prefix,
+            "filter": self._filter(),
+            "own_urls": self.own_urls,
+        }
+        if self.options.inventory is not None:
+            return S3Source(url, self.access(url), inventory=self._inventory_of, **shared)
+        source = S3Source(url, self.access(url), after=self._position(url), **shared)
+        self._listed[source] = url
+        return source
+
+    def _inventory_of(self, bucket: str) -> "Iterable[InventoryRow]":
+        from cafcat.sources.inventory import read_inventory
+
+        return read_inventory(self.options.inventory or "", self.access, bucket)
+
+    def _position(self, url: str) -> str | None:
+        """Where an interrupted listing of the same goes on."""
+        found = None if self.options.restart_listing else self.listings.find(url, self.options.scope)
+        if found is None or found.position is None:
+            return None
+        key = printable(found.position)
+        self.warn(
+            f"going on with the listing of {printable(url)} that began at {found.started_at}, after {key}; "
+            "--restart-listing begins anew"
+        )
+        return found.position
+
+    def _filter(self) -> PathFilter | None:
+        options = self.options
+        patterns = PathFilter(options.include, options.exclude)
+        return patterns if options.include or options.exclude else None
+
+
+def is_remote(source: str | os.PathLike[str]) -> bool:
+    """Whether a source is the URL of a bucket. Raises InvalidInput for other URLs."""
+    scheme = os.fspath(source).partition("://")[0].lower()
+    if scheme in ("http", "https"):
+        raise InvalidInput("a single URL is no source", hint="put it into a file, and name that with --files-from")
+    return scheme == "s3"
+
+
+def printable_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The same as text that Postgres can hold: a pattern may have bytes that are no UTF-8, to exclude such."""
 
     def shown(value: Any) -> Any:

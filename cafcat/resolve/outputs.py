@@ -11,7 +11,7 @@ from typing import Self
 
 from cafcat.errors import Conflict, InvalidInput, OutputFailed
 
-__all__ = ["OutputTree", "safe_parts", "write_file", "write_single"]
+__all__ = ["OutputTree", "check_free", "safe_parts", "write_file", "write_single"]
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -54,12 +54,18 @@ def write_file(
             raise
 
 
-def write_single(output: Path, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool) -> None:
-    """write_file for a path of the user's. What is there and is a device, a pipe or a socket is written to. Raises
-    Conflict before a byte is read if there is a file or folder already."""
+def check_free(output: Path, *, overwrite: bool) -> None:
+    """Raises Conflict for what write_single would refuse to write to before it reads a byte."""
     with _disk_errors(str(output)):
         if output.is_dir() or (not overwrite and os.path.lexists(output) and not _is_special(output)):
             raise FileExistsError
+
+
+def write_single(output: Path, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool) -> None:
+    """write_file for a path of the user's. What is there and is a device, a pipe or a socket is written to. Raises
+    Conflict before a byte is read if there is a file or folder already."""
+    check_free(output, overwrite=overwrite)
+    with _disk_errors(str(output)):
         if _is_special(output):
             with output.open("wb", buffering=0) as file:
                 for block in blocks:

@@ -1,20 +1,22 @@
 """What a source is: files that are ingested."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
+from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, SourceFile
 
-__all__ = ["OpenFile", "Source"]
+__all__ = ["BatchingSource", "OpenFile", "PrefetchingSource", "ResumableSource", "Source"]
 
 
 class OpenFile(Protocol):
-    """A file of a source, opened. Size and time are as of opening it, and are promises: a file that turns out
-    otherwise raises SourceFailed."""
+    """A file of a source, opened. Size, time and entity tag are as of opening it, and are promises: a file that
+    turns out otherwise raises SourceFailed."""
 
     size_bytes: int
     modified_ns: int
+    etag: str | None
 
     def read(self) -> bytes:
         """All `size_bytes` bytes. Raises SourceFailed if the file changed meanwhile."""
@@ -41,3 +43,28 @@ class Source(Protocol):
 
     def open(self, file: SourceFile) -> OpenFile:
         """Opens a file that `files` gave. Raises SourceFailed, also when it is no longer a regular file."""
+
+
+@runtime_checkable
+class BatchingSource(Source, Protocol):
+    """A source that is read once, front to back: what it gave can be opened only until it gives more."""
+
+    def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
+        """All of `files()` in groups. The files of a group can be opened until the next group is asked for."""
+
+
+@runtime_checkable
+class PrefetchingSource(Source, Protocol):
+    """A source where each file is a long way to go, and many can be under way at once."""
+
+    def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
+        """Opens the files, in order: one result for each, looking ahead as far as memory allows. `files` is
+        taken from in the caller's thread."""
+
+
+@runtime_checkable
+class ResumableSource(Source, Protocol):
+    """A source whose listing is long, and can go on where it was interrupted."""
+
+    def position_of(self, file: SourceFile) -> str:
+        """Where a listing goes on that has come past this file."""

@@ -48,7 +48,7 @@ class OpenedFile:
     as the kernel's tick (1-10 ms): two changes of equal size within one tick look like one.
     """
 
-    __slots__ = ("_descriptor", "_path", "_status", "modified_ns", "size_bytes")
+    __slots__ = ("_descriptor", "_path", "_status", "etag", "modified_ns", "size_bytes")
 
     def __init__(self, file: SourceFile, flags: int) -> None:
         """Args: flags: OPEN_FLAGS, with O_NOFOLLOW unless links are followed. Raises SourceFailed."""
@@ -66,6 +66,7 @@ class OpenedFile:
             raise
         self.size_bytes: int = status.st_size
         self.modified_ns: int = status.st_mtime_ns
+        self.etag: str | None = None  # a file system has none
 
     def read(self) -> bytes:
         """All bytes of the file, as of opening it. Raises SourceFailed if it changed meanwhile."""

@@ -1,16 +1,19 @@
-"""A list of files and folders, one name per line or between NUL bytes: --files-from."""
+"""A list of files, folders and URLs, one per line or between NUL bytes: --files-from."""
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.remote.access import S3Access
+from cafcat.sources.base import OpenFile
 from cafcat.sources.files import OPEN_FLAGS, OpenedFile, problem_kind, reason
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
+from cafcat.sources.urls import UrlFiles, bytes_when_open, file_path, in_turn, is_url
 from cafcat.sources.walk import Walk
 
 __all__ = ["ListingSource"]
@@ -21,10 +24,11 @@ _MAX_NAME_BYTES = 1 << 16
 
 
 class ListingSource:
-    """Files and folders by name, as typed; folders are walked, as `tar -T` does.
+    """Files and folders by name, as typed, and URLs (s3://, http://, https://); folders are walked, as `tar -T`
+    does. A local name that looks like a URL has to be written "./s3://...".
 
     They come in the order of the list, and what is listed twice (a folder, then a file in it) comes twice.
-    Patterns are matched with the whole name. A name that does not exist is one failed file; a symbolic link
+    Patterns are matched with the whole name. A name or URL that does not exist is one failed file; a symbolic link
     is skipped like any other unless links are followed.
     """
 
@@ -38,8 +42,10 @@ class ListingSource:
         filter: PathFilter | None = None,
         own_folders: Collection[str] = (),
         warn: Callable[[str], None] = lambda _: None,
+        access: Callable[[str], S3Access] = lambda _: S3Access(),
     ) -> None:
-        """Args: listing: a file name, "-" for standard input, or an open binary stream (read once).
+        """Args: listing: a file name, "-" for standard input, or an open binary stream (read once); access: how the
+        bucket of an s3:// URL is reached.
 
         Raises NotFound, InvalidInput or SourceFailed if the list itself cannot be opened.
         """
@@ -55,21 +61,40 @@ class ListingSource:
         self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
         self._warn = warn
         self._warned: set[bool] = set()
+        self._urls = UrlFiles(prefix=prefix, filter=filter, access=access)
         with self._opened():
             pass
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
         """Raises InvalidInput for a list with a name of more than 65,536 bytes, SourceFailed if the list
-        itself cannot be read on."""
+        itself cannot be read on, AccessDenied if an S3 server refuses our credentials."""
         with self._opened() as stream:
-            for typed in map(os.fsdecode, self._names(stream)):
-                yield from self._visit(typed)
+            names = map(os.fsdecode, self._names(stream))
+            yield from in_turn(names, is_url, self._visit, self._urls.find, lambda _: 0)
 
-    def open(self, file: SourceFile) -> OpenedFile:
-        """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file."""
-        return OpenedFile(file, self._flags)
+    def open(self, file: SourceFile) -> OpenFile:
+        """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file; for a URL, also if it
+        changed since it was listed."""
+        return self._urls.open(file) if is_url(file.locator) else OpenedFile(file, self._flags)
+
+    def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
+        """The same for each, in order: URLs many at once, local files in their turn."""
+        return in_turn(files, _is_far, self._open_near, self._urls.open_or_error, bytes_when_open)
+
+    def _open_near(self, file: SourceFile) -> Iterator[OpenFile | SourceFailed]:
+        try:
+            opened = OpenedFile(file, self._flags)
+        except SourceFailed as error:
+            yield error
+        else:
+            yield opened
 
     def _visit(self, typed: str) -> Iterator[SourceFile | FileProblem]:
+        try:
+            typed = file_path(typed)
+        except InvalidInput as error:
+            yield FileProblem(printable(typed), ProblemKind.NAME, error.message)
+            return
         if "\0" in typed:
             yield FileProblem(printable(typed), ProblemKind.NAME, "the name contains a NUL byte")
             return
@@ -119,3 +144,7 @@ class ListingSource:
         if isinstance(error, IsADirectoryError | ValueError):
             return InvalidInput(message)
         return SourceFailed(message, problem=problem_kind(error).value)
+
+
+def _is_far(file: SourceFile) -> bool:
+    return is_url(file.locator)

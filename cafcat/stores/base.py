@@ -1,9 +1,9 @@
 """What a store is: immutable objects by key. An object never replaces another."""
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["ObjectInfo", "Store", "StoredObject", "Upload"]
+__all__ = ["ObjectInfo", "Presigned", "RemoteStore", "Store", "StoredObject", "Upload"]
 
 
 class ObjectInfo(NamedTuple):
@@ -19,12 +19,21 @@ class Upload(Protocol):
     def write(self, data: bytes | memoryview) -> None:
         """Appends. Raises StoreFailed; after the first failure every further call fails."""
 
-    def commit(self) -> None:
-        """Makes the object durable and gives it its key. When it returns, a power cut cannot take it away.
+    @property
+    def upload_id(self) -> str | None:
+        """What the store needs beside the key to remove an upload whose writer died; None if nothing."""
+
+    @property
+    def etag(self) -> str | None:
+        """The entity tag of the committed object, without quotes; None before, and where there are none."""
+
+    def commit(self, crc64nvme: int | None = None) -> None:
+        """Makes the object durable and gives it its key. When it returns, a power cut cannot take it away. A store
+        that keeps checksums compares its own with the one given.
         Raises Conflict if the key is taken, StoreFailed otherwise."""
 
     def abort(self) -> None:
-        """Removes what was written. Idempotent; does nothing after a commit."""
+        """Removes what was written, as far as the store answers. Idempotent; does nothing after a commit."""
 
 
 class Store(Protocol):
@@ -32,7 +41,11 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """As in `chunks.store`: "file:///srv/chunks"."""
+        """As in `chunks.store`: "file:///srv/chunks", "s3://bucket/prefix"."""
+
+    @property
+    def reads_in_flight(self) -> int:
+        """So many reads at once are worth it: 1 where they only disturb each other."""
 
     def create(self, key: str) -> Upload:
         """Begins an object."""
@@ -50,11 +63,41 @@ class Store(Protocol):
     def delete(self, key: str) -> None:
         """Removes an object. No error if it is not there."""
 
+    def discard(self, key: str, upload_id: str | None = None) -> None:
+        """Removes every upload of that key that has not ended: what a writer left that died. No error if there is
+        none. When it returns, nothing of them is left."""
+
+    def uploads(self) -> Iterator[str]:
+        """Keys of the uploads that have not ended; a key with several comes several times."""
+
     def list(self) -> Iterator[ObjectInfo]:
         """All objects, in order of key. Uploads under way are not among them."""
 
     def locate(self, key: str) -> str:
-        """Where other programs find the object: an absolute path or a URL."""
+        """Where other programs find the object: an absolute path, or a URL as "s3://bucket/prefix/key"."""
+
+
+class Presigned(NamedTuple):
+    """A URL that anybody can read with until it expires, and the headers that have to be sent with it."""
+
+    url: str
+    headers: Mapping[str, str]
+
+
+@runtime_checkable
+class RemoteStore(Store, Protocol):
+    """A store that speaks HTTP."""
+
+    def http_url(self, key: str) -> str:
+        """The http(s) URL of an object; it lets nobody in by itself."""
+
+    def presign(self, key: str, start_byte: int, end_byte: int, seconds: int) -> Presigned:
+        """A URL for exactly these bytes, and no others of the object, valid for so many seconds.
+        Raises InvalidInput for an empty span or more than 7 days, AccessDenied without credentials."""
+
+    @property
+    def curl_options(self) -> str:
+        """What the shell needs to give curl to be let in: names of environment variables, no secrets."""
 
 
 class StoredObject:

@@ -36,6 +36,11 @@ class LocalStore:
         """ "file:///srv/chunks", whatever the folder's name has in it percent-encoded."""
         return Path(self._folder).as_uri()
 
+    @property
+    def reads_in_flight(self) -> int:
+        """Files come from the page cache, or from a disk that reads ahead by itself."""
+        return 1
+
     def create(self, key: str) -> LocalUpload:
         """Raises InvalidInput for a bad key, Conflict if the key is taken or being written, StoreFailed."""
         path = self.locate(key)
@@ -62,18 +67,20 @@ class LocalStore:
         """Removes an object, durably. No error if it is not there."""
         self._remove(self.locate(key))
 
-    def discard(self, key: str) -> None:
+    def discard(self, key: str, upload_id: str | None = None) -> None:  # noqa: ARG002 - keys say it all here
         """Removes what an upload left behind whose process died. No error if there is nothing."""
         self._remove(self.locate(key) + PARTIAL_SUFFIX)
 
+    def uploads(self) -> Iterator[str]:
+        """Keys of the uploads that have not ended."""
+        for name in self._walk():
+            if name.endswith(PARTIAL_SUFFIX):
+                yield name.removesuffix(PARTIAL_SUFFIX)
+
     def list(self) -> Iterator[ObjectInfo]:
         """All objects, in order of key."""
-        pending = [""]
-        while pending:
-            key = pending.pop()
-            if not key or key.endswith("/"):
-                pending.extend(key + name for name in self._names(key))
-            elif (size_bytes := self._size_of(key)) is not None:
+        for key in self._walk():
+            if (size_bytes := self._size_of(key)) is not None:
                 yield ObjectInfo(key, size_bytes)
 
     def locate(self, key: str) -> str:
@@ -95,6 +102,16 @@ class LocalStore:
             return
         except OSError as error:
             raise store_failed("remove", path, self._folder, error) from error
+
+    def _walk(self) -> Iterator[str]:
+        """Names of all files, relative to the folder, in byte order."""
+        pending = [""]
+        while pending:
+            name = pending.pop()
+            if not name or name.endswith("/"):
+                pending.extend(name + below for below in self._names(name))
+            else:
+                yield name
 
     def _names(self, key: str) -> Sequence[str]:
         """Of a folder, in reverse order; those of folders end in "/"."""

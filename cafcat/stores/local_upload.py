@@ -69,7 +69,17 @@ class LocalUpload:
             self._fail("write", error)
         self._half_written = False
 
-    def commit(self) -> None:
+    @property
+    def upload_id(self) -> str | None:
+        """None: the key says which file to remove."""
+        return None
+
+    @property
+    def etag(self) -> str | None:
+        """None: file systems have none."""
+        return None
+
+    def commit(self, crc64nvme: int | None = None) -> None:  # noqa: ARG002 - a file system keeps no checksum
         """Makes the object durable under its key. Raises Conflict if the key was taken meanwhile."""
         self._check_usable()
         try:

@@ -256,4 +256,3 @@ class StoreSuite:
 
     def test_the_url_has_a_scheme(self, store: Store) -> None:
         assert "://" in store.url
-        assert store.url.isascii()

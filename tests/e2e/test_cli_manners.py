@@ -54,6 +54,43 @@ def test_config_shows_where_each_value_comes_from(alone: Cafcat) -> None:
     alone("config", "--config", "none.toml", code=2)
 
 
+def test_config_shows_named_stores_and_no_secret(alone: Cafcat) -> None:
+    (alone.folder / "home").mkdir()
+    config = alone.folder / "home" / "cafcat.toml"
+    config.write_text(
+        '[stores.archive]\nurl = "s3://bucket/prefix"\nregion = "eu-central-1"\naddressing = "path"\n'
+        'endpoint_url = "http://127.0.0.1:9"\nprofile = "mine"\n[stores.old]\nurl = "/srv/chunks"\n'
+    )
+    secrets = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), SECRET)
+    cafcat = Cafcat(alone.folder, None, {**secrets, "CAFCAT_STORE": "archive", "CAFCAT_UPLOAD_MEMORY": "20MB"})
+    document = cafcat("config", "--json").document
+    assert document["store"] == {"value": "s3://bucket/prefix", "origin": "environment CAFCAT_STORE"}
+    assert document["upload_memory"] == {"value": 20_000_000, "origin": "environment CAFCAT_UPLOAD_MEMORY"}
+    assert document["stores"] == {
+        "archive": {
+            "url": "s3://bucket/prefix",
+            "endpoint_url": "http://127.0.0.1:9",
+            "region": "eu-central-1",
+            "profile": "mine",
+            "addressing": "path",
+            "origin": f"file {config}: stores.archive",
+        },
+        "old": {"url": "/srv/chunks", "origin": f"file {config}: stores.old"},
+    }
+    lines = cafcat("config").lines
+    assert (
+        "stores.archive = s3://bucket/prefix, endpoint_url http://127.0.0.1:9, region eu-central-1, profile mine,"
+        f" addressing path  (file {config}: stores.archive)" in lines
+    )
+    assert f"stores.old = /srv/chunks  (file {config}: stores.old)" in lines
+    for arguments in (["--json"], [], ["--debug", "-v"], ["--store", f"s3://key:{SECRET}@bucket", "--debug"]):
+        process = subprocess.run(
+            cafcat.command("config", *arguments), env=cafcat.environment, capture_output=True, check=False
+        )
+        assert process.returncode == (2 if "--store" in arguments else 0)
+        assert SECRET.encode() not in process.stdout + process.stderr
+
+
 def test_shared_options_may_stand_anywhere_and_the_last_wins(filled: Cafcat) -> None:
     expected = filled("chunks", "ls", "--json").documents
     assert filled("chunks", "--json", "ls").documents == filled("--json", "chunks", "ls").documents == expected

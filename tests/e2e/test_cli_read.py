@@ -1,11 +1,12 @@
 """get, cat, extract, inspect."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import BIG, MODIFIED, TREE, Cafcat
+from tests.e2e.conftest import BIG, MODIFIED, TREE, Cafcat, write_tree
 
 
 def test_get_copies_to_the_current_folder(filled: Cafcat, tmp_path: Path) -> None:
@@ -82,6 +83,72 @@ def test_ranges_are_inclusive(filled: Cafcat, byte_range: str, start: int, end: 
 def test_ranges_that_make_no_sense(filled: Cafcat) -> None:
     assert "byte range" in filled("cat", "tree/a.txt", "--range", "9-1", code=2).err
     assert "11 bytes" in filled("cat", "tree/a.txt", "--range", "11-", code=2).err
+
+
+def test_several_files_of_which_some_cannot_be_had(filled: Cafcat, tmp_path: Path) -> None:
+    (tmp_path / "b.bin").write_bytes(b"mine")
+    paths = ["tree/none", "tree/folder", "tree/b.bin", "tree/a.txt", "./tree/big.dat"]
+    result = filled("get", *paths, "-o", tmp_path, "--json", code=3)
+    errors = [json.loads(line)["error"] for line in result.err.splitlines()]
+    assert [(error["kind"], error["path"]) for error in errors] == [
+        ("conflict", str(tmp_path / "b.bin")),
+        ("not_found", "tree/none"),
+        ("not_found", "tree/folder"),
+    ]
+    assert {document["path"] for document in result.documents} == {"tree/a.txt", "tree/big.dat"}
+    assert all(Path(document["output"]).parent == tmp_path for document in result.documents)
+    assert (tmp_path / "b.bin").read_bytes() == b"mine"
+    assert (tmp_path / "big.dat").read_bytes() == BIG
+    short = filled("get", "tree/a.txt", "tree/b.bin", "--range", "100-", "-f", "-o", tmp_path, code=3)
+    assert "11 bytes" in short.err
+    assert (tmp_path / "b.bin").read_bytes() == TREE["tree/b.bin"][100:]
+
+
+def test_cat_keeps_the_order_of_its_arguments(filled: Cafcat) -> None:
+    paths = ["tree/odd/-dash", "tree/big.dat", "tree/a.txt", "tree/empty", "tree/odd/-dash", "tree/b.bin"]
+    assert filled("cat", *paths).out == b"".join(TREE[path] for path in paths)
+    assert filled("get", *paths, "-o", "-").out == b"".join(TREE[path] for path in paths)
+    assert filled("cat", *paths[:3], "--range", "2-4").out == b"".join(TREE[path][2:5] for path in paths[:3])
+    result = filled("cat", "tree/b.bin", "tree/a.txt", "tree/big.dat", "--range", "100-199", code=3)
+    assert result.out == TREE["tree/b.bin"][100:200] + BIG[100:200]
+
+
+def test_explain_shows_what_would_be_read_and_reads_nothing(cafcat: Cafcat) -> None:
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree")
+    place = cafcat("locate", "tree/a.txt", "--json").document
+    Path(place["object"]).unlink()
+    size = sum(map(len, TREE.values()))
+    plan = cafcat("extract", "-C", "out", "--explain", "--json").document
+    counts = {"files": len(TREE), "requests": 1, "bytes_wanted": size, "bytes_read": size}
+    chunk = {"chunk": place["chunk"], "object": place["object"]}
+    assert plan == counts | {"chunks": [chunk | counts]}
+    assert cafcat("extract", "tree", "-C", "out", "--explain", "--json").document == plan
+    for verb in (["cat"], ["get"], ["get", "-o", "-"], ["get", "-o", "out"]):
+        plan = cafcat(*verb, "tree/a.txt", "--range", "2-4", "--explain", "--json").document
+        assert (plan["files"], plan["requests"], plan["bytes_wanted"], plan["bytes_read"]) == (1, 1, 3, 3)
+    assert not (cafcat.folder / "out").exists()
+    lines = cafcat("get", "tree/a.txt", "tree/big.dat", "tree/empty", "--explain").lines
+    assert [line.split()[:2] for line in lines[:5]] == [
+        ["files", "3"],
+        ["requests", "1"],
+        ["bytes_wanted", str(len(BIG) + 11)],
+        ["bytes_read", str(len(BIG) + 11 + len(TREE["tree/b.bin"]))],
+        ["chunks", "1"],
+    ]
+    [line] = lines[5:]
+    assert line.startswith(f"{place['chunk']}  1 request for 3 files, 3.0 MB of 3.0 MB wanted, ")
+    assert line.endswith(place["object"])
+
+
+def test_explain_of_what_is_not_there(filled: Cafcat) -> None:
+    assert filled("get", "none", "--explain", "--json", code=4).error["path"] == "none"
+    assert filled("cat", "none", "--explain", code=4).out == b""
+    filled("extract", "none", "-C", "out", "--explain", code=4)
+    result = filled("cat", "none", "tree/a.txt", "--explain", "--json", code=3)
+    assert result.document["files"] == 1
+    assert result.error["path"] == "none"
+    assert filled("get", "tree/a.txt", "tree/folder/../a.txt", "--explain", code=2).out == b""
 
 
 def test_extract_restores_the_tree(filled: Cafcat, tmp_path: Path) -> None:

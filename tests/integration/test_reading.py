@@ -197,7 +197,8 @@ def test_extract_never_leaves_its_folder(
     assert (report.files, report.files_failed) == (0, 53)
     hello = repository.locate("tree/hello")
     hostile = ["../up", "/abs", "a/../../up", "a//b", "./dot", "", "dir/", "nul\0name", ".."]
-    monkeypatch.setattr(repository, "_pages", lambda *_: iter([[hello._replace(path=path) for path in hostile]]))
+    page = [hello._replace(path=path) for path in hostile]
+    monkeypatch.setattr(repository._listing, "pages", lambda *_, **__: iter([page]))
     report = repository.extract("", tmp_path / "out2")
     assert (report.files, report.files_failed) == (0, len(hostile))
     assert list(outside.iterdir()) == []

@@ -53,6 +53,24 @@ def test_each_line_is_a_file_or_folder(lines: bytes, expected: list[str]) -> Non
     assert listed(lines) == expected
 
 
+def test_file_urls_are_local_names_percent_encoded(tree: Path) -> None:
+    for name in ("a b", "caf\udce9", "100%", "a?b"):
+        Path(name).touch()
+    below = str(tree).lstrip("/")
+    lines = [f"file://{tree}/a%20b", f"FILE://localhost{tree}/d", f"file://{tree}/caf%E9", f"file://{tree}/100%"]
+    lines += [f"file://{tree}/a?b", f"file://{tree}/%00", "file://elsewhere/a", "file:a"]
+    files = ["a b", "d/b", "d/c", "caf\\xe9: name", "100%", "a?b"]
+    expected = [f"{below}/{file}" for file in files] + [f"{tree}/\\x00: name", "file://elsewhere/a: name"]
+    assert listed("\n".join(lines).encode(), prefix="") == [*expected, "file:a: vanished"]
+
+
+def test_what_looks_like_a_url_can_be_a_local_name() -> None:
+    for folder in ("s3:", "http:/host"):
+        Path(folder).mkdir(parents=True)
+        Path(folder, "key").touch()
+    assert listed(b"./s3://key\n./http://host/key\ns3:/key") == ["s3:/key", "http:/host/key", "s3:/key"]
+
+
 def test_names_can_be_separated_by_nul() -> None:
     Path("new\nline").touch()
     assert listed(b"new\nline\0\0d\0a", null_separated=True) == ["new\nline", "d/b", "d/c", "a"]
@@ -82,6 +100,20 @@ def test_files_of_the_list_can_be_opened() -> None:
     Path("a").symlink_to("d/b")
     with pytest.raises(SourceFailed, match="is now a symbolic link"):
         source.open(files[0])
+
+
+def test_files_of_the_list_can_be_opened_one_after_the_other() -> None:
+    source = ListingSource(BytesIO(b"a\nd\n"))
+    files = [item for item in source.files() if isinstance(item, SourceFile)]
+    results = source.open_each(iter(files))
+    with next(results) as opened:  # type: ignore[union-attr]
+        assert opened.read() == b"a"
+    Path("d/b").unlink()
+    failed, last = results
+    assert isinstance(failed, SourceFailed)
+    assert (failed.path, failed.problem) == ("d/b", "vanished")
+    with last as opened:  # type: ignore[union-attr]
+        assert opened.read() == b"d/c"
 
 
 def test_each_kind_of_removed_beginning_is_warned_of_once(tree: Path) -> None:

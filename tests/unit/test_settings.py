@@ -1,11 +1,15 @@
 import os
+import re
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cafcat.errors import InvalidInput
-from cafcat.settings import Settings, redact
+from cafcat.remote.access import S3Access
+from cafcat.settings import NamedStore, Settings, redact
 
 Write = Callable[[str], Path]
 
@@ -25,11 +29,15 @@ def test_defaults(tmp_path: Path) -> None:
     assert settings.database_url is None
     assert settings.store == str(tmp_path / "chunks")
     assert settings.target_size == 30_000_000_000
+    assert settings.upload_memory == 256_000_000
+    assert settings.stores == {}
+    assert settings.access("s3://bucket/prefix") == S3Access()
     assert settings.origins == {
         "home": "environment CAFCAT_HOME",
         "database_url": "default",
         "store": "default",
         "target_size": "default",
+        "upload_memory": "default",
     }
 
 
@@ -53,6 +61,7 @@ def test_flags_win_over_environment_over_file_over_defaults(write: Write, tmp_pa
         "database_url": f"file {file}: database_url",
         "store": "environment CAFCAT_STORE",
         "target_size": "flag",
+        "upload_memory": "default",
     }
 
 
@@ -81,7 +90,11 @@ def test_a_profile_overrides_the_keys_above_it(write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "profile", "message"),
     [
-        ("sotre = '/x'", None, "unknown key sotre .*; keys are home, database_url, store, target_size"),
+        (
+            "sotre = '/x'",
+            None,
+            "unknown key sotre .*; keys are home, database_url, store, target_size, upload_memory",
+        ),
         ("[profiles.a]\nhme = '/x'", None, "unknown key profiles.a.hme"),
         ("[profiles.a]\n", "b", "no profile 'b' .*; profiles there: a"),
         ("", "b", "profiles there: none"),
@@ -93,6 +106,8 @@ def test_a_profile_overrides_the_keys_above_it(write: Write) -> None:
         ("target_size = 1.5", None, "target_size .* number of bytes"),
         ("target_size = -1", None, "target_size .* not a size"),
         ("target_size = 0", None, "target_size .* more than 0"),
+        ("upload_memory = true", None, "upload_memory .* number of bytes"),
+        ("upload_memory = '15.9MB'", None, r"upload_memory .* at least 16000000 bytes \(16.0 MB\), not 15900000"),
         ("target_size = 'big'", None, r"target_size \(file .*: target_size\): not a size: 'big'"),
         ("home = ", None, "not TOML"),
     ],
@@ -185,7 +200,11 @@ def test_what_is_no_database_url_is_refused_without_showing_it(tmp_path: Path, g
         (r"password = se\ secret user=u", "password = *** user=u"),
         ("password='secret", "password=***"),
         ("password=sec'ret x=1", "password=*** x=1"),
-        ("s3://key:secret@bucket/x", "s3://key:***@bucket/x"),
+        ("s3://key:secret@bucket/x", "s3://***@bucket/x"),
+        ("S3://secret@bucket/x", "S3://***@bucket/x"),
+        ("s3://key:se/cr@secret@bucket/x", "s3://***@bucket/x"),
+        ("s3://key:?secret\nsecret@bucket/x", "s3://***@bucket/x"),
+        ("s3://bucket/of@somebody", "s3://bucket/of@somebody"),
         ("/srv/chunks", "/srv/chunks"),
     ],
 )
@@ -196,3 +215,285 @@ def test_passwords_are_not_shown(url: str, shown: str) -> None:
 def test_the_representation_of_settings_shows_no_password(tmp_path: Path) -> None:
     settings = Settings.load(environ=os.environ, home=tmp_path, database_url="postgresql://u:secret@h/d")
     assert "secret" not in repr(settings)
+
+
+def test_upload_memory_comes_from_everywhere_too(write: Write) -> None:
+    file = write('upload_memory = "20MB"\n[profiles.big]\nupload_memory = "1GB"\n')
+    assert Settings.load(environ={}, config=file).upload_memory == 20_000_000
+    assert Settings.load(environ={}, config=file, profile="big").upload_memory == 1_000_000_000
+    environ = {"CAFCAT_UPLOAD_MEMORY": "16MB"}
+    settings = Settings.load(environ=environ, config=file)
+    assert (settings.upload_memory, settings.origins["upload_memory"]) == (
+        16_000_000,
+        "environment CAFCAT_UPLOAD_MEMORY",
+    )
+    assert Settings.load(environ=environ, config=file, upload_memory=17_000_000).upload_memory == 17_000_000
+    with pytest.raises(InvalidInput, match=r"upload_memory \(environment CAFCAT_UPLOAD_MEMORY\) must be at least"):
+        Settings.load(environ={"CAFCAT_UPLOAD_MEMORY": "15999999"})
+
+
+STORES = """
+[stores.archive]
+url = "s3://bucket/prefix/"
+endpoint_url = "https://s3.example.org:9000/"
+region = "eu-central-1"
+profile = "archivist"
+addressing = "path"
+[stores.bare]
+url = "S3://other"
+[stores.old]
+url = "chunks"
+[stores.as-url]
+url = "file:///srv/chunks"
+"""
+ARCHIVE = S3Access("https://s3.example.org:9000", "eu-central-1", "archivist", "path")
+
+
+def test_stores_have_names(write: Write, tmp_path: Path) -> None:
+    file = write(STORES)
+    settings = Settings.load(environ={}, config=file)
+    assert settings.stores == {
+        "archive": NamedStore("archive", "s3://bucket/prefix", ARCHIVE),
+        "bare": NamedStore("bare", "s3://other", S3Access()),
+        "old": NamedStore("old", str(tmp_path / "chunks"), S3Access()),
+        "as-url": NamedStore("as-url", "file:///srv/chunks", S3Access()),
+    }
+    assert settings.origins["stores.archive"] == f"file {file}: stores.archive"
+    assert settings.origins["store"] == "default"
+    assert hash(settings) == hash(Settings.load(environ={}, config=file))
+
+
+def test_a_store_is_chosen_by_name_wherever_it_may_be_named(write: Write) -> None:
+    file = write('store = "old"\n[profiles.p]\nstore = "bare"\n' + STORES)
+    assert Settings.load(environ={}, config=file).store == str(file.parent / "chunks")
+    assert Settings.load(environ={}, config=file, profile="p").store == "s3://other"
+    settings = Settings.load(environ={"CAFCAT_STORE": "archive"}, config=file)
+    assert (settings.store, settings.origins["store"]) == ("s3://bucket/prefix", "environment CAFCAT_STORE")
+    assert Settings.load(environ={"CAFCAT_STORE": "archive"}, config=file, store="bare").store == "s3://other"
+
+
+def test_a_name_wins_over_a_folder_that_is_called_so(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(STORES)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "archive").mkdir()
+    assert Settings.load(environ={}, config=file, store="archive").store == "s3://bucket/prefix"
+    for folder in ("./archive", "archive/", str(tmp_path / "archive"), Path("archive")):
+        assert Settings.load(environ={}, config=file, store=folder).store == str(tmp_path / "archive")
+    assert Settings.load(environ={}, config=file, store="archiv").store == str(tmp_path / "archiv")
+
+
+@pytest.mark.parametrize(
+    ("url", "region"),
+    [
+        ("s3://bucket/a", "a"),
+        ("s3://bucket/a/", "a"),
+        ("S3://bucket/a", "a"),
+        ("s3://bucket/a/x/y.caf", "a"),
+        ("s3://bucket/a//x", "a"),
+        ("s3://bucket/a/b", "b"),
+        ("s3://bucket/a/b/c", "b"),
+        ("s3://bucket/a/bc", "a"),
+        ("s3://bucket/a2", None),
+        ("s3://bucket", None),
+        ("s3://bucket2/a", None),
+        ("s3://whole", "whole"),
+        ("s3://whole/", "whole"),
+        ("s3://whole/x", "whole"),
+        ("s3://whole2", None),
+        ("s3://whole.example", None),
+        ("/bucket/a", None),
+        ("file:///bucket/a", None),
+    ],
+)
+def test_the_longest_url_by_whole_parts_says_how_s3_is_reached(write: Write, url: str, region: str | None) -> None:
+    text = "".join(
+        f'[stores.{name}]\nurl = "{url}"\nregion = "{name}"\n'
+        for name, url in {"b": "s3://bucket/a/b", "a": "s3://bucket/a", "whole": "s3://whole"}.items()
+    )
+    assert Settings.load(environ={}, config=write(text)).access(url) == S3Access(region=region)
+
+
+@pytest.mark.parametrize("addressing", ["auto", "path", "virtual"])
+def test_addressing_is_one_of_three(write: Write, addressing: str) -> None:
+    file = write(f'[stores.a]\nurl = "s3://bucket"\naddressing = "{addressing}"')
+    assert Settings.load(environ={}, config=file).stores["a"].access.addressing == addressing
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stores = 3", "stores in .* are not tables"),
+        ("stores.a = 's3://b'", "stores in .* are not tables"),
+        ("[[stores]]\nurl = 's3://b'", "stores in .* are not tables"),
+        ("[stores.a]", "stores.a in .* has no url"),
+        ("[stores.a]\nurl = ''", r"url \(file .*: stores.a.url\) must be a text"),
+        ("[stores.a]\nurl = 3", r"url \(file .*: stores.a.url\) must be a text"),
+        ("[stores.a]\nurl = 's3://'", r"url \(file .*: stores.a.url\) is not s3://BUCKET"),
+        ("[stores.a]\nurl = 's3://b'\nbucket = 'x'", "unknown key stores.a.bucket .* keys are url, endpoint_url"),
+        ("[stores.a]\nurl = 's3://b'\nregion = 3", r"region \(file .*: stores.a.region\) must be a text"),
+        ("[stores.a]\nurl = 's3://b'\nprofile = ''", r"profile \(file .*: stores.a.profile\) must be a text"),
+        ("[stores.a]\nurl = 's3://b'\nendpoint_url = 1", r"endpoint_url \(file .*\) must be a text"),
+        ("[stores.a]\nurl = 's3://b'\naddressing = 'Path'", r"stores.a.addressing\) .* auto, path, virtual, not"),
+        ("[stores.a]\nurl = '/srv'\nregion = 'x'", r"region \(file .*: stores.a.region\) is for stores at s3://"),
+        ("[stores.a]\nurl = 'file:///srv'\naddressing = 'auto'", r"addressing \(file .*\) is for stores at s3://"),
+        ("[stores.'a/b']\nurl = 's3://b'", "not a name for a store in .*: 'a/b'"),
+        ("[stores.'']\nurl = 's3://b'", "not a name for a store"),
+        ("[stores.'..']\nurl = 's3://b'", "not a name for a store"),
+        ("[stores.'s3://b']\nurl = 's3://b'", "not a name for a store"),
+        ("[profiles.p.stores.a]\nurl = 's3://b'", r"profiles.p.stores in .*; .* write \[stores.NAME\]"),
+    ],
+)
+def test_a_wrong_store_is_refused_with_file_and_key(write: Write, text: str, message: str) -> None:
+    file = write(text)
+    with pytest.raises(InvalidInput, match=message) as caught:
+        Settings.load(environ={}, config=file)
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("s3://bucket/a", "s3://bucket/a"),
+        ("s3://bucket/a", "S3://bucket/a//"),
+        ("s3://bucket/a", "s3://bucket//a"),
+        ("s3://bucket", "s3://bucket/"),
+        ("/srv/chunks", "/srv/x/../chunks/"),
+        ("/srv/my chunks", "file:///srv/my%20chunks/"),
+        ("file:///srv/chunks", "FILE://localhost/srv/chunks"),
+    ],
+)
+def test_two_names_for_one_url_are_refused(write: Write, first: str, second: str) -> None:
+    file = write(f'[stores.one]\nurl = "{first}"\n[stores.more]\nurl = "s3://m"\n[stores.two]\nurl = "{second}"')
+    with pytest.raises(InvalidInput, match=r"stores\.one and stores\.two in .* have the same url"):
+        Settings.load(environ={}, config=file)
+
+
+def test_names_that_hold_different_urls_may_be_alike(write: Write) -> None:
+    file = write(
+        '[stores.a]\nurl = "s3://bucket/a"\n[stores.A]\nurl = "s3://bucket/A"\n[stores."a.b"]\nurl = "/a"\n'
+    )
+    assert set(Settings.load(environ={}, config=file).stores) == {"a", "A", "a.b"}
+
+
+def refusal(**given: Any) -> str:
+    """All that is shown of a refusal, with its traceback as `--debug` shows it."""
+    with pytest.raises(InvalidInput) as caught:
+        Settings.load(**given)
+    causes = traceback.format_exception(caught.value.__cause__) if caught.value.__cause__ else []
+    return str(caught.value) + "".join(causes)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://key:hunter2@bucket/x",
+        "s3://hunter2@bucket",
+        "s3://key:hun/ter2@bucket/hunter2",
+        "S3://key:hunter2@bucket",
+        " s3://key:hunter2@bucket",
+        "s3:/hunter2",
+        "s3:hunter2",
+        "s3:///hunter2",
+        "s3://-hunter2",
+        "s3://bucket/x?X-Amz-Signature=hunter2",
+        "s3://bucket?secret=hunter2",
+        "s3://bucket/x#hunter2",
+        "s3://bucket/hunter2\n",
+        "s3://bucket/hunter2\udcff",
+        "http://key:hunter2@server/x",
+        "http://key:hun/ter2@server/hunter2",
+        "file://hunter2@server/x",
+    ],
+)
+def test_a_url_that_may_hold_a_secret_is_refused_without_showing_it(write: Write, tmp_path: Path, url: str) -> None:
+    shown = refusal(environ={"CAFCAT_STORE": url}, home=tmp_path)
+    assert "store (environment CAFCAT_STORE)" in shown
+    assert "hunter2" not in shown
+    if url.isprintable():
+        shown = refusal(environ={}, config=write(f"[stores.a]\nurl = '{url}'"))
+        assert "stores.a.url" in shown
+        assert "hunter2" not in shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://my.bucket_1",
+        "s3://b/x@y",
+        "s3://b/a b/ü",
+        "s3://b/100%",
+        "s3://b/a:b",
+        "file:///a/x@y:z",
+        "file:///a:b@c",
+    ],
+)
+def test_odd_names_are_no_secrets(tmp_path: Path, url: str) -> None:
+    assert Settings.load(environ={}, home=tmp_path, store=url).store == url
+
+
+def test_slashes_around_the_prefix_of_an_s3_url_do_not_count(tmp_path: Path) -> None:
+    for url in ("s3://bucket/a/", "S3://bucket/a", "s3://bucket/a//", "s3://bucket//a"):
+        assert Settings.load(environ={}, home=tmp_path, store=url).store == "s3://bucket/a"
+    assert Settings.load(environ={}, home=tmp_path, store="s3://bucket//").store == "s3://bucket"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://key:hunter2@s3.example.org",
+        "https://hunter2@s3.example.org",
+        "https://key:12/hunter2@s3.example.org",
+        "https://key:hunter2",
+        "https://s3.example.org/?key=hunter2",
+        "https://s3.example.org?hunter2",
+        "https://s3.example.org/#hunter2",
+        "https://s3.example.org/hunter2 ",
+        "https://[hunter2]",
+        "ftp://hunter2",
+        "hunter2",
+        "https:hunter2",
+        "https://",
+    ],
+)
+def test_an_endpoint_is_the_url_of_a_server_and_nothing_else(write: Write, url: str) -> None:
+    shown = refusal(environ={}, config=write(f'[stores.a]\nurl = "s3://bucket"\nendpoint_url = "{url}"'))
+    assert "stores.a.endpoint_url) is not the URL of a server" in shown
+    assert "hunter2" not in shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost:9000",
+        "HTTPS://s3.example.org",
+        "http://[::1]:80",
+        "http://10.0.0.1",
+        "https://x.org/storage/s3",
+    ],
+)
+def test_endpoints_as_servers_have_them(write: Write, url: str) -> None:
+    file = write(f'[stores.a]\nurl = "s3://bucket"\nendpoint_url = "{url}"')
+    assert Settings.load(environ={}, config=file).access("s3://bucket/x").endpoint_url == url
+
+
+@pytest.mark.parametrize(
+    "key", ["access_key_id", "AccessKey", "client_secret", "password", "session_token", "credentials"]
+)
+@pytest.mark.parametrize("table", ["", "[profiles.p]", "[stores.a]\nurl = 's3://b'"])
+def test_secrets_have_no_key_and_are_not_shown(write: Write, table: str, key: str) -> None:
+    shown = refusal(environ={}, config=write(f"{table}\n{key} = 'hunter2'"))
+    assert re.search(rf"unknown key \S*{key} in", shown)
+    assert "AWS' own configuration (~/.aws/credentials) or environment (AWS_SECRET_ACCESS_KEY)" in shown
+    assert "hunter2" not in shown
+
+
+def test_the_examples_of_the_page_are_right(write: Write) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    plain, stores = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert Settings.load(environ={}, config=write(plain), profile="archive").store == "/mnt/archive/chunks"
+    settings = Settings.load(environ={}, config=write(stores))
+    assert (settings.store, settings.stores["old"].url) == ("s3://bucket/prefix", "/srv/chunks")
+    assert settings.access("s3://bucket/prefix/2026").profile == "archive"
+    assert settings.access("s3://bucket/prefix2") == S3Access()

@@ -1,0 +1,108 @@
+"""`cafcat recover`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.units import format_size
+
+if TYPE_CHECKING:
+    from cafcat.maintenance.recover import RecoverReport, SettledChunk
+
+__all__ = ["register"]
+
+
+class _Progress(ShownProgress):
+    """With -v, a line for each chunk."""
+
+    def __init__(self, call: Call, *, dry_run: bool) -> None:
+        super().__init__(call)
+        self._would = "would be " if dry_run else ""
+
+    def settled(self, chunk: "SettledChunk") -> None:
+        if self._call.verbose and self._call.json:
+            self._call.output.document(chunk._asdict())
+        elif self._call.verbose:
+            whole = f": {plural(chunk.files, 'file')}, {format_size(chunk.size_bytes)}" if chunk.size_bytes else ""
+            why = f": {chunk.reason}" if chunk.reason else ""
+            self._print(f"chunk {chunk.uuid} {self._would}{chunk.outcome}{whole}{why}")
+
+
+def recover(
+    call: Call,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+) -> int:
+    """Settle what ingests left behind that were killed: adopt whole chunks, remove half ones.
+
+    Example: cafcat recover --dry-run -v
+    """
+    stop = StopOnSignal("the check of a chunk", as_json=call.json)
+    with stop, call.repository() as repository, _Progress(call, dry_run=dry_run) as progress:
+        settings = repository.settings
+        try:
+            report = repository.recover(
+                store=settings.store if settings.origins["store"] == "flag" else None,
+                dry_run=dry_run,
+                progress=progress,
+                on_settled=progress.settled,
+                should_stop=stop,
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; what was settled before stays so, the next recover goes on")
+            return INTERRUPTED
+    if not call.json:
+        for message in report.failed:
+            call.output.notice(message)
+    if not call.quiet or call.json:
+        call.output.show({"summary": asdict(report)}, _summary(report))
+    return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
+
+
+def _summary(report: "RecoverReport") -> list[str]:
+    """A line of what was done, and one for each kind of thing that was left alone."""
+    lines = [("interrupted; " if report.interrupted else "") + _done(report)]
+    if report.still_leased:
+        are, their = ("is", "its") if report.still_leased == 1 else ("are", "the last")
+        chunks = plural(report.still_leased, "chunk")
+        lines.append(f"{chunks} {are} being written: {their} lease ends at {report.leases_end_at}")
+    unknown = ((report.unknown_uploads, "upload"), (report.unknown_objects, "object"))
+    if found := [plural(count, word) for count, word in unknown if count]:
+        lines.append(f"left alone, as no chunk of this catalog names them: {' and '.join(found)}")
+    return lines
+
+
+def _done(report: "RecoverReport") -> str:
+    would = "would have " if report.dry_run else ""
+    adopted = f"adopted {plural(report.adopted, 'chunk')} ({_files(report)})"
+    done = [
+        text
+        for count, text in (
+            (report.adopted, adopted),
+            (report.abandoned, f"abandoned {plural(report.abandoned, 'chunk')}"),
+            (report.cleaned, f"cleaned up {plural(report.cleaned, 'abandoned chunk')}"),
+            (report.uploads_removed, f"removed {plural(report.uploads_removed, 'late upload')}"),
+            (report.objects_removed, f"removed {plural(report.objects_removed, 'late object')}"),
+        )
+        if count
+    ]
+    nothing = "nothing was recovered" if report.failed or report.interrupted else "nothing to recover"
+    return would + ", ".join(done) if done else nothing
+
+
+def _files(report: "RecoverReport") -> str:
+    """ "3 files, 1.2 kB; 2 superseded"."""
+    files = f"{plural(report.files_adopted, 'file')}, {format_size(report.bytes_adopted)}"
+    return f"{files}; {report.files_skipped} superseded" if report.files_skipped else files
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "recover")(recover)

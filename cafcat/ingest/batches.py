@@ -1,0 +1,66 @@
+"""What a run takes from its sources: files in batches, opened one after the other or many at once."""
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from cafcat.errors import CafcatError, SourceFailed
+from cafcat.model import FileProblem, SourceFile
+from cafcat.sources.base import BatchingSource, OpenFile, PrefetchingSource, Source
+
+__all__ = ["Opened", "SourceBroke", "batches_of", "open_each"]
+
+BATCH_FILES: Final = 5_000
+"""So many files are decided by one query."""
+
+Opened = OpenFile | SourceFailed
+Item = TypeVar("Item")
+
+
+class SourceBroke(Exception):
+    """A source ended before its end; `reason` is its error."""
+
+    def __init__(self, reason: CafcatError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def batches_of(source: Source) -> Iterator[Sequence[SourceFile | FileProblem]]:
+    """All that a source has, in groups. Raises SourceBroke."""
+    batches = source.batches() if isinstance(source, BatchingSource) else _grouped(source.files())
+    return _guarded(batches)
+
+
+def open_each(source: Source, files: Iterable[SourceFile]) -> Generator[Opened, None, None]:
+    """A result for each of the files, in order. To be closed. Raises SourceBroke."""
+    if isinstance(source, PrefetchingSource):
+        return _guarded(source.open_each(files))
+    return _guarded(_opened_in_turn(source, files))
+
+
+def _grouped(items: Iterator[SourceFile | FileProblem]) -> Iterator[Sequence[SourceFile | FileProblem]]:
+    batch: list[SourceFile | FileProblem] = []
+    try:
+        for item in items:
+            batch.append(item)
+            if len(batch) == BATCH_FILES:
+                yield batch
+                batch = []
+    except CafcatError:
+        yield batch  # what came before the end is as good as ever
+        raise
+    yield batch
+
+
+def _opened_in_turn(source: Source, files: Iterable[SourceFile]) -> Iterator[Opened]:
+    for file in files:
+        try:
+            yield source.open(file)
+        except SourceFailed as error:
+            yield error
+
+
+def _guarded(items: Iterator[Item]) -> Generator[Item, None, None]:
+    try:
+        yield from items
+    except CafcatError as error:
+        raise SourceBroke(error) from error

@@ -1,0 +1,1 @@
+"""Comparing catalog, chunks and stores, and mending."""

@@ -1,0 +1,87 @@
+"""An object read from its first byte to its last, against its own index: whether it is whole."""
+
+from collections.abc import Callable, Iterator
+
+from cafcat.checksums import crc32c, crc64nvme
+from cafcat.errors import Corrupt
+from cafcat.formats.base import Format
+from cafcat.model import MAX_PATH_BYTES, ChunkSummary, Entry
+from cafcat.stores.base import Store, StoredObject
+
+__all__ = ["read_whole"]
+
+
+def read_whole(
+    store: Store,
+    key: str,
+    archive_format: Format,
+    take: Callable[[Entry], object],
+    advance: Callable[[int], object],
+) -> ChunkSummary:
+    """Reads all of an object, once and in order, and its index beforehand. Calls `take` with each entry whose bytes
+    have the checksum that the index says, in order of its bytes; `advance` with the size of each block (at most
+    1 MiB) before it is looked at. Memory does not depend on the size of the object or of its index.
+
+    Raises NotFound if there is no such object; Corrupt if it is not exactly what cafcat writes: its index can be
+    read to the end, every entry has a checksum and a name that the catalog can hold, no two entries share a byte,
+    and every checksum is right; Unsupported; StoreFailed.
+    """
+    archive = StoredObject(store, key)
+    reader = archive_format.reader(archive)
+    index_start, index_end = reader.index_span
+    entries = reader.entries()
+    content = _Content(store.stream(key, 0, archive.size_bytes), advance)
+    file_count = 0
+    for entry in entries:
+        _check(entry, content.position, archive.name)
+        content.crc32c_until(entry.start_byte)
+        found = content.crc32c_until(entry.end_byte)
+        if found != entry.crc32c:
+            raise _damaged(f"CRC-32C {found:08x} where its index has {entry.crc32c:08x}", entry, archive.name)
+        take(entry)
+        file_count += 1
+    content.crc32c_until(archive.size_bytes)
+    return ChunkSummary(archive.size_bytes, index_start, index_end, file_count, index_start, content.crc64nvme)
+
+
+def _check(entry: Entry, position: int, name: str) -> None:
+    path = entry.path
+    if entry.crc32c is None:
+        raise _damaged("its index has no checksum of the file", entry, name)
+    if not path or "\0" in path or len(path.encode()) > MAX_PATH_BYTES:
+        raise _damaged("the catalog cannot hold this name", entry, name)
+    if entry.start_byte < position:
+        raise _damaged("its bytes are before those of the entry before it in the index", entry, name)
+
+
+def _damaged(message: str, entry: Entry, name: str) -> Corrupt:
+    return Corrupt(f"the object is damaged: {message}", path=entry.path, chunk=name, byte=entry.start_byte)
+
+
+class _Content:
+    """The bytes of an object in order, each of them looked at once. position: how many were."""
+
+    def __init__(self, blocks: Iterator[bytes], advance: Callable[[int], object]) -> None:
+        self._blocks = blocks
+        self._advance = advance
+        self._block = b""
+        self._at = 0
+        self.position = 0
+        self.crc64nvme = 0
+
+    def crc32c_until(self, end_byte: int) -> int:
+        """CRC-32C of the bytes from here to there. Raises what the stream of blocks raises."""
+        checksum = 0
+        while self.position < end_byte:
+            if self._at == len(self._block):
+                self._next_block()
+            part = self._block[self._at : self._at + end_byte - self.position]
+            checksum = crc32c(part, checksum)
+            self._at += len(part)
+            self.position += len(part)
+        return checksum
+
+    def _next_block(self) -> None:
+        self._block, self._at = next(self._blocks), 0
+        self._advance(len(self._block))
+        self.crc64nvme = crc64nvme(self._block, self.crc64nvme)

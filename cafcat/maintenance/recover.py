@@ -1,0 +1,331 @@
+"""Settles what writers left behind that died: whole chunks are adopted, all else is removed.
+
+The row in the catalog decides, and is changed first: `writing` becomes `committed` or `abandoned` once, whoever is
+at it. Only then something is removed from a store, and only what a row names.
+"""
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.mapping import Mapping
+from cafcat.catalog.recovery import LeftChunk
+from cafcat.errors import (
+    CafcatError,
+    CatalogOutdated,
+    CatalogUnavailable,
+    Conflict,
+    Corrupt,
+    Locked,
+    NotFound,
+    StoreFailed,
+)
+from cafcat.formats import registry as formats
+from cafcat.maintenance.own_index import read_whole
+from cafcat.model import ChunkState, ChunkSummary
+from cafcat.progress import Progress
+from cafcat.stores.base import Store
+
+__all__ = ["Outcome", "Recover", "RecoverReport", "SettledChunk"]
+
+LEASE_SECONDS: Final = 900
+"""As that of a writer: a recover that has not been heard of for so long is taken for dead."""
+_RENEW_SECONDS: Final = 60
+_KNOWN_CHUNKS: Final = 10
+"""So many chunks are looked for to see whether a store is the one that the catalog means."""
+_BATCH_KEYS: Final = 1000
+
+
+class Outcome(StrEnum):
+    """What became of a chunk."""
+
+    ADOPTED = "adopted"
+    """Its object is whole: it was committed."""
+    ABANDONED = "abandoned"
+    """Its object is not there or not whole: nothing points to it, and its remains were removed."""
+    CLEANED = "cleaned"
+    """It was abandoned before; now its remains were removed, too."""
+
+
+class SettledChunk(NamedTuple):
+    """files and size_bytes: of an adopted chunk, those in its index and the size of the object. reason: why it was
+    abandoned."""
+
+    uuid: UUID
+    store: str
+    outcome: Outcome
+    files: int = 0
+    size_bytes: int = 0
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverReport:
+    """What was done, or would be; the first eight in numbers of chunks, uploads and objects.
+
+    uploads_removed, objects_removed: what came late to chunks that were settled before. still_leased: chunks that
+    are being written; leases_end_at: when the last of their leases ends, ISO 8601 in UTC. unknown_uploads,
+    unknown_objects: what no chunk of this catalog names; left alone. failed: what could not be settled, and why.
+    files_adopted: found under their paths now; files_skipped: in adopted chunks, where their paths had newer files,
+    or other files that the run was told to keep. bytes_adopted: of the files adopted. A dry run counts all files of
+    a chunk as adopted.
+    """
+
+    adopted: int
+    abandoned: int
+    cleaned: int
+    uploads_removed: int
+    objects_removed: int
+    still_leased: int
+    unknown_uploads: int
+    unknown_objects: int
+    leases_end_at: str | None
+    failed: tuple[str, ...]
+    files_adopted: int
+    files_skipped: int
+    bytes_adopted: int
+    interrupted: bool
+    dry_run: bool
+
+
+class Recover:
+    """One pass. Any number of them may be at work at once, beside writers."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store_of: Callable[[str], Store],
+        *,
+        owner: str,
+        dry_run: bool,
+        progress: Progress,
+        on_settled: Callable[[SettledChunk], object],
+        should_stop: Callable[[], bool],
+    ) -> None:
+        """`store_of` gives the store of a URL in `chunks.store`; `owner` is who has the leases that are taken;
+        `on_settled` is told of each chunk. `should_stop` is asked between chunks; it may raise in the middle of
+        one, which then stays as it is."""
+        self._catalog = catalog
+        self._store_of = store_of
+        self._owner = owner
+        self._dry_run = dry_run
+        self._progress = progress
+        self._on_settled = on_settled
+        self._should_stop = should_stop
+        self._renewed = 0.0
+        self._interrupted = False
+        self._counts: Counter[str] = Counter()
+        self._leases_end_at: str | None = None
+        self._failed: list[str] = []
+
+    @property
+    def report(self) -> RecoverReport:
+        """What was done so far."""
+        counts = self._counts
+        return RecoverReport(
+            adopted=counts[Outcome.ADOPTED],
+            abandoned=counts[Outcome.ABANDONED],
+            cleaned=counts[Outcome.CLEANED],
+            uploads_removed=counts["uploads_removed"],
+            objects_removed=counts["objects_removed"],
+            still_leased=counts["still_leased"],
+            unknown_uploads=counts["unknown_uploads"],
+            unknown_objects=counts["unknown_objects"],
+            leases_end_at=self._leases_end_at,
+            failed=tuple(self._failed),
+            files_adopted=counts["files_adopted"],
+            files_skipped=counts["files_skipped"],
+            bytes_adopted=counts["bytes_adopted"],
+            interrupted=self._interrupted,
+            dry_run=self._dry_run,
+        )
+
+    def take(self, stores: Iterable[str]) -> None:
+        """Settles the chunks of these stores. What a store refuses, or damage in it, costs only its chunks and is
+        reported. Raises CatalogUnavailable, CatalogOutdated."""
+        for url in stores:
+            if self._stopped():
+                return
+            self._count_leases(url)
+            with self._reported(f"store {url}"):
+                store = self._store_of(url)
+                self._check_store(store, url)
+                self._take_store(store, url)
+
+    def _take_store(self, store: Store, url: str) -> None:
+        """Remains first: what fails here to be removed is then not tried twice."""
+        recovery = self._catalog.recovery
+        for chunk in recovery.remains(url):
+            if self._stopped():
+                return
+            with self._reported(f"chunk {chunk.uuid}"):
+                self._clean(store, chunk)
+        for chunk in recovery.overdue(url):
+            if self._stopped():
+                return
+            with self._reported(f"chunk {chunk.uuid}"):
+                self._settle(store, chunk)
+        if not self._stopped():
+            self._sweep_uploads(store, url)
+            self._sweep_objects(store, url)
+
+    def _stopped(self) -> bool:
+        self._interrupted = self._should_stop() or self._interrupted
+        return self._interrupted
+
+    @contextlib.contextmanager
+    def _reported(self, what: str) -> Iterator[None]:
+        """Without the catalog nothing can go on; every other failure costs only what was at hand."""
+        try:
+            yield
+        except (CatalogUnavailable, CatalogOutdated):
+            raise
+        except CafcatError as error:
+            self._failed.append(f"{what}: {error}")
+
+    def _count_leases(self, url: str) -> None:
+        leases = self._catalog.recovery.leases(url)
+        self._counts["still_leased"] += leases.chunks
+        ends = [end for end in (self._leases_end_at, leases.end_at) if end is not None]
+        self._leases_end_at = max(ends, default=None)
+
+    def _check_store(self, store: Store, url: str) -> None:
+        """That a store says "there is nothing" has to mean something: it answers, and it is the one that the
+        catalog means, not the empty folder where a disk is mounted at other times, or a bucket of the same name
+        elsewhere."""
+        for _ in store.uploads():
+            break
+        known = self._catalog.recovery.newest(url, _KNOWN_CHUNKS)
+        if known and not any(_has(store, key) for key in known):
+            hint = "is its disk mounted, its endpoint the right one?"
+            raise StoreFailed(f"it has none of the newest chunks that the catalog has there: {known[0]}", hint=hint)
+
+    def _clean(self, store: Store, chunk: LeftChunk) -> None:
+        self._remove(store, chunk)
+        self._tell(SettledChunk(chunk.uuid, chunk.store, Outcome.CLEANED))
+
+    def _remove(self, store: Store, chunk: LeftChunk) -> None:
+        """What is left of an abandoned chunk. The upload first: while it is there, it can still become an
+        object."""
+        if not self._dry_run:
+            store.discard(chunk.object_key, chunk.upload_id)
+            store.delete(chunk.object_key)
+            self._catalog.chunks.record_removed(chunk.id)
+
+    def _settle(self, store: Store, found: LeftChunk) -> None:
+        """Adopts or abandons an overdue chunk. If that cannot be done now, its lease is given back."""
+        chunk = found if self._dry_run else self._catalog.recovery.take(found.id, self._owner, LEASE_SECONDS)
+        if chunk is None:
+            return
+        self._renewed = time.monotonic()
+        try:
+            self._adopt_or_abandon(store, chunk)
+        except Locked:
+            return
+        except BaseException:
+            with contextlib.suppress(CafcatError):
+                self._catalog.recovery.give_back(chunk.id, self._owner)
+            raise
+
+    def _adopt_or_abandon(self, store: Store, chunk: LeftChunk) -> None:
+        with Mapping(chunk.id) as mapping:
+            try:
+                summary = read_whole(
+                    store,
+                    chunk.object_key,
+                    formats.by_name(chunk.format),
+                    mapping.add,
+                    lambda size_bytes: self._advance(chunk, size_bytes),
+                )
+            except (NotFound, Corrupt) as error:
+                self._abandon(store, chunk, str(error))
+            else:
+                self._adopt(chunk, summary, mapping)
+
+    def _advance(self, chunk: LeftChunk, size_bytes: int) -> None:
+        """With each block. A catalog that does not answer right now is no reason to stop: the lease is long."""
+        self._should_stop()
+        self._progress.advance(0, size_bytes)
+        now = time.monotonic()
+        if now - self._renewed >= _RENEW_SECONDS and not self._dry_run:
+            self._renewed = now
+            with contextlib.suppress(CatalogUnavailable):
+                self._catalog.recovery.renew(chunk.id, self._owner, LEASE_SECONDS)
+
+    def _adopt(self, chunk: LeftChunk, summary: ChunkSummary, mapping: Mapping) -> None:
+        files, skipped, live_bytes = summary.file_count, 0, mapping.size_bytes
+        if not self._dry_run:
+            with _ours(chunk):
+                commit = self._catalog.chunks.commit_chunk(
+                    chunk.id, summary, mapping, chunk.on_conflict, all_new=True, yields=True
+                )
+            files, skipped, live_bytes = commit.added + commit.replaced, commit.skipped, commit.live_bytes
+        self._counts.update(files_adopted=files, files_skipped=skipped, bytes_adopted=live_bytes)
+        self._progress.advance(summary.file_count, 0)
+        outcome = Outcome.ADOPTED
+        self._tell(SettledChunk(chunk.uuid, chunk.store, outcome, summary.file_count, summary.size_bytes))
+
+    def _abandon(self, store: Store, chunk: LeftChunk, reason: str) -> None:
+        if not self._dry_run:
+            with _ours(chunk):
+                self._catalog.chunks.abandon_chunk(chunk.id, f"its writer died: {reason}")
+        self._tell(SettledChunk(chunk.uuid, chunk.store, Outcome.ABANDONED, reason=reason))
+        self._remove(store, chunk)
+
+    def _tell(self, settled: SettledChunk) -> None:
+        self._counts[settled.outcome] += 1
+        self._on_settled(settled)
+
+    def _sweep_uploads(self, store: Store, url: str) -> None:
+        """Uploads of settled chunks: a request that was on its way when the writer died may begin one later."""
+        for keys in _batches(store.uploads()):
+            states = self._catalog.recovery.settled(url, keys)
+            for key in keys:
+                if key not in states:
+                    self._counts["unknown_uploads"] += 1
+                elif states[key] is not None:
+                    if not self._dry_run:
+                        store.discard(key)
+                    self._counts["uploads_removed"] += 1
+
+    def _sweep_objects(self, store: Store, url: str) -> None:
+        """Objects of abandoned chunks, which came late likewise."""
+        for keys in _batches(found.key for found in store.list()):
+            states = self._catalog.recovery.settled(url, keys)
+            for key in keys:
+                if key not in states:
+                    self._counts["unknown_objects"] += 1
+                elif states[key] is ChunkState.ABANDONED:
+                    if not self._dry_run:
+                        store.delete(key)
+                    self._counts["objects_removed"] += 1
+
+
+@contextlib.contextmanager
+def _ours(chunk: LeftChunk) -> Iterator[None]:
+    """A row that is not `writing` any more was settled by its writer, which lives after all, or another recover."""
+    try:
+        yield
+    except Conflict as error:
+        raise Locked("somebody else settled the chunk", chunk=str(chunk.uuid)) from error
+
+
+def _has(store: Store, key: str) -> bool:
+    try:
+        store.stat(key)
+    except NotFound:
+        return False
+    return True
+
+
+def _batches(keys: Iterable[str]) -> Iterator[Sequence[str]]:
+    keys = iter(keys)
+    while batch := list(islice(keys, _BATCH_KEYS)):
+        yield batch

@@ -1,0 +1,1 @@
+"""Object stores over the network: how they are reached, and how their objects are read."""

@@ -1,0 +1,133 @@
+"""What boto3 and obstore raise, in cafcat's words. Messages name the server's error code, and never credentials.
+
+Error codes: Amazon S3 API Reference, "Error responses".
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cafcat.errors import AccessDenied, CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
+
+__all__ = ["ObjectDenied", "OutOfRange", "ServerFailed", "translated"]
+
+
+class OutOfRange(StoreFailed):
+    """A range begins beyond the end of its object."""
+
+
+class ServerFailed(StoreFailed):
+    """The server did not answer, or answered that it cannot now: it was asked several times."""
+
+
+class ObjectDenied(AccessDenied):
+    """The server knows who we are, and does not let us do this."""
+
+
+_NO_CREDENTIALS = {
+    "401",
+    "AccountProblem",
+    "AllAccessDisabled",
+    "AuthorizationHeaderMalformed",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidToken",
+    "RequestExpired",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+    "Unauthorized",
+}
+_NOT_ALLOWED = {"403", "AccessDenied", "Forbidden"}
+_MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NoSuchUpload", "NotFound"}
+_SERVER = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling", "TooManyRequests"}
+_CONFLICT = {"412", "PreconditionFailed", "409", "ConditionalRequestConflict"}
+
+_HINTS = {
+    "RequestTimeTooSkewed": "set the clock of this machine",
+    "NoSuchBucket": "cafcat makes no buckets: make it first",
+    "InvalidObjectState": "the object is in an archive class: restore it first",
+    "301": "set the region of the bucket: AWS_DEFAULT_REGION, or region of the store in cafcat.toml",
+    "PermanentRedirect": "set the region of the bucket: AWS_DEFAULT_REGION, or region of the store in cafcat.toml",
+}
+_WHO = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile, and what they may do"
+_AGAIN = "run the same command again"
+
+
+@contextmanager
+def translated(doing: str, where: str) -> Iterator[None]:
+    """Foreign exceptions become NotFound, AccessDenied, Conflict, InvalidInput or StoreFailed.
+
+    Args: doing: "read", "write", "list", ...; where: URL of the object or bucket.
+    """
+    try:
+        yield
+    except CafcatError:
+        raise
+    except Exception as error:
+        found = _from_boto(error, doing, where) or _from_obstore(error, doing, where)
+        if found is None:
+            raise
+        # A server that refuses a signature quotes the request that it saw, session token and all: not even a
+        # traceback may show that.
+        raise found from None if isinstance(found, AccessDenied) else error
+
+
+def _from_boto(error: Exception, doing: str, where: str) -> CafcatError | None:
+    if not type(error).__module__.startswith(("botocore", "boto3", "urllib3")):
+        return None
+    from botocore import exceptions as boto
+
+    if isinstance(error, boto.ClientError):
+        said = error.response.get("Error", {})
+        status = str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
+        return _by_code(said.get("Code") or status, said.get("Message", ""), doing, where)
+    no_credentials = (boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError)
+    if isinstance(error, (*no_credentials, boto.TokenRetrievalError, boto.SSOError)):
+        return _denied("no usable credentials were found", doing, where)
+    if isinstance(error, boto.ProfileNotFound):
+        return AccessDenied(f"AWS' configuration has no such profile: {error}", hint="see ~/.aws/config")
+    if isinstance(error, boto.ParamValidationError | boto.InvalidRegionError):
+        return InvalidInput(f"{where}: {_one_line(error)}")
+    return ServerFailed(f"cannot {doing} {where}: {_one_line(error)}", hint=_AGAIN)
+
+
+def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | None:
+    """obstore says all in its text: the server's document is quoted in it."""
+    text = str(error)
+    code = re.search(r"<Code>(\w+)</Code>", text) or re.search(r"non-2xx status code: (\d+)", text)
+    if code is not None:
+        message = re.search(r"<Message>([^<]*)</Message>", text)
+        return _by_code(code[1], message[1] if message else "", doing, where)
+    if isinstance(error, FileNotFoundError):
+        return NotFound(f"cannot {doing} {where}: it is not there")
+    if isinstance(error, PermissionError):
+        return _denied("access denied", doing, where)
+    if type(error).__module__.startswith("obstore"):
+        reason = text.partition("\n")[0].rpartition(" - ")[2]
+        return ServerFailed(f"cannot {doing} {where}: {_one_line(reason)}", hint=_AGAIN)
+    return None
+
+
+def _by_code(code: str, message: str, doing: str, where: str) -> CafcatError:
+    said = code if not message or message == code else f"{code}: {message.strip().rstrip('.')}"
+    text = f"cannot {doing} {where}: the server says {_one_line(said)}"
+    if code in _MISSING:
+        return NotFound(text, hint=_HINTS.get(code))
+    if code in _NO_CREDENTIALS:
+        return _denied(f"the server says {_one_line(said)}", doing, where)
+    if code in _NOT_ALLOWED:
+        return ObjectDenied(text, hint=_WHO)
+    if code in _CONFLICT:
+        return Conflict(text)
+    if code in ("InvalidRange", "416"):
+        return OutOfRange(text)
+    kind = ServerFailed if code in _SERVER or re.fullmatch(r"5\d\d", code) else StoreFailed
+    return kind(text, hint=_HINTS.get(code, _AGAIN))
+
+
+def _denied(reason: str, doing: str, where: str) -> AccessDenied:
+    return AccessDenied(f"cannot {doing} {where}: {reason}", hint=_WHO)
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,112 @@
+"""Many files by name: looked up a thousand at a time, near ones read together."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, StoreFailed
+from cafcat.model import Location
+from cafcat.resolve.fetch import fetch
+from cafcat.resolve.outputs import check_free, write_single
+from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, Wanted, in_read_order, merged
+from cafcat.resolve.reading import Reading
+
+__all__ = ["Batch"]
+
+Failures = list[tuple[str, CafcatError]]
+"""Names as they were asked for, and why each cannot be had."""
+
+
+class Batch:
+    """Bytes `[start, end)` of many files, all of them by default; a negative start counts from the end.
+
+    What is wrong with one file is a value and not an exception: NotFound, InvalidInput for a range beyond the file,
+    Corrupt, StoreFailed. What is wrong with all is raised: AccessDenied, Unavailable if a store is out of reach,
+    CatalogUnavailable, CatalogOutdated.
+    """
+
+    def __init__(self, reading: Reading, start: int = 0, end: int | None = None) -> None:
+        self._reading = reading
+        self._range = (start, end)
+
+    def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | CafcatError]]:
+        """The content of each, in the order in which they are read."""
+        for failed, reads in self._windows(paths):
+            yield from failed
+            with closing(fetch(self._reading, reads)) as files:
+                for wanted, blocks in files:
+                    yield wanted.name, _joined(blocks)
+
+    def stream(self, paths: Iterable[str]) -> Iterator[tuple[str, Iterator[bytes] | CafcatError]]:
+        """The content of each in blocks, in the order asked for; before each five thousand, those of them that
+        cannot be found. Blocks raise Corrupt and StoreFailed."""
+        for failed, reads in self._windows(paths, in_order=True):
+            yield from failed
+            with closing(fetch(self._reading, reads)) as files:
+                yield from ((wanted.name, blocks) for wanted, blocks in files)
+
+    def get(self, outputs: Mapping[str, Path], *, overwrite: bool) -> Iterator[tuple[str, Location | CafcatError]]:
+        """Writes each to its output, as `write_single` does, in the order in which they are read. Conflict is a
+        value too. Raises OutputFailed."""
+        free: list[str] = []
+        for name, output in outputs.items():
+            try:
+                check_free(output, overwrite=overwrite)
+                free.append(name)
+            except Conflict as error:
+                yield name, error
+        for failed, reads in self._windows(free):
+            yield from failed
+            with closing(fetch(self._reading, reads)) as files:
+                for wanted, blocks in files:
+                    yield wanted.name, _written(wanted, blocks, outputs[wanted.name], overwrite=overwrite)
+
+    def plan(self, paths: Iterable[str], *, in_order: bool = False) -> ReadPlan:
+        """What `read` and `get`, or in_order `stream`, would do."""
+        plan = ReadPlan()
+        for failed, reads in self._windows(paths, in_order=in_order):
+            plan.failed += failed
+            for read in reads:
+                plan.add(read, self._reading.object_of(read.wanted[0].location))
+        return plan
+
+    def _windows(
+        self, paths: Iterable[str], *, in_order: bool = False
+    ) -> Iterator[tuple[Failures, Iterator[RangeRead]]]:
+        """So many at a time as are planned together: those that cannot be had, and reads for the others."""
+        rest = iter(paths)
+        while names := list(islice(rest, PLANNED_FILES)):
+            failed, wanted = self._found(names)
+            yield failed, merged(wanted if in_order else in_read_order(wanted), self._reading.store_of)
+
+    def _found(self, names: Sequence[str]) -> tuple[Failures, list[Wanted]]:
+        places = self._reading.locate_many(names)
+        failed: Failures = []
+        wanted: list[Wanted] = []
+        for name in names:
+            place = places[name]
+            if isinstance(place, CafcatError):
+                failed.append((name, place))
+                continue
+            try:
+                wanted.append(self._reading.wanted(name, place, *self._range))
+            except InvalidInput as error:
+                failed.append((name, error))
+        return failed, wanted
+
+
+def _joined(blocks: Iterator[bytes]) -> bytes | CafcatError:
+    try:
+        return b"".join(blocks)
+    except (Corrupt, StoreFailed) as error:
+        return error
+
+
+def _written(wanted: Wanted, blocks: Iterator[bytes], output: Path, *, overwrite: bool) -> Location | CafcatError:
+    modified_ns = wanted.location.modified_ns if wanted.is_whole else None
+    try:
+        write_single(output, blocks, modified_ns, overwrite=overwrite)
+    except (Conflict, Corrupt, InvalidInput, StoreFailed) as error:
+        return error
+    return wanted.location

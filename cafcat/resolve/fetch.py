@@ -1,0 +1,121 @@
+"""What a plan says is read: several requests in flight where that is worth it, files in the order of the plan."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from cafcat.checksums import crc32c
+from cafcat.errors import CafcatError, Corrupt, NotFound, StoreFailed
+from cafcat.resolve.plan import RangeRead, Wanted, merging_of
+from cafcat.resolve.reading import Reading, check, error_of_file
+from cafcat.stores.base import RemoteStore, Store
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+__all__ = ["fetch"]
+
+_BYTES_IN_FLIGHT: Final = 128 << 20
+"""Most bytes of answers that are under way, or here and not yet handed out."""
+
+_Answer = Callable[[], bytes]
+"""Gives the bytes of a read, waiting for them if need be, or raises what went wrong."""
+_Blocks = Iterator[bytes]
+
+
+def fetch(reading: Reading, reads: Iterable[RangeRead]) -> Generator[tuple[Wanted, _Blocks], None, None]:
+    """The files of the reads, in order, each with its blocks: those of a whole file are checked against its
+    checksum before the last one comes. Blocks raise Corrupt and StoreFailed for that file alone.
+
+    Raises what concerns more than one file: AccessDenied, Unavailable if a store is out of reach. Close it if you
+    do not take all.
+    """
+    for url, of_store in groupby(reads, key=lambda read: read.store):
+        store = reading.store_of(url)
+        with closing(_answers(store, of_store)) as answers:
+            for read, answer in answers:
+                yield from _files(reading, store, read, answer)
+
+
+def _files(reading: Reading, store: Store, read: RangeRead, answer: _Answer) -> Iterator[tuple[Wanted, _Blocks]]:
+    """A function of its own, so that the bytes of a read are let go before the next is waited for."""
+    blocks_of = _blocks_of(reading, store, read, answer)
+    for wanted in read.wanted:
+        yield wanted, blocks_of(wanted) if wanted.size_bytes else _content(wanted, b"")
+
+
+def _blocks_of(reading: Reading, store: Store, read: RangeRead, answer: _Answer) -> Callable[[Wanted], _Blocks]:
+    """What gives the blocks of each file of a read that is not empty."""
+    if read.in_blocks:
+        return reading.blocks
+    try:
+        data = answer()
+    except (Corrupt, NotFound, StoreFailed) as error:
+        return _after(error, reading, store)
+    return lambda wanted: _content(wanted, _cut(wanted, read, data))
+
+
+def _after(error: CafcatError, reading: Reading, store: Store) -> Callable[[Wanted], _Blocks]:
+    """A read of several files failed. What is wrong with one must not cost its neighbours: each is read for itself.
+    But an object that is not there is so for all, and so is one that a server could not give after all retries."""
+    if isinstance(error, Corrupt) or (isinstance(error, StoreFailed) and not isinstance(store, RemoteStore)):
+        return reading.blocks
+    reading.check_in_reach(store)
+    return lambda wanted: _failing(wanted, error)
+
+
+def _cut(wanted: Wanted, read: RangeRead, data: bytes) -> bytes:
+    return data[wanted.start_byte - read.start_byte : wanted.end_byte - read.start_byte]
+
+
+def _content(wanted: Wanted, data: bytes) -> _Blocks:
+    if wanted.is_whole:
+        check(wanted.location, crc32c(data))
+    yield data
+
+
+def _failing(wanted: Wanted, error: CafcatError) -> _Blocks:
+    yield from ()
+    raise error_of_file(wanted.location, error) from error
+
+
+def _answers(store: Store, reads: Iterable[RangeRead]) -> Generator[tuple[RangeRead, _Answer], None, None]:
+    in_flight = min(store.reads_in_flight, _BYTES_IN_FLIGHT // merging_of(store).read_bytes)
+    if in_flight > 1:
+        yield from _answers_ahead(store, reads, in_flight)
+    else:
+        for read in reads:
+            yield read, _question(store, read)
+
+
+def _answers_ahead(
+    store: Store, reads: Iterable[RangeRead], in_flight: int
+) -> Generator[tuple[RangeRead, _Answer], None, None]:
+    """The next reads are under way while one is worked on, which counts as in flight too."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(in_flight, thread_name_prefix="cafcat-read")
+    under_way: deque[tuple[RangeRead, _Answer]] = deque()
+    try:
+        for read in reads:
+            under_way.append((read, _asked(pool, _question(store, read))))
+            if len(under_way) == in_flight:
+                yield under_way.popleft()
+        while under_way:
+            yield under_way.popleft()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _question(store: Store, read: RangeRead) -> _Answer:
+    """What is empty is not asked for; what comes in blocks is asked for when its turn comes."""
+    if read.in_blocks or not read.size_bytes:
+        return bytes
+    return partial(store.read, read.object_key, read.start_byte, read.end_byte)
+
+
+def _asked(pool: "ThreadPoolExecutor", question: _Answer) -> _Answer:
+    return bytes if question is bytes else pool.submit(question).result

@@ -1,0 +1,134 @@
+"""Opening objects of a bucket: small ones whole and many at once, large ones as streams."""
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Final, Self
+
+from cafcat.errors import AccessDenied, CafcatError, Conflict, Corrupt, NotFound, SourceFailed, StoreFailed
+from cafcat.model import ProblemKind, SourceFile
+from cafcat.remote.connection import S3Connection
+from cafcat.remote.errors import ObjectDenied, ServerFailed
+from cafcat.remote.reading import RemoteObject
+from cafcat.sources.names import printable
+from cafcat.sources.prefetch import in_order
+
+__all__ = ["OpenedObject", "S3Objects"]
+
+SMALL_BYTES: Final = 1 << 20
+"""Up to this size an object is read by opening it."""
+_OUTAGE: Final = 20
+"""So many objects in a row that the server does not give: it is the server, not the objects."""
+
+_PROBLEMS: Final = (
+    (Conflict, ProblemKind.CHANGED, "changed since it was listed"),
+    (NotFound, ProblemKind.VANISHED, "was deleted since it was listed"),
+    (Corrupt, ProblemKind.CHANGED, "is shorter than it was listed"),
+)
+
+
+class OpenedObject:
+    """An object, opened. A large one is read by one request when its bytes are asked for."""
+
+    def __init__(self, file: SourceFile, remote: RemoteObject, content: bytes | None) -> None:
+        """Args: content: all of it, or None: then `remote` gives it."""
+        self._file = file
+        self._remote = remote
+        self._content = content
+        self.size_bytes = file.size_bytes
+        self.modified_ns = file.modified_ns
+        self.etag = file.etag
+
+    def read(self) -> bytes:
+        """All bytes. Raises SourceFailed if the object changed since it was listed."""
+        return b"".join(self.blocks()) if self._content is None else self._content
+
+    def blocks(self) -> Iterator[bytes]:
+        """The same in blocks of at most 1 MiB; where the connection breaks, a further request goes on."""
+        if self._content is not None:
+            yield from (
+                self._content[start : start + SMALL_BYTES] for start in range(0, self.size_bytes, SMALL_BYTES)
+            )
+            return
+        try:
+            yield from self._remote.blocks(0, self.size_bytes)
+        except CafcatError as error:
+            raise _failed(self._file, error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to close: an answer that is not read to its end ends with its iterator."""
+
+
+class S3Objects:
+    """The objects of one bucket, by SourceFiles whose locator is the key. Where they have an entity tag, only that
+    version of the object is read. Safe to share by threads."""
+
+    def __init__(self, connection: S3Connection) -> None:
+        self._connection = connection
+        self._failed_in_a_row = 0
+
+    def open(self, file: SourceFile) -> OpenedObject:
+        """Raises SourceFailed if it changed, vanished or cannot be read; AccessDenied for refused credentials."""
+        remote = RemoteObject(self._connection, file.locator, file.etag)
+        try:
+            if file.size_bytes <= SMALL_BYTES:
+                head, content = remote.read()
+            elif file.etag is None:
+                head, content = remote.head(), None
+                remote = RemoteObject(self._connection, file.locator, head.etag)
+            else:
+                return OpenedObject(file, remote, None)
+        except CafcatError as error:
+            raise _failed(file, error) from error
+        if file.etag is None:
+            file = file._replace(size_bytes=head.size_bytes, modified_ns=head.modified_ns, etag=head.etag)
+        elif head.size_bytes != file.size_bytes:
+            raise _failed(file, Conflict("another size"))
+        return OpenedObject(file, remote, content)
+
+    def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenedObject | SourceFailed]:
+        """Opens the files, in order, many requests at once. Raises what ends the whole source: refused
+        credentials, or a server that has given nothing for 20 objects in a row."""
+        for result in in_order(self._open_or_error, files, cost=_cost):
+            if isinstance(result, SourceFailed):
+                self._notice(result)
+            else:
+                self._failed_in_a_row = 0
+            yield result
+
+    def _open_or_error(self, file: SourceFile) -> OpenedObject | SourceFailed:
+        try:
+            return self.open(file)
+        except SourceFailed as error:
+            return error
+
+    def _notice(self, failure: SourceFailed) -> None:
+        cause = failure.__cause__
+        if not isinstance(cause, ServerFailed | ObjectDenied):
+            self._failed_in_a_row = 0
+            return
+        self._failed_in_a_row += 1
+        if self._failed_in_a_row >= _OUTAGE:
+            raise cause
+
+
+def _cost(file: SourceFile) -> int:
+    """Bytes that are in memory as soon as it is opened."""
+    return file.size_bytes if file.size_bytes <= SMALL_BYTES else 0
+
+
+def _failed(file: SourceFile, error: CafcatError) -> SourceFailed:
+    """What an error means for the one object; the error itself if it is about all of them."""
+    path = printable(file.path)
+    for kind, problem, message in _PROBLEMS:
+        if isinstance(error, kind):
+            return SourceFailed(message, path=path, problem=problem.value)
+    if isinstance(error, StoreFailed | ObjectDenied):
+        return SourceFailed(error.message, path=path, problem=ProblemKind.UNREADABLE.value)
+    if isinstance(error, AccessDenied):
+        raise error
+    return SourceFailed(error.message, path=path, problem=ProblemKind.UNREADABLE.value)

@@ -1,0 +1,53 @@
+"""The S3 source passes the suite of cafcat.testing.sources, on a real server."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cafcat.errors import SourceFailed
+from cafcat.remote.access import S3Access
+from cafcat.sources.base import Source
+from cafcat.sources.s3 import S3Source
+from cafcat.testing.sources import RawFiles, SourceSuite, found
+from tests.s3_server import S3Server
+
+
+class BucketBeside:
+    def __init__(self, server: S3Server, bucket: str) -> None:
+        self.client = server.client()
+        self.bucket = bucket
+
+    def write(self, path: str, data: bytes) -> None:
+        self.client.put_object(Bucket=self.bucket, Key=path, Body=data)
+
+    def remove(self, path: str) -> None:
+        self.client.delete_object(Bucket=self.bucket, Key=path)
+
+
+@pytest.mark.usefixtures("s3_environment")
+class TestS3Source(SourceSuite):
+    @pytest.fixture
+    def raw(self, s3_server: S3Server, s3_bucket: str) -> BucketBeside:
+        return BucketBeside(s3_server, s3_bucket)
+
+    @pytest.fixture
+    def open_source(self, s3_bucket: str) -> Callable[[], Source]:
+        return lambda: S3Source(f"s3://{s3_bucket}", S3Access())
+
+    def test_a_file_that_changed_since_it_was_listed_is_taken_as_it_is_now(
+        self, open_source: Callable[[], Source], raw: RawFiles
+    ) -> None:
+        """Other than a file of a disk: its entity tag says that it is another version than the one listed."""
+        raw.write("file", b"old")
+        source = open_source()
+        listed = found(source)["file"]
+        raw.write("file", b"new and longer")
+        with pytest.raises(SourceFailed) as caught:
+            source.open(listed)
+        assert caught.value.problem == "changed"
+
+    def test_names_that_the_catalog_cannot_take_are_problems(
+        self, open_source: Callable[[], Source], raw: RawFiles
+    ) -> None:
+        """A key has at most 1,024 bytes: it becomes too long by what is put before it, which test_s3_source.py
+        tries."""

@@ -1,0 +1,36 @@
+"""The S3 store passes the suite of cafcat.testing.stores, on a real server."""
+
+import pytest
+
+from cafcat.remote.access import S3Access
+from cafcat.stores.s3 import S3Store
+from cafcat.testing.stores import StoreSuite
+from tests.s3_server import S3Server
+
+PREFIX = "some folder/chünks"
+
+
+class BucketBeside:
+    def __init__(self, server: S3Server, bucket: str) -> None:
+        self.client = server.client()
+        self.bucket = bucket
+
+    def write(self, key: str, data: bytes) -> None:
+        self.client.put_object(Bucket=self.bucket, Key=f"{PREFIX}/{key}", Body=data)
+
+    def read(self, key: str) -> bytes | None:
+        try:
+            return self.client.get_object(Bucket=self.bucket, Key=f"{PREFIX}/{key}")["Body"].read()
+        except self.client.exceptions.NoSuchKey:
+            return None
+
+
+@pytest.mark.usefixtures("s3_environment")
+class TestS3Store(StoreSuite):
+    @pytest.fixture
+    def store(self, s3_bucket: str) -> S3Store:
+        return S3Store(f"s3://{s3_bucket}/{PREFIX}", S3Access(), 60_000_000)
+
+    @pytest.fixture
+    def raw(self, s3_server: S3Server, s3_bucket: str) -> BucketBeside:
+        return BucketBeside(s3_server, s3_bucket)

@@ -1,0 +1,172 @@
+"""recover: what it prints, and with which code it ends."""
+
+import re
+import signal
+import uuid
+from dataclasses import fields
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cafcat.maintenance.recover import RecoverReport, SettledChunk
+from tests.e2e.conftest import Cafcat, wait_until
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+def sql(cafcat: Cafcat, statement: str, *values: object) -> None:
+    assert cafcat.database_url
+    with psycopg.connect(cafcat.database_url) as connection:
+        connection.execute(statement.encode(), values)
+
+
+def leave_whole(cafcat: Cafcat, name: str = "whole") -> str:
+    """A chunk with one file whose writer died before the commit. Returns its uuid."""
+    (cafcat.folder / name).write_bytes(b"content")
+    cafcat("ingest", name, "-q")
+    chunk = str(cafcat("chunks", "ls", "--state", "committed", "--json").documents[-1]["uuid"])
+    sql(cafcat, "DELETE FROM file_locations WHERE file_path = %s", name)
+    sql(
+        cafcat,
+        "UPDATE chunks SET state = 'writing', committed_at = NULL, lease_expires_at = now() - interval '1s', "
+        "live_file_count = 0, live_bytes = 0 WHERE uuid = %s",
+        chunk,
+    )
+    return chunk
+
+
+def leave_half(cafcat: Cafcat, store: str | None = None, lease: str = "-1s") -> str:
+    """A chunk whose writer died half-way, or is still alive if its lease says so. Returns its uuid."""
+    folder = cafcat.folder / "store"
+    chunk = str(uuid.uuid4())
+    if store is None:
+        folder.mkdir(exist_ok=True)
+        (folder / f"{chunk}.caf.partial").write_bytes(b"half")
+    sql(
+        cafcat,
+        "INSERT INTO chunks (uuid, format, store, object_key, lease_expires_at) "
+        "VALUES (%s, 'caf', %s, %s, now() + %s::interval)",
+        chunk,
+        store or folder.as_uri(),
+        f"{chunk}.caf",
+        lease,
+    )
+    return chunk
+
+
+def test_nothing_to_recover(cafcat: Cafcat) -> None:
+    assert cafcat("recover").text == "nothing to recover\n"
+    (cafcat.folder / "f").write_bytes(b"f")
+    cafcat("ingest", "f")
+    assert cafcat("recover", "--dry-run").text == "nothing to recover\n"
+    assert cafcat("recover", "-q").out == b""
+    summary = cafcat("recover", "--json").document["summary"]
+    assert set(summary) == {field.name for field in fields(RecoverReport)}
+    assert summary["failed"] == []
+    assert not any(summary.values())
+
+
+def test_all_keys_are_documented() -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith("| `recover` |"))
+    documented = set(re.findall(r"`(\w+)`", row))
+    assert {field.name for field in fields(RecoverReport)} | set(SettledChunk._fields) <= documented
+
+
+def test_what_was_left_is_settled_and_said(cafcat: Cafcat) -> None:
+    whole, half = leave_whole(cafcat), leave_half(cafcat)
+    assert "recover" in cafcat("db", "check", code=5).text
+    dry = cafcat("recover", "--dry-run", "-v")
+    assert dry.text == "would have adopted 1 chunk (1 file, 7 B), abandoned 1 chunk\n"
+    assert f"chunk {whole} would be adopted: 1 file, " in dry.err
+    assert f"chunk {half} would be abandoned: no object" in dry.err
+    done = cafcat("recover", "-v")
+    assert done.text == "adopted 1 chunk (1 file, 7 B), abandoned 1 chunk\n"
+    assert f"chunk {whole} adopted: 1 file, " in done.err
+    assert f"chunk {half} abandoned: no object {half}.caf in {cafcat.folder / 'store'}" in done.err
+    assert cafcat("cat", "whole").out == b"content"
+    assert [path.name for path in (cafcat.folder / "store").iterdir()] == [f"{whole}.caf"]
+    assert cafcat("db", "check").text == "nothing is wrong\n"
+    assert cafcat("recover").text == "nothing to recover\n"
+
+
+def test_as_json(cafcat: Cafcat) -> None:
+    whole, half = leave_whole(cafcat), leave_half(cafcat)
+    (cafcat.folder / "store" / "strange").write_bytes(b"")
+    first, second, last = cafcat("recover", "--json", "-v").documents
+    assert (first["uuid"], first["outcome"], first["files"], first["reason"]) == (whole, "adopted", 1, None)
+    assert (second["uuid"], second["outcome"], second["files"]) == (half, "abandoned", 0)
+    assert second["reason"].startswith("no object")
+    summary = last["summary"]
+    assert (summary["adopted"], summary["abandoned"], summary["unknown_objects"]) == (1, 1, 1)
+    assert (summary["files_adopted"], summary["bytes_adopted"], summary["dry_run"]) == (1, 7, False)
+
+
+def test_what_is_left_alone_is_said(cafcat: Cafcat) -> None:
+    leave_half(cafcat, lease="1 hour")
+    store = cafcat.folder / "store"
+    (store / "theirs.partial").write_bytes(b"")
+    first, second, third = cafcat("recover").lines
+    assert first == "nothing to recover"
+    assert re.fullmatch(r"1 chunk is being written: its lease ends at \d{4}-\d\d-\d\dT[\d:.]+Z", second)
+    assert third == "left alone, as no chunk of this catalog names them: 1 upload"
+    leave_half(cafcat, lease="2 hours")
+    assert "2 chunks are being written: the last lease ends at" in cafcat("recover").text
+    assert len(list(store.iterdir())) == 3
+
+
+def test_superseded_files_are_counted(cafcat: Cafcat) -> None:
+    leave_whole(cafcat)
+    cafcat("ingest", "whole")
+    assert cafcat("recover").text == "adopted 1 chunk (0 files, 0 B; 1 superseded)\n"
+    assert cafcat("db", "check").text == "nothing is wrong\n"
+
+
+def test_a_store_that_cannot_be_asked_is_said_and_the_code_is_3(cafcat: Cafcat) -> None:
+    leave_half(cafcat, store="unheard-of://store")
+    leave_half(cafcat)
+    result = cafcat("recover", code=3)
+    assert result.text == "abandoned 1 chunk\n"
+    assert "unheard-of://store" in result.err
+    again = cafcat("recover", "-q", code=3)
+    assert again.out == b""
+    assert "unheard-of://store" in again.err
+    assert cafcat("recover", code=3).text == "nothing was recovered\n"
+    assert len(cafcat("recover", "--json", code=3).document["summary"]["failed"]) == 1
+    assert cafcat("recover", "--store", str(cafcat.folder / "store")).text == "nothing to recover\n"
+    assert cafcat("recover", "--store", "store").text == "nothing to recover\n"
+
+
+def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
+    remote = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": f"s3://{s3_bucket}/chunks"})
+    whole = leave_whole(remote)
+    leave_half(remote, store=f"s3://{s3_bucket}/chunks")
+    result = remote("recover", "-v")
+    assert result.text == "adopted 1 chunk (1 file, 7 B), abandoned 1 chunk\n"
+    assert f"chunk {whole} adopted" in result.err
+    assert remote("cat", "whole").out == b"content"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_finishes_the_chunk_at_hand(cafcat: Cafcat, as_json: bool) -> None:
+    """The commit waits for a lock that we hold until it has heard of the signal."""
+    leave_whole(cafcat)
+    leave_whole(cafcat, "second")
+    assert cafcat.database_url
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+    with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
+        other.autocommit = True
+        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
+        process = cafcat.popen("recover", *(["--json"] if as_json else []))
+        wait_until(lambda: other.execute(waiting).fetchone())
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        assert b"press Ctrl-C again" in process.stderr.readline()
+        holder.rollback()
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    if as_json:
+        assert b'"interrupted": true' in out
+    else:
+        assert out == b"interrupted; adopted 1 chunk (1 file, 7 B)\n"
+    assert cafcat("recover").text == "adopted 1 chunk (1 file, 7 B)\n"

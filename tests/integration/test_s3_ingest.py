@@ -1,0 +1,399 @@
+"""From a bucket into a bucket, and back."""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import cafcat
+from cafcat.errors import AccessDenied, NotFound
+from cafcat.model import FileProblem, IngestReport, OnConflict
+from cafcat.progress import Progress
+from cafcat.repository import Repository
+from tests.s3_proxy import Fault, S3Proxy, faults_in_order, seeded_faults
+from tests.s3_server import S3Server
+
+MIB = 1 << 20
+
+pytestmark = pytest.mark.usefixtures("s3_proxy_environment")
+
+
+class Notes(Progress):
+    def __init__(self) -> None:
+        self.problems: list[FileProblem] = []
+        self.warnings: list[str] = []
+
+    def problem(self, problem: FileProblem) -> None:
+        self.problems.append(problem)
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+class Bucket:
+    """Raw access, not by the proxy."""
+
+    def __init__(self, server: S3Server, name: str) -> None:
+        self.client = server.client()
+        self.name = name
+        self.url = f"s3://{name}"
+
+    def put(self, files: dict[str, bytes]) -> None:
+        for key, data in files.items():
+            self.client.put_object(Bucket=self.name, Key=key, Body=data)
+
+    def keys(self) -> list[str]:
+        return [found["Key"] for found in self.client.list_objects_v2(Bucket=self.name).get("Contents", [])]
+
+
+@pytest.fixture
+def source(s3_server: S3Server, make_bucket: Callable[[], str]) -> Bucket:
+    return Bucket(s3_server, make_bucket())
+
+
+@pytest.fixture
+def target(s3_server: S3Server, make_bucket: Callable[[], str]) -> Bucket:
+    return Bucket(s3_server, make_bucket())
+
+
+@pytest.fixture
+def repository(database_url: str, tmp_path: Path, target: Bucket) -> Iterator[Repository]:
+    store = f"{target.url}/chunks"
+    with cafcat.open(
+        database_url=database_url, home=tmp_path / "home", store=store, upload_memory="16MB"
+    ) as repository:
+        yield repository
+
+
+def check(repository: Repository, expected: dict[str, bytes]) -> None:
+    assert {location.path for location in repository.list()} == set(expected)
+    for path, data in expected.items():
+        assert repository.read(path) == data, path
+
+
+ODD_KEYS = [
+    "with space",
+    "ü/日本/😀",
+    "double//slash",
+    "/leading",
+    "trailing/",
+    "a/../b",
+    "./c",
+    "new\nline",
+    "tab\t",
+    "%41?#&+",
+    "back\\slash",
+    "...",
+    "k" * 1000,
+    "ü" * 512,
+]
+
+
+def test_every_key_and_size_comes_back(repository: Repository, source: Bucket, target: Bucket) -> None:
+    content = random.Random(3)
+    files = {key: key.encode() for key in ODD_KEYS}
+    files |= {f"sizes/{size}": content.randbytes(size) for size in (0, 1, 4096, MIB - 1, MIB, MIB + 1, 7 * MIB)}
+    source.put(files)
+    report = repository.ingest([source.url], target_size=3 * MIB)
+    assert (report.files_added, report.files_failed) == (len(files), 0)
+    check(repository, files)
+    assert all(chunk.store == f"{target.url}/chunks" for chunk in repository.chunks())
+    assert sorted(target.keys()) == sorted(f"chunks/{chunk.object_key}" for chunk in repository.chunks())
+    again = repository.ingest([source.url])
+    assert (again.files_unchanged, again.chunks_committed) == (len(files), 0)
+
+
+def test_requests_are_as_few_as_they_can_be(repository: Repository, source: Bucket, s3_proxy: S3Proxy) -> None:
+    """N small objects: N GETs, the pages of the listing, the parts of the chunk."""
+    put_many(source, {f"file-{n:04}": b"%d" % n for n in range(1100)})
+    s3_proxy.clear()
+    repository.ingest([source.url])
+    assert s3_proxy.counts() == {
+        "ListObjectsV2": 2,
+        "GetObject": 1100,
+        "CreateMultipartUpload": 1,
+        "UploadPart": 1,
+        "CompleteMultipartUpload": 1,
+        "HeadObject": 1,
+    }
+    s3_proxy.clear()
+    repository.ingest([source.url])
+    assert s3_proxy.counts() == {"ListObjectsV2": 2}
+    s3_proxy.clear()
+    assert repository.read("file-0500") == b"500"
+    assert s3_proxy.counts() == {"GetObject": 1}
+
+
+def test_what_changed_is_known_by_its_entity_tag(repository: Repository, source: Bucket, s3_proxy: S3Proxy) -> None:
+    source.put({"same": b"1", "changed": b"old", "gone": b"2"})
+    repository.ingest([source.url])
+    source.put({"changed": b"new"})
+    s3_proxy.clear()
+    report = repository.ingest([source.url])
+    assert (report.files_replaced, report.files_unchanged) == (1, 2)
+    assert s3_proxy.count("GetObject") == 1
+    assert repository.read("changed") == b"new"
+    with psycopg.connect(repository.settings.database_url or "") as connection:
+        tags = dict(connection.execute("SELECT file_path, source_etag FROM file_locations"))
+        old = connection.execute("SELECT source_etag FROM retired_locations").fetchall()
+    found = {key: source.client.head_object(Bucket=source.name, Key=key)["ETag"].strip('"') for key in tags}
+    assert tags == found
+    assert len(old) == 1
+    assert old[0][0] not in tags.values()
+
+
+def test_the_url_of_a_folder_or_of_one_object(repository: Repository, source: Bucket) -> None:
+    source.put({"a": b"1", "a-b": b"2", "a/x": b"3", "a/y/z": b"4", "ab": b"5"})
+    assert repository.ingest([f"{source.url}/a"]).files_added == 3
+    check(repository, {"a": b"1", "a/x": b"3", "a/y/z": b"4"})
+    assert repository.ingest([f"{source.url}/a/"], prefix="p").files_added == 2
+    assert repository.ingest([f"{source.url}/a/y/z"], prefix="one").files_added == 1
+    assert repository.read("p/a/x") == b"3"
+    assert repository.read("one/a/y/z") == b"4"
+    assert repository.ingest([f"{source.url}/a"], prefix="jpg", include=["y/"]).files_added == 1
+    with pytest.raises(NotFound):
+        repository.ingest([f"{source.url}/nothing"])
+    with pytest.raises(NotFound, match="bucket"):
+        repository.ingest(["s3://no-such-bucket-anywhere/a"])
+
+
+def test_a_key_too_long_by_its_prefix_is_refused_by_name(repository: Repository, source: Bucket) -> None:
+    source.put({"k" * 1000: b"1", "b": b"2"})
+    notes = Notes()
+    report = repository.ingest([source.url], prefix="p" * 1100, progress=notes)
+    assert (report.files_added, report.files_failed) == (1, 1)
+    assert [problem.kind for problem in notes.problems] == ["name"]
+
+
+def test_chunks_of_the_store_are_not_packed_into_chunks(database_url: str, tmp_path: Path, source: Bucket) -> None:
+    source.put({"mine": b"1", "chunks.txt": b"2"})
+    with cafcat.open(database_url=database_url, home=tmp_path, store=source.url) as repository:
+        for added in (2, 0, 0):
+            report = repository.ingest([source.url])
+            assert report.files_added == added
+        check(repository, {"mine": b"1", "chunks.txt": b"2"})
+
+
+class Overwriting(Progress):
+    """Changes objects when the first file is done: later ones were listed by then, and not read."""
+
+    def __init__(self, change: Callable[[], None]) -> None:
+        self.change: Callable[[], None] | None = change
+        self.problems: dict[str, str] = {}
+
+    def begin(self, *_: object, **__: object) -> None:
+        if self.change:
+            self.change()
+            self.change = None
+
+    def problem(self, problem: FileProblem) -> None:
+        self.problems[problem.path] = problem.kind
+
+
+def test_objects_that_change_or_vanish_after_they_were_listed_cost_only_themselves(
+    repository: Repository, source: Bucket
+) -> None:
+    big = random.Random(1).randbytes(3 * MIB)
+    source.put({"a": b"1", "b": b"2", "big": big, "big-changed": big, "big-gone": big, "c": b"3"})
+
+    def change() -> None:
+        source.put({"b": b"X", "big-changed": big[::-1]})
+        for key in ("c", "big-gone"):
+            source.client.delete_object(Bucket=source.name, Key=key)
+
+    notes = Overwriting(change)
+    report = repository.ingest([source.url], progress=notes)
+    assert (report.files_added, report.files_failed) == (2, 4)
+    assert notes.problems == {"b": "changed", "big-changed": "changed", "big-gone": "vanished", "c": "vanished"}
+    check(repository, {"a": b"1", "big": big})
+    assert repository.ingest([source.url]).files_added == 2
+    check(repository, {"a": b"1", "b": b"X", "big": big, "big-changed": big[::-1]})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_under_faults_nothing_is_lost_and_nothing_comes_twice(
+    repository: Repository, source: Bucket, target: Bucket, s3_proxy: S3Proxy, seed: int
+) -> None:
+    content = random.Random(seed)
+    files = {f"{n:03}": content.randbytes(content.randrange(60_000)) for n in range(150)}
+    files |= {f"large-{n}": content.randbytes(2 * MIB + n) for n in range(3)}
+    source.put(files)
+    s3_proxy.faults = seeded_faults(seed, 0.1)
+    for _ in range(6):
+        report = ingest_whatever_happens(repository, source)
+        if report is not None and report.files_failed == 0:
+            break
+    s3_proxy.faults = lambda _: None
+    report = repository.ingest([source.url], restart_listing=True)
+    assert report.files_failed == 0
+    check(repository, files)
+    committed = [chunk for chunk in repository.chunks() if chunk.state == "committed"]
+    assert sum(chunk.file_count for chunk in committed) == len(files), "nothing twice"
+    expire_leases(repository)
+    repository.recover()
+    assert target.client.list_multipart_uploads(Bucket=target.name).get("Uploads", []) == []
+    assert sorted(target.keys()) == sorted(f"chunks/{chunk.object_key}" for chunk in committed)
+
+
+def ingest_whatever_happens(repository: Repository, source: Bucket) -> IngestReport | None:
+    try:
+        return repository.ingest([source.url], target_size=MIB)
+    except cafcat.CafcatError:
+        return None
+
+
+def expire_leases(repository: Repository) -> None:
+    with psycopg.connect(repository.settings.database_url or "") as connection:
+        connection.execute("UPDATE chunks SET lease_expires_at = now() - interval '1 s' WHERE state = 'writing'")
+
+
+def test_a_source_whose_server_goes_away_commits_what_was_packed(
+    repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cafcat.sources.s3.PAGE_KEYS", 50)
+    files = {f"{n:04}": b"%d" % n for n in range(120)}
+    put_many(source, files)
+    pages = []
+
+    def gone_after_the_first_page(request: object) -> Fault | None:
+        if getattr(request, "operation", "") != "ListObjectsV2":
+            return None
+        pages.append(request)
+        return Fault.ERROR_503 if len(pages) > 1 else None
+
+    s3_proxy.faults = gone_after_the_first_page
+    with pytest.raises(cafcat.CafcatError, match="SlowDown"):
+        repository.ingest([source.url])
+    assert [run.state for run in repository.runs()] == ["failed"]
+    assert repository.stats().files == 50, "the first page was packed and committed"
+    s3_proxy.faults = lambda _: None
+    assert repository.ingest([source.url]).files_added == 70
+    check(repository, files)
+
+
+def test_an_interrupted_listing_goes_on(
+    repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cafcat.sources.s3.PAGE_KEYS", 50)  # 1,000 would need thousands of objects
+    files = {f"{n:05}": b"x" * 1000 for n in range(520)}
+    put_many(source, files)
+    taken = 0
+
+    class Stop(Progress):
+        def chunk_committed(self, _chunk: str, files: int, _size_bytes: int) -> None:
+            nonlocal taken
+            taken += files
+
+    report = repository.ingest([source.url], target_size=50_000, progress=Stop(), should_stop=lambda: taken > 200)
+    assert report.interrupted
+    assert report.files_added > 200
+    s3_proxy.clear()
+    notes = Notes()
+    report = repository.ingest([source.url], progress=notes)
+    assert s3_proxy.count("ListObjectsV2") <= 7, "of eleven pages, the first four are not asked for again"
+    assert report.files_unchanged == 0
+    assert any("going on with the listing" in warning for warning in notes.warnings)
+    assert {location.path for location in repository.list()} == set(files)
+    s3_proxy.clear()
+    assert repository.ingest([source.url]).files_unchanged == 520, "a listing that came to its end begins anew"
+    assert s3_proxy.count("ListObjectsV2") == 11
+
+
+def test_a_listing_goes_on_only_for_the_same_question(
+    repository: Repository, source: Bucket, s3_proxy: S3Proxy
+) -> None:
+    source.put({f"{n}": b"x" for n in range(9)})
+    seen = 0
+
+    class Count(Progress):
+        def advance(self, files: int, _size_bytes: int) -> None:
+            nonlocal seen
+            seen += files
+
+    repository.ingest([source.url], progress=Count(), should_stop=lambda: seen >= 5)
+    assert repository.stats().files == 5
+    assert repository.ingest([source.url], prefix="other").files_added == 9
+    assert repository.ingest([source.url], exclude=["8"]).files_added == 3
+    report = repository.ingest([source.url], restart_listing=True)
+    assert (report.files_unchanged, report.files_added) == (8, 1)
+
+
+def test_a_dry_run_leaves_no_listing_behind(repository: Repository, source: Bucket) -> None:
+    source.put({"a": b"1"})
+    assert repository.ingest([source.url], dry_run=True).files_added == 1
+    assert repository.ingest([source.url]).files_added == 1
+    with psycopg.connect(repository.settings.database_url or "") as connection:
+        rows = connection.execute("SELECT position, finished_at IS NOT NULL FROM listings").fetchall()
+    assert rows == [("a", True)]
+
+
+def test_skipped_conflicts_are_not_fetched(repository: Repository, source: Bucket, s3_proxy: S3Proxy) -> None:
+    source.put({"a": b"1", "b": b"2"})
+    repository.ingest([source.url])
+    source.put({"a": b"X", "c": b"3"})
+    s3_proxy.clear()
+    report = repository.ingest([source.url], on_conflict=OnConflict.SKIP)
+    assert (report.files_added, report.files_skipped) == (1, 1)
+    assert s3_proxy.count("GetObject") == 1
+    check(repository, {"a": b"1", "b": b"2", "c": b"3"})
+
+
+def test_refused_credentials_end_the_run_and_are_not_shown(
+    repository: Repository, source: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.put({"a": b"1"})
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-wrong-secret")
+    with pytest.raises(AccessDenied) as caught:
+        repository.ingest([source.url])
+    assert "a-wrong-secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_goes_into_a_bucket_and_comes_out(
+    repository: Repository, tmp_path: Path, target: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tree = Path("tree")
+    (tree / "below").mkdir(parents=True)
+    for n in range(50):
+        (tree / "below" / f"{n}").write_bytes(os.urandom(n * 997))
+    assert repository.ingest(["tree"]).files_added == 50
+    repository.extract("tree", tmp_path / "out")
+    for n in range(50):
+        assert (tmp_path / "out/tree/below" / f"{n}").read_bytes() == (tree / "below" / f"{n}").read_bytes()
+    chunk = next(iter(repository.chunks()))
+    with psycopg.connect(repository.settings.database_url or "") as connection:
+        row = connection.execute("SELECT etag, upload_id IS NOT NULL, size_bytes FROM chunks").fetchone()
+    found = target.client.head_object(Bucket=target.name, Key=f"chunks/{chunk.object_key}")
+    assert row == (found["ETag"].strip('"'), True, found["ContentLength"])
+
+
+def test_a_store_that_refuses_us_leaves_an_abandoned_row(
+    database_url: str, tmp_path: Path, source: Bucket, s3_proxy: S3Proxy
+) -> None:
+    source.put({"a": b"1"})
+    with cafcat.open(database_url=database_url, home=tmp_path, store="s3://no-such-bucket-anywhere") as repository:
+        with pytest.raises(NotFound, match="no-such-bucket"):
+            repository.ingest([source.url])
+        assert [chunk.state for chunk in repository.chunks()] == ["abandoned"]
+        assert repository.stats().files == 0
+
+
+def put_many(bucket: Bucket, files: dict[str, bytes]) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        list(
+            pool.map(
+                lambda item: bucket.client.put_object(Bucket=bucket.name, Key=item[0], Body=item[1]), files.items()
+            )
+        )
+
+
+def test_a_run_waits_for_a_slow_server(repository: Repository, source: Bucket, s3_proxy: S3Proxy) -> None:
+    source.put({"a": b"1" * 1000, "b": random.Random(1).randbytes(2 * MIB)})
+    s3_proxy.faults = faults_in_order("GetObject", Fault.SLOW, Fault.SLOW)
+    assert repository.ingest([source.url]).files_added == 2

@@ -1,0 +1,137 @@
+"""SIGKILL in the middle of an ingest from a bucket into a bucket, again and again; then one that may finish, and a
+recover. Nothing lost, nothing twice, nothing left that costs money.
+
+The kills come before or after so many requests and statements as a counter says: they land in every step.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import cafcat
+from cafcat.checksums import crc32c
+from tests.s3_server import S3Server
+
+KILLER = """
+import os, signal, sys, threading
+import botocore.client, obstore, psycopg
+countdown, lock = int(sys.argv[1]), threading.Lock()
+def count():
+    global countdown
+    with lock:
+        countdown -= 1
+        if countdown == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+def counted(function):
+    def wrapper(*arguments, **named):
+        count()
+        result = function(*arguments, **named)
+        count()
+        return result
+    return wrapper
+botocore.client.BaseClient._make_api_call = counted(botocore.client.BaseClient._make_api_call)
+obstore.get = counted(obstore.get)
+for name in ("execute", "transaction"):
+    setattr(psycopg.Connection, name, counted(getattr(psycopg.Connection, name)))
+psycopg.Transaction.__exit__ = counted(psycopg.Transaction.__exit__)
+psycopg.Copy.write = counted(psycopg.Copy.write)
+from cafcat.__main__ import main
+sys.argv = ["cafcat", "ingest", "-q", "--target-size", "40kB", sys.argv[2]]
+main()
+"""
+
+pytestmark = pytest.mark.usefixtures("s3_environment")
+
+
+class Places:
+    """The bucket that is read, the one that is written, and the catalog between them."""
+
+    def __init__(self, server: S3Server, source: str, target: str, database_url: str, home: Path) -> None:
+        self.client = server.client()
+        self.source, self.target, self.database_url = source, target, database_url
+        self.store = f"s3://{target}/chunks"
+        self.environment = {
+            "CAFCAT_DATABASE_URL": database_url,
+            "CAFCAT_STORE": self.store,
+            "CAFCAT_HOME": str(home),
+        }
+        content = random.Random(7)
+        self.files = {f"file-{n:03}": content.randbytes(content.randrange(2500)) for n in range(80)}
+        for key, data in self.files.items():
+            self.client.put_object(Bucket=source, Key=key, Body=data)
+
+    def ingest_until_killed(self, countdown: int) -> int:
+        command = [sys.executable, "-c", KILLER, str(countdown), f"s3://{self.source}"]
+        return subprocess.run(command, env=os.environ | self.environment, timeout=120).returncode
+
+    def check_invariant(self) -> set[str]:
+        """By SQL and raw bytes alone. Returns the paths in the catalog."""
+        with psycopg.connect(self.database_url) as connection:
+            rows = connection.execute(
+                "SELECT file_path, start_byte, end_byte, crc32c, state, object_key "
+                "FROM file_locations LEFT JOIN chunks ON chunks.id = caf_file_id"
+            ).fetchall()
+            states = dict(connection.execute("SELECT object_key, state FROM chunks"))
+        chunks = {key: self.bytes_of(key) for key in {row[5] for row in rows}}
+        for path, start, end, checksum, state, key in rows:
+            assert state == "committed", path
+            assert crc32c(chunks[key][start:end]) == checksum, path
+        for key in self.objects() + self.uploads():
+            assert states[key] in ("committed", "writing"), key
+        return {row[0] for row in rows}
+
+    def bytes_of(self, key: str) -> bytes:
+        return self.client.get_object(Bucket=self.target, Key=f"chunks/{key}")["Body"].read()
+
+    def objects(self) -> list[str]:
+        found = self.client.list_objects_v2(Bucket=self.target).get("Contents", [])
+        return [item["Key"].removeprefix("chunks/") for item in found]
+
+    def uploads(self) -> list[str]:
+        found = self.client.list_multipart_uploads(Bucket=self.target).get("Uploads", [])
+        return [item["Key"].removeprefix("chunks/") for item in found]
+
+
+@pytest.fixture
+def places(s3_server: S3Server, make_bucket: Callable[[], str], database_url: str, tmp_path: Path) -> Places:
+    return Places(s3_server, make_bucket(), make_bucket(), database_url, tmp_path / "home")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_again_and_again(places: Places, seed: int) -> None:
+    source = random.Random(seed)
+    kills = 0
+    before: set[str] = set()
+    for _ in range(12):
+        code = places.ingest_until_killed(source.randrange(1, 240))
+        kills += code == -signal.SIGKILL
+        now = places.check_invariant()
+        assert before <= now, "what was committed stays"
+        before = now
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+    else:
+        assert places.ingest_until_killed(10**9) == 0
+    assert kills >= 3
+    assert places.check_invariant() == set(places.files)
+    with psycopg.connect(places.database_url) as connection:
+        connection.execute("UPDATE chunks SET lease_expires_at = now() - interval '1 s' WHERE state = 'writing'")
+    with cafcat.open(
+        database_url=places.database_url, home=places.environment["CAFCAT_HOME"], store=places.store
+    ) as repository:
+        assert not repository.recover().failed
+        for path, data in places.files.items():
+            assert repository.read(path) == data
+        committed = [chunk for chunk in repository.chunks() if chunk.state == "committed"]
+        live = sum(chunk.live_file_count for chunk in committed)
+        assert live == len(places.files), "nothing twice"
+    assert places.uploads() == []
+    assert sorted(places.objects()) == sorted(chunk.object_key for chunk in committed)

@@ -1,0 +1,193 @@
+"""Writing objects into a bucket while the network and the server misbehave."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from cafcat.errors import CafcatError, Conflict, NotFound, StoreFailed
+from cafcat.remote.access import S3Access
+from cafcat.stores.s3 import S3Store
+from tests.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
+from tests.s3_server import S3Server
+
+MIB = 1 << 20
+SMALLEST_MEMORY = 16_000_000
+"""Parts of 5 MiB, two of them in flight."""
+
+pytestmark = pytest.mark.usefixtures("s3_proxy_environment")
+
+
+@pytest.fixture
+def store(s3_bucket: str) -> S3Store:
+    return S3Store(f"s3://{s3_bucket}/chunks", S3Access(), SMALLEST_MEMORY)
+
+
+def put(store: S3Store, key: str, data: bytes) -> None:
+    upload = store.create(key)
+    try:
+        for start in range(0, len(data), MIB):
+            upload.write(data[start : start + MIB])
+        upload.commit()
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def uploads_left(server: S3Server, bucket: str) -> list[str]:
+    """Asked without the proxy."""
+    return [found["UploadId"] for found in server.client().list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
+
+
+def content(size_bytes: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size_bytes)
+
+
+def test_parts_go_out_while_the_object_is_written(store: S3Store, s3_proxy: S3Proxy) -> None:
+    data = content(23 * MIB)
+    upload = store.create("chunk.caf")
+    for start in range(0, len(data), MIB):
+        upload.write(data[start : start + MIB])
+    assert s3_proxy.count("UploadPart") >= 2, "with two parts in flight, two of the four have been waited for"
+    upload.commit()
+    assert s3_proxy.counts() == {
+        "CreateMultipartUpload": 1,
+        "UploadPart": 5,
+        "CompleteMultipartUpload": 1,
+        "HeadObject": 1,
+    }
+    sizes = sorted(request.bytes_received for request in s3_proxy.requests if request.operation == "UploadPart")
+    assert sizes == [3 * MIB, 5 * MIB, 5 * MIB, 5 * MIB, 5 * MIB]
+    assert store.read("chunk.caf", 0, len(data)) == data
+
+
+def test_the_entity_tag_is_that_of_the_object(store: S3Store, s3_server: S3Server, s3_bucket: str) -> None:
+    upload = store.create("chunk.caf")
+    assert upload.etag is None
+    upload.write(b"data")
+    upload.commit()
+    found = s3_server.client().head_object(Bucket=s3_bucket, Key="chunks/chunk.caf")
+    assert upload.etag == found["ETag"].strip('"')
+
+
+@pytest.mark.parametrize(
+    ("operation", "faults"),
+    [
+        ("CreateMultipartUpload", [Fault.LOST_ANSWER]),
+        ("CreateMultipartUpload", [Fault.LOST_500, Fault.LOST_ANSWER]),
+        ("CreateMultipartUpload", [Fault.CUT_BODY]),
+        ("UploadPart", [Fault.LOST_ANSWER, Fault.LOST_500, Fault.ERROR_503, Fault.RESET_BEFORE]),
+        ("UploadPart", [Fault.CUT_BODY, None, Fault.SLOW]),
+        ("CompleteMultipartUpload", [Fault.LOST_ANSWER]),
+        ("CompleteMultipartUpload", [Fault.LOST_500, Fault.LOST_500]),
+        ("CompleteMultipartUpload", [Fault.ERROR_200]),
+        ("CompleteMultipartUpload", [Fault.CUT_BODY, Fault.ERROR_500]),
+        ("HeadObject", [Fault.LOST_ANSWER, Fault.ERROR_503]),
+    ],
+)
+def test_lost_answers_are_settled_by_looking(
+    store: S3Store,
+    s3_proxy: S3Proxy,
+    s3_server: S3Server,
+    s3_bucket: str,
+    operation: str,
+    faults: list[Fault | None],
+) -> None:
+    data = content(12 * MIB)
+    s3_proxy.faults = faults_in_order(operation, *faults)
+    put(store, "chunk.caf", data)
+    s3_proxy.faults = faults_in_order("")
+    assert store.read("chunk.caf", 0, len(data)) == data
+    assert uploads_left(s3_server, s3_bucket) == [], "an upload whose answer was lost costs money"
+
+
+def always(operation: str, fault: Fault) -> Callable[[Request], Fault | None]:
+    return lambda request: fault if request.operation == operation else None
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.LOST_500])
+def test_a_completion_that_never_answers_is_settled_by_looking(
+    store: S3Store, s3_proxy: S3Proxy, fault: Fault
+) -> None:
+    s3_proxy.faults = always("CompleteMultipartUpload", fault)
+    put(store, "chunk.caf", b"data")
+    assert store.read("chunk.caf", 0, 4) == b"data"
+
+
+def test_a_part_that_cannot_be_sent_ends_the_upload_and_leaves_nothing(
+    store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str
+) -> None:
+    s3_proxy.faults = lambda request: Fault.ERROR_503 if request.query.get("partNumber") == "2" else None
+    upload = store.create("chunk.caf")
+    with pytest.raises(StoreFailed, match="SlowDown"):  # noqa: PT012 - at which of them depends on the parts in flight
+        for _ in range(60):
+            upload.write(bytes(MIB))
+        upload.commit()
+    with pytest.raises(StoreFailed):
+        upload.write(b"more")
+    with pytest.raises(StoreFailed):
+        upload.commit()
+    upload.abort()
+    assert uploads_left(s3_server, s3_bucket) == []
+    with pytest.raises(NotFound):
+        store.stat("chunk.caf")
+
+
+def test_a_wrong_checksum_of_the_whole_is_noticed_before_completion(
+    store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str
+) -> None:
+    upload = store.create("chunk.caf")
+    upload.write(b"data")
+    with pytest.raises(StoreFailed, match="changed in memory"):
+        upload.commit(12345)
+    upload.abort()
+    assert s3_proxy.count("CompleteMultipartUpload") == 0
+    assert uploads_left(s3_server, s3_bucket) == []
+
+
+def test_another_object_under_the_key_is_never_taken_for_ours(
+    store: S3Store, s3_server: S3Server, s3_bucket: str, s3_proxy: S3Proxy
+) -> None:
+    """Of the same size, while the answer to our completion is lost."""
+    s3_server.client().put_object(Bucket=s3_bucket, Key="chunks/chunk.caf", Body=b"theirs")
+    s3_proxy.faults = faults_in_order("CompleteMultipartUpload", Fault.LOST_ANSWER)
+    with pytest.raises(Conflict):
+        put(store, "chunk.caf", b"ours !")
+    assert store.read("chunk.caf", 0, 6) == b"theirs"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_goes_wrong_an_object_is_whole_or_not_there(
+    store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, seed: int
+) -> None:
+    data = content(17 * MIB, seed)
+    s3_proxy.faults = seeded_faults(seed, 0.3)
+    try:
+        put(store, "chunk.caf", data)
+        is_there = True
+    except CafcatError:
+        is_there = False
+    s3_proxy.faults = lambda _: None
+    if not is_there:
+        store.discard("chunk.caf")
+        store.delete("chunk.caf")
+    assert [found.size_bytes for found in store.list()] == [len(data)] * is_there
+    if is_there:
+        assert store.read("chunk.caf", 0, len(data)) == data
+    assert uploads_left(s3_server, s3_bucket) == []
+
+
+def test_what_a_dead_writer_left_is_discarded_by_key_or_by_id(
+    store: S3Store, s3_server: S3Server, s3_bucket: str
+) -> None:
+    for key in ("a.caf", "a.caf", "a.caf2", "b.caf"):
+        upload = store.create(key)
+        upload.write(bytes(6 * MIB))
+        assert upload.upload_id
+    assert sorted(store.uploads()) == ["a.caf", "a.caf", "a.caf2", "b.caf"]
+    store.discard("a.caf", "no such id")
+    assert sorted(store.uploads()) == ["a.caf2", "b.caf"]
+    store.discard("a.caf")
+    store.discard("b.caf", upload.upload_id)
+    assert list(store.uploads()) == ["a.caf2"]
+    assert len(uploads_left(s3_server, s3_bucket)) == 1

@@ -1,0 +1,120 @@
+"""Tar archives for all inputs: what is packed comes back; damage is a failure, and never an exception."""
+
+import bz2
+import gzip
+import lzma
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cafcat.model import SourceFile
+from tests.tar_archives import FORMATS, Taken, from_file, from_stream, link, taken, tar
+
+NAMES = st.text(
+    st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=130
+).filter(lambda name: name not in (".", ".."))
+
+
+def sample(form: int) -> bytes:
+    return tar(
+        ("folder", b"", {"type": tarfile.DIRTYPE}),
+        ("folder/a", b"A" * 700),
+        ("b", b""),
+        link("symlink", "b", tarfile.SYMTYPE),
+        ("p" * 90 + "/" + "n" * 90 + "é", b"B" * 512),
+        link("link", "folder/a"),
+        ("c", b"C"),
+        form=form,
+    )
+
+
+SAMPLES = {form: sample(form) for form in FORMATS}
+COMPRESSED = {
+    name: compress(SAMPLES[tarfile.GNU_FORMAT])
+    for name, compress in (("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress))
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@given(
+    st.lists(st.tuples(NAMES, st.binary(max_size=1500), st.integers(0, 2**33)), max_size=8),
+    st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
+)
+def test_what_tarfile_packs_comes_back(files: list[tuple[str, bytes, int]], form: int) -> None:
+    data = tar(*((name, content, {"mtime": time}) for name, content, time in files), form=form)
+    for open_archive in (from_file, from_stream):
+        source = open_archive(data)
+        assert taken(source) == [(name, content) for name, content, _ in files]
+    times = [item.modified_ns for item in from_file(data).files() if isinstance(item, SourceFile)]
+    assert times == [time * 10**9 for _, _, time in files]
+
+
+def both_ways(data: bytes) -> Iterator[tuple[Taken, bool]]:
+    """What was taken, and whether anything failed."""
+    for open_archive in (from_file, from_stream):
+        found = taken(open_archive(data))
+        good = [item for item in found if item[1] in ("symlink",) or isinstance(item[1], bytes)]
+        yield good, len(good) < len(found)
+
+
+@given(st.sampled_from(FORMATS), st.integers(0, 20_480))
+def test_an_archive_that_is_cut_anywhere_is_whole_or_a_failure(form: int, size_bytes: int) -> None:
+    """What is taken of it is its beginning."""
+    whole = taken(from_file(SAMPLES[form]))
+    for found, failed in both_ways(SAMPLES[form][:size_bytes]):
+        assert found == whole[: len(found)]
+        assert failed or found == whole
+
+
+@given(st.integers(0, len(SAMPLES[tarfile.USTAR_FORMAT]) - 1), st.integers(1, 255))
+@example(position=156, difference=5)
+@example(position=155, difference=32)
+def test_a_changed_byte_is_a_failure_or_in_the_contents_of_files(position: int, difference: int) -> None:
+    """Headers have checksums, contents have none: nothing but contents changes unnoticed, and no file is lost."""
+    data = bytearray(SAMPLES[tarfile.USTAR_FORMAT])
+    whole = taken(from_file(bytes(data)))
+    data[position] ^= difference
+    for found, failed in both_ways(bytes(data)):
+        assert [path for path, _ in found] == [path for path, _ in whole][: len(found)]
+        assert failed or len(found) == len(whole)
+        changed = {content for n, (_, content) in enumerate(found) if content != whole[n][1]}
+        assert len(changed) <= 1  # a file and a hard link to it
+        for content in changed:
+            original = next(before for n, (_, before) in enumerate(whole) if found[n][1] == content)
+            assert sum(a != b for a, b in zip(content, original, strict=True)) == 1
+
+
+@given(st.sampled_from(FORMATS), st.lists(st.tuples(st.integers(0, 6_000), st.binary(min_size=1, max_size=40))))
+def test_no_damage_raises_anything(form: int, changes: list[tuple[int, bytes]]) -> None:
+    data = bytearray(SAMPLES[form])
+    for position, new in changes:
+        data[position : position + len(new)] = new
+    for found, _ in both_ways(bytes(data)):
+        assert all(len(content) <= len(data) for _, content in found)
+
+
+@given(
+    st.sampled_from(sorted(COMPRESSED)),
+    st.integers(0, 1_000_000),
+    st.integers(0, 255),
+)
+def test_damage_of_compressed_data_never_goes_unnoticed(name: str, place: int, difference: int) -> None:
+    """A byte that is changed; where the difference is 0, the rest is cut off."""
+    data = bytearray(COMPRESSED[name])
+    place %= len(data)
+    if difference:
+        data[place] ^= difference
+    else:
+        del data[place:]
+    source = from_stream(bytes(data))
+    found = taken(source)
+    whole = taken(from_stream(SAMPLES[tarfile.GNU_FORMAT]))
+    assert found == whole or found[-1] == (source.name, "corrupt")

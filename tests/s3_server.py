@@ -1,0 +1,305 @@
+"""The S3 server that the tests run against, and fresh buckets on it.
+
+`s3_server`: the endpoint in CAFCAT_TEST_S3_URL (with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), else a container
+if a Docker engine answers, else OpenStack Swift from PyPI. `s3_bucket`, `make_bucket`: fresh buckets on it.
+`s3_environment`: variables that lead boto3, obstore and cafcat to it, in this process and in those it starts. What
+is missing skips loudly, and fails where CAFCAT_REQUIRE_SERVICES=1.
+"""
+
+import contextlib
+import fcntl
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import unquote_plus
+
+import pytest
+
+from tests import swift_server
+from tests.services import docker_answers, missing_service
+
+if TYPE_CHECKING:
+    import boto3
+    from types_boto3_s3 import S3Client
+
+CONTAINER_IMAGE = "versity/versitygw:v1.8.0"
+CONTAINER_PORT = 7070
+START_SECONDS = 60
+POLL_SECONDS = 0.05
+PROJECT = Path(__file__).parent.parent
+
+DEVELOPERS_OWN = (
+    "AWS_PROFILE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_REGION",
+    "AWS_SESSION_TOKEN",
+    "AWS_SECURITY_TOKEN",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_MAX_ATTEMPTS",
+    "AWS_RETRY_MODE",
+)
+"""Variables that would lead elsewhere, or change what a client does."""
+NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """Where a server is, and who may use it.
+
+    `is_lasting`: it outlives the tests. `keys_are_paths`: it has no "a//b", and no "a" beside "a/b".
+    """
+
+    endpoint_url: str
+    access_key: str
+    secret_key: str = field(repr=False)
+    region: str
+    is_lasting: bool = False
+    keys_are_paths: bool = False
+
+    def client(self, max_attempts: int = 1) -> "S3Client":
+        """A client of boto3. Without retries: what the server does is what the test sees."""
+        from botocore.config import Config
+
+        return boto_session().client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            region_name=self.region,
+            config=Config(
+                s3={"addressing_style": "path"},
+                signature_version="s3v4",
+                retries={"total_max_attempts": max_attempts, "mode": "standard"},
+                max_pool_connections=64,
+                proxies={},
+            ),
+        )
+
+    def environ(self) -> dict[str, str]:
+        """The variables that lead a program to this server, whatever a developer's own files say."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+            **NO_FILES,
+        }
+
+
+@functools.cache
+def boto_session() -> "boto3.Session":
+    """One for all: each reads the descriptions of the API anew."""
+    import boto3
+
+    return boto3.Session()
+
+
+@contextlib.contextmanager
+def any_server(shared: Path) -> Iterator[S3Server]:
+    """The first kind of server that is there. `shared`: a folder that all workers of this test run see."""
+    url = os.environ.get("CAFCAT_TEST_S3_URL")
+    if url:
+        yield given_server(url)
+    elif docker_answers():
+        with container_server() as server:
+            yield server
+    else:
+        with swift(shared) as server:
+            yield server
+
+
+def given_server(url: str) -> S3Server:
+    missing = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if not os.environ.get(name)]
+    if missing:
+        missing_service(f"CAFCAT_TEST_S3_URL needs {' and '.join(missing)} beside it")
+    region = os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION") or "us-east-1"
+    return S3Server(
+        url, os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"], region, is_lasting=True
+    )
+
+
+@contextlib.contextmanager
+def container_server() -> Iterator[S3Server]:
+    from testcontainers.core.container import DockerContainer
+
+    access_key, secret_key = "cafcat", uuid.uuid4().hex
+    container = DockerContainer(CONTAINER_IMAGE).with_exposed_ports(CONTAINER_PORT)
+    container.with_env("ROOT_ACCESS_KEY", access_key).with_env("ROOT_SECRET_KEY", secret_key)
+    with container.with_command("posix /tmp"):
+        place = f"{container.get_container_host_ip()}:{container.get_exposed_port(CONTAINER_PORT)}"
+        server = S3Server(f"http://{place}", access_key, secret_key, "us-east-1", keys_are_paths=True)
+        deadline = time.monotonic() + START_SECONDS
+        while not answers(server.endpoint_url):
+            if time.monotonic() > deadline:
+                missing_service(f"{CONTAINER_IMAGE} does not answer")
+            time.sleep(POLL_SECONDS)
+        yield server
+
+
+def answers(url: str) -> bool:
+    """Whether something speaks HTTP there; a refusal is an answer too."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=5):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()
+        return True
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def swift(shared: Path) -> Iterator[S3Server]:
+    """The Swift server of this test run: whoever comes first starts it, and stops it when all others are done.
+
+    Everyone holds a shared lock on `users` meanwhile, which a killed session loses too: see swift_server.py.
+    """
+    shared.mkdir(exist_ok=True)
+    process: subprocess.Popen[bytes] | None = None
+    with open(shared / "users", "ab") as users, contextlib.ExitStack() as cleanup:
+        with open(shared / "start", "ab") as start:
+            fcntl.flock(start, fcntl.LOCK_EX)
+            fcntl.flock(users, fcntl.LOCK_SH)
+            endpoint = shared / "endpoint"
+            if not (endpoint.exists() and answers(endpoint.read_text())):
+                if importlib.util.find_spec("swift") is None:
+                    missing_service("no S3 server: CAFCAT_TEST_S3_URL, Docker, or (on Linux) pip install swift")
+                folder = folder_with_attributes()
+                process = start_swift(folder, shared)
+                cleanup.callback(stop_swift, process, folder, users)
+            url = wait_for_swift(process, shared)
+        yield S3Server(url, swift_server.ACCESS_KEY, swift_server.SECRET_KEY, swift_server.REGION)
+
+
+def start_swift(folder: Path, shared: Path) -> "subprocess.Popen[bytes]":
+    (shared / "endpoint").unlink(missing_ok=True)
+    command = [sys.executable, "-m", "tests.swift_server", str(folder), str(shared)]
+    with open(shared / "swift.log", "ab") as log:
+        return subprocess.Popen(
+            command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def wait_for_swift(process: "subprocess.Popen[bytes] | None", shared: Path) -> str:
+    """Its URL, once it answers."""
+    endpoint, deadline = shared / "endpoint", time.monotonic() + START_SECONDS
+    while not endpoint.exists() or not answers(endpoint.read_text()):
+        if (process is not None and process.poll() is not None) or time.monotonic() > deadline:
+            lines = (shared / "swift.log").read_text(errors="replace").splitlines() or ["no word"]
+            missing_service(f"Swift did not start: {lines[-1]}")
+        time.sleep(POLL_SECONDS)
+    return endpoint.read_text()
+
+
+def stop_swift(process: "subprocess.Popen[bytes]", folder: Path, users: IO[bytes]) -> None:
+    """Waits for the other users, then ends the server and removes all of it."""
+    fcntl.flock(users, fcntl.LOCK_EX)
+    process.kill()
+    process.wait()
+    (Path(users.name).parent / "endpoint").unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def folder_with_attributes() -> Path:
+    """A new folder where Swift can keep objects: on a file system with extended attributes."""
+    parents = [Path(tempfile.gettempdir()), Path.cwd()]
+    usable = [parent for parent in parents if has_attributes(parent)]
+    if not usable:
+        missing_service(f"no extended attributes in {parents[0]} and {parents[1]}, which Swift needs")
+    return Path(tempfile.mkdtemp(prefix="cafcat-s3-", dir=usable[0]))
+
+
+def has_attributes(folder: Path) -> bool:
+    """Whether files there can have attributes of the size that Swift gives them."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            os.setxattr(file.fileno(), "user.cafcat", b"x" * 1024)
+    except OSError:
+        return False
+    return True
+
+
+def new_bucket(client: "S3Client") -> str:
+    """Names are unique, so that several test sessions can share a server."""
+    bucket = f"cafcat-test-{uuid.uuid4().hex}"
+    client.create_bucket(Bucket=bucket)
+    return bucket
+
+
+def empty_bucket(client: "S3Client", bucket: str) -> None:
+    """Removes all objects and all uploads that have not ended, whatever characters their keys have."""
+    while uploads := client.list_multipart_uploads(Bucket=bucket, EncodingType="url").get("Uploads"):
+        for upload in uploads:
+            key = unquote_plus(upload["Key"])
+            client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload["UploadId"])
+    while objects := client.list_objects_v2(Bucket=bucket).get("Contents"):
+        for item in objects:
+            client.delete_object(Bucket=bucket, Key=item["Key"])
+
+
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    base = factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "s3"
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server for tests, shared by all workers of this run. From here on a developer's own configuration of
+    AWS does not matter."""
+    with any_server(shared_folder(tmp_path_factory)) as server, pytest.MonkeyPatch.context() as environment:
+        for name in DEVELOPERS_OWN:
+            environment.delenv(name, raising=False)
+        for name, value in NO_FILES.items():
+            environment.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def make_bucket(s3_server: S3Server) -> Iterator[Callable[[], str]]:
+    """Call it for the name of a fresh bucket. On a server that outlives the tests it is emptied and deleted
+    afterwards; elsewhere all goes with the server, in no time."""
+    client, buckets = s3_server.client(max_attempts=5), list[str]()
+
+    def make() -> str:
+        buckets.append(new_bucket(client))
+        return buckets[-1]
+
+    try:
+        yield make
+        for bucket in buckets if s3_server.is_lasting else []:
+            empty_bucket(client, bucket)
+            client.delete_bucket(Bucket=bucket)
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def s3_bucket(make_bucket: Callable[[], str]) -> str:
+    """The name of a fresh bucket, as `make_bucket` makes them."""
+    return make_bucket()
+
+
+@pytest.fixture
+def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leads everything in this process, and what it starts, to `s3_server`."""
+    for name, value in s3_server.environ().items():
+        monkeypatch.setenv(name, value)

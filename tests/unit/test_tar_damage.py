@@ -1,0 +1,298 @@
+"""Damaged, cut and hostile tar archives: nothing is lost in silence, and memory stays bounded."""
+
+import bz2
+import gzip
+import io
+import lzma
+import subprocess
+import sys
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cafcat.errors import SourceFailed
+from cafcat.model import FileProblem, SourceFile
+from cafcat.sources.tar import is_tar, open_tar
+from cafcat.sources.tar_file import TarFileSource
+from cafcat.sources.tar_input import StreamInput, decompressed
+from cafcat.sources.tar_members import Members
+from cafcat.sources.tar_stream import TarStreamSource
+from tests.services import missing_service
+from tests.tar_archives import (
+    END,
+    MIB,
+    ONE_FILE,
+    PLAIN,
+    extended,
+    from_file,
+    from_stream,
+    header,
+    padded,
+    problems,
+    record,
+    resummed,
+    taken,
+    tar,
+    the_end,
+)
+
+Opener = Callable[..., TarFileSource | TarStreamSource]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(params=[from_file, from_stream])
+def open_archive(request: pytest.FixtureRequest) -> Opener:
+    """Both ways of reading an archive."""
+    return request.param  # type: ignore[no-any-return]
+
+
+# ---- damage ----
+
+
+def test_an_archive_without_its_end_marker_may_be_cut(open_archive: Opener) -> None:
+    assert the_end(open_archive(ONE_FILE)) == "ends at byte 1,024 without its end marker: it may be cut"
+    assert the_end(open_archive(ONE_FILE * 2)).startswith("ends at byte 2,048")
+    assert the_end(open_archive(ONE_FILE[:600])).startswith("ends at byte 600, within a member up to byte 1,024")
+    assert taken(open_archive(ONE_FILE + bytes(512))) == [("a", b"A")]  # as GNU tar does
+    assert taken(open_archive(ONE_FILE + bytes(700))) == [("a", b"A")]
+
+
+def test_nothing_is_no_archive(open_archive: Opener) -> None:
+    assert the_end(open_archive(b"")) == "is empty: no tar"
+    assert the_end(open_archive(b"not a tar")).startswith("ends at byte 9, within a header up to byte 512")
+    assert the_end(open_archive(b"not a tar" * 1000)).startswith("no valid header at byte 0 (invalid header)")
+    assert taken(open_archive(bytes(10240))) == []
+
+
+def test_a_bad_header_ends_the_archive_but_not_in_silence(open_archive: Opener) -> None:
+    data = bytearray(tar(("a", b"A"), ("b", b"B"), ("c", b"C")))
+    data[1024 + 130] ^= 1
+    source = open_archive(bytes(data))
+    *files, problem = taken(source)
+    assert files == [("a", b"A")]
+    assert problem == (source.name, "corrupt")
+    assert "at byte 1,024 (bad checksum)" in the_end(open_archive(bytes(data)))
+
+
+def test_a_member_that_is_cut_is_not_given() -> None:
+    data = tar(("a", b"A"), ("b", bytes(100_000)))
+    for open_archive in (from_file, from_stream):
+        message = the_end(open_archive(data[:50_000]))
+        assert message == "ends at byte 50,000, within the contents of a member up to byte 101,536: it is cut"
+        assert taken(open_archive(data[:50_000]))[0] == ("a", b"A")
+
+
+def test_a_large_member_that_is_cut_fails_when_it_is_read_and_when_not() -> None:
+    data = tar(("large", bytes(3 * MIB)), ("b", b"B"))[: 2 * MIB]
+    source = from_stream(data)
+    items = source.files()
+    large = next(items)
+    assert isinstance(large, SourceFile)
+    with source.open(large) as opened, pytest.raises(SourceFailed, match="it is cut") as caught:
+        list(opened.blocks())
+    assert (caught.value.problem, caught.value.path) == ("corrupt", "large")
+    assert [(item.path, getattr(item, "kind", None)) for item in items] == [("stream", "corrupt")]
+    assert "ends at byte 2,097,152" in the_end(from_stream(data))
+    assert "ends at byte 2,097,152" in the_end(from_file(data))
+
+
+def test_members_after_the_end_marker_are_not_lost_in_silence(open_archive: Opener) -> None:
+    first, second = tar(("a", b"A")), tar(("b", b"B"))
+    assert "from byte 10,240 on, and are not taken" in the_end(open_archive(first + second))
+    assert "from byte 4,194,304 on" in the_end(open_archive(first + bytes(4 * MIB - len(first)) + second))
+    assert "from byte 1,536 on" in the_end(open_archive(ONE_FILE + bytes(512) + ONE_FILE + END))
+    nameless = resummed(bytes(100) + ONE_FILE[100:512])
+    assert "from byte 5,120 on" in the_end(open_archive(ONE_FILE + bytes(4096) + nameless + END))
+    assert taken(open_archive(first + b"anything may follow" * 1000 + second)) == [("a", b"A")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        extended(record(b"path", b"p")) + END,
+        extended(record(b"path", b"p")),
+        header("././@LongLink", 5, b"L") + padded(b"name\0") + END,
+        extended(b"") + END,
+        extended(b"no record"),
+        extended(b"99 path=too long\n") + ONE_FILE + END,
+        extended(b"9 path=a=\n") + ONE_FILE + END,
+        extended(b"8 path=ab") + ONE_FILE + END,
+        extended(b"8 path=a") + ONE_FILE + END,
+        extended(b"7 path\n") + ONE_FILE + END,
+        extended(b"4 =\n") + ONE_FILE + END,
+        extended(b"-5 a=\n") + ONE_FILE + END,
+        extended(b"0 a=\n") + ONE_FILE + END,
+        extended(b"6 a=b\n7 c=d\n") + ONE_FILE + END,
+        extended(record(b"size", b"-1")) + ONE_FILE + END,
+        extended(record(b"size", b"one")) + ONE_FILE + END,
+        extended(record(b"size", b"9" * 5_000)) + ONE_FILE + END,
+        extended(record(b"size", b"1.0")) + ONE_FILE + END,
+        header("a", -512, b"0") + ONE_FILE + END,
+        header("x", -512, b"x") + ONE_FILE + END,
+        resummed(ONE_FILE[:108] + b"not oct\0" + ONE_FILE[116:512]) + padded(b"A") + END,
+        header("././@LongLink", 2 * MIB, b"L") + bytes(2 * MIB),
+        header("././@LongLink", 2 * MIB, b"K") + bytes(2 * MIB),
+        header("x", 2 * MIB, b"x") + bytes(2 * MIB),
+        header("g", 2 * MIB, b"g") + bytes(2 * MIB),
+        header("X", 2**60, b"X") + bytes(2 * MIB),
+    ],
+)
+def test_headers_that_make_no_sense_are_damage(open_archive: Opener, data: bytes) -> None:
+    assert the_end(open_archive(data))
+
+
+class Endless(io.RawIOBase):
+    """A block or more, then the rest for ever; counts what is taken."""
+
+    def __init__(self, first: bytes, rest: bytes) -> None:
+        self._stream = io.BytesIO(first)
+        self._rest = rest
+        self.taken_bytes = 0
+
+    def read(self, size: int = -1) -> bytes:
+        assert 0 < size <= MIB
+        data = self._stream.read(size) or (self._rest * (size // len(self._rest) + 1))[:size]
+        self.taken_bytes += len(data)
+        return data
+
+
+@pytest.mark.parametrize("kind", [b"L", b"K", b"x", b"g", b"X"])
+def test_an_extended_header_without_end_is_not_read(kind: bytes) -> None:
+    stream = Endless(header("a", 2**62, kind), b"1" * 512)
+    assert "9,223" not in the_end(TarStreamSource(stream))  # type: ignore[arg-type]
+    assert stream.taken_bytes < 2 * MIB
+
+
+@pytest.mark.parametrize("kind", [b"x", b"g"])
+def test_any_number_of_extended_headers_is_read_in_bounded_memory(kind: bytes) -> None:
+    """tarfile reads each by calling itself, and keeps every record."""
+
+    def archive() -> Iterator[bytes]:
+        for n in range(1_500):
+            yield extended(record(b"path", b"p%d" % n) + record(b"key%d" % n, bytes(50_000)), kind)
+        yield ONE_FILE + END
+
+    tracemalloc.start()
+    (member,) = Members(StreamInput(archive()))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert member.name == "p1499"
+    assert peak_bytes < MIB
+
+
+def test_records_of_digits_cost_no_more_than_others() -> None:
+    """A pattern of tarfile in Python 3.11.7 takes the square of their length: a minute for this one."""
+    data = extended(record(b"comment", b"1" * (MIB - 100))) + ONE_FILE + END
+    assert taken(from_stream(data)) == [("a", b"A")]
+
+
+# ---- compressed archives ----
+
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": partial(lzma.compress, preset=0),
+}
+COMPRESSED = {name: compress(PLAIN) for name, compress in COMPRESSORS.items()}
+WHOLE = taken(from_stream(PLAIN))
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_compressed_archives_are_decompressed(name: str) -> None:
+    assert taken(from_stream(COMPRESSED[name])) == WHOLE
+    Path("c").write_bytes(COMPRESSED[name])
+    source = open_tar("c")
+    assert isinstance(source, TarStreamSource)
+    assert (source.name, taken(source), taken(source)) == ("c", WHOLE, WHOLE)
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_compressed_parts_follow_each_other_and_what_is_none_is_left_out(name: str) -> None:
+    compress = COMPRESSORS[name]
+    parts = [compress(PLAIN[begin : begin + MIB]) for begin in range(0, len(PLAIN), MIB)]
+    assert taken(from_stream(b"".join(parts))) == WHOLE
+    assert taken(from_stream(bytes(8).join(parts) + bytes(9000))) == WHOLE
+    assert taken(from_stream(b"".join(parts) + b"garbage" * 100)) == WHOLE
+    assert the_end(from_stream(b"".join(parts[:-1]) + b"garbage" * 100)).endswith("it is cut")
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize("left", [20, 1000, -1000, -5, -1])
+def test_cut_compressed_data_is_damage(name: str, left: int) -> None:
+    data = COMPRESSED[name][:left]
+    assert "too early: it is cut" in the_end(from_stream(data))
+    found = [problem for problem in problems(from_stream(data)) if problem.kind.is_failure]
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_damaged_compressed_data_fails_the_member_that_is_read_and_ends_the_listing(name: str) -> None:
+    data = bytearray(COMPRESSED[name])
+    for position in range(len(data) // 2, len(data) // 2 + 2000):
+        data[position] ^= 0x55
+    source = from_stream(bytes(data))
+    items = source.files()
+    assert [next(items).path] == ["a"]
+    large = next(items, None)
+    if isinstance(large, SourceFile):  # bzip2 notices earlier
+        with source.open(large) as opened, pytest.raises(SourceFailed, match="data is damaged") as caught:
+            list(opened.blocks())
+        assert (caught.value.problem, caught.value.path) == ("corrupt", "large")
+        large = next(items)
+    assert isinstance(large, FileProblem)
+    assert (large.path, large.kind.value) == ("stream", "corrupt")
+    assert "data is damaged" in large.message
+    assert list(items) == []
+
+
+def test_a_wrong_checksum_after_the_end_is_damage() -> None:
+    data = bytearray(gzip.compress(tar(("a", b"A"))))
+    data[-8] ^= 1
+    assert the_end(from_stream(bytes(data))).endswith("incorrect data check")
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_decompression_comes_in_small_pieces(name: str) -> None:
+    """100 MB of zeros are 100 kB of gzip, and far less of the others."""
+    compressed = COMPRESSORS[name](bytes(100_000_000))
+    sizes = [len(piece) for piece in decompressed(iter([compressed]))]
+    assert sum(sizes) == 100_000_000
+    assert max(sizes) <= 256 << 10
+
+
+def test_xz_data_cannot_ask_for_any_memory() -> None:
+    data = bytearray(lzma.compress(tar(("a", b"A")), check=lzma.CHECK_NONE))
+    begin, size = 12, (data[12] + 1) * 4  # of the block header (xz file format 1.1.0, 3.1)
+    place = data.index(b"\x21\x01", begin) + 2
+    data[place] = 40  # a dictionary of 4 GiB
+    data[begin + size - 4 : begin + size] = zlib.crc32(data[begin : begin + size - 4]).to_bytes(4, "little")
+    assert "Memory usage limit" in the_end(from_stream(bytes(data)))
+
+
+def test_zstd_is_read_where_python_can() -> None:
+    Path("z.tar").write_bytes(PLAIN)
+    try:
+        subprocess.run(["zstd", "-q", "z.tar"], check=True)
+    except FileNotFoundError:
+        missing_service("zstd")
+    compressed = Path("z.tar.zst").read_bytes()
+    if sys.version_info >= (3, 14):
+        assert is_tar("z.tar.zst") == "stream"
+        assert taken(from_stream(compressed)) == WHOLE
+        assert "too early" in the_end(from_stream(compressed[:-1000]))
+    else:
+        assert is_tar("z.tar.zst") is None
+        (problem,) = problems(from_stream(compressed))
+        assert problem.message == "is compressed by zstd, which this Python does not have: decompress it first"
+
+
+def test_an_archive_whose_first_name_looks_compressed_is_plain() -> None:
+    assert taken(from_stream(tar(("BZhang/file", b"x")))) == [("BZhang/file", b"x")]
