@@ -408,9 +408,8 @@ class Repository:
         from cafcat.maintenance.recover import Recover
 
         progress = progress or Progress()
-        stores: Sequence[str] = self._catalog.recovery.stores()
-        if store is not None:
-            stores = [url for url in stores if url == self._store_of(store).url]
+        only = None if store is None else self._store_of(store).url
+        stores = [url for url in self._catalog.recovery.stores() if only in (None, url)]
         recover = Recover(
             self._catalog,
             self._store_of,

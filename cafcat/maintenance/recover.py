@@ -205,7 +205,7 @@ class Recover:
         known = self._catalog.recovery.newest(url, _KNOWN_CHUNKS)
         if known and not any(_has(store, key) for key in known):
             hint = "is its disk mounted, its endpoint the right one?"
-            raise StoreFailed(f"it has none of the newest chunks that the catalog has there: {known[0]}", hint=hint)
+            raise StoreFailed(f"it has none of the chunks that the catalog has there, as {known[0]}", hint=hint)
 
     def _clean(self, store: Store, chunk: LeftChunk) -> None:
         self._remove(store, chunk)

@@ -321,7 +321,8 @@ def _modified_ns(answer: "BaseHTTPResponse") -> int | None:
 
 def _now_ns() -> int:
     """Never a whole second: that is how it differs from what a server says."""
-    return time.time_ns() // 1_000_000_000 * 1_000_000_000 + max(1000, time.time_ns() % 1_000_000_000)
+    now = time.time_ns()
+    return now + 1000 if _is_from_server(now // 1000 * 1000) else now
 
 
 def _is_from_server(modified_ns: int) -> bool:
@@ -371,7 +372,7 @@ def _broken(file: SourceFile, position: int, *, resumable: bool) -> SourceFailed
 
 
 def _changed(file: SourceFile) -> SourceFailed:
-    return _failed(file, ProblemKind.CHANGED, "changed since it was looked at")
+    return _failed(file, ProblemKind.CHANGED, "changed since it was listed")
 
 
 def _failed(file: SourceFile, kind: ProblemKind, message: str) -> SourceFailed:

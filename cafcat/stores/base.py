@@ -83,6 +83,9 @@ class Presigned(NamedTuple):
     url: str
     headers: Mapping[str, str]
 
+    def __repr__(self) -> str:
+        return "Presigned(url=...)"  # whoever has it can read
+
 
 @runtime_checkable
 class RemoteStore(Store, Protocol):

@@ -1,5 +1,6 @@
 """A store in an S3 bucket."""
 
+import hashlib
 from collections.abc import Iterator
 from typing import Final
 
@@ -114,10 +115,11 @@ class S3Store:
 
     @property
     def curl_options(self) -> str:
-        """Signs with what is in the environment of who runs it (curl 7.75 or newer)."""
+        """Signs with what is in the environment of who runs it (curl 7.87 or newer)."""
         session = '${AWS_SESSION_TOKEN:+-H "x-amz-security-token: $AWS_SESSION_TOKEN"}'
         who = '"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY"'
-        return f"--aws-sigv4 aws:amz:{self._connection.region}:s3 --user {who} {session}"
+        nothing = f"-H x-amz-content-sha256:{hashlib.sha256().hexdigest()}"  # AWS wants it, curl leaves it out
+        return f"--aws-sigv4 aws:amz:{self._connection.region}:s3 --user {who} {nothing} {session}"
 
     def _key(self, key: str) -> str:
         return self._prefix + check_key(key)

@@ -760,6 +760,35 @@ def test_a_writer_that_commits_in_the_last_moment_wins(repository: cafcat.Reposi
     assert check(repository, place) == FILES
 
 
+def test_a_writer_that_commits_after_its_object_was_missed_wins(
+    repository: cafcat.Repository, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is removed before the row says that nothing can point to it."""
+    slow = begin(repository, FILES)
+    abandon = repository._catalog.chunks.abandon_chunk
+
+    def late(chunk_id: int, reason: str) -> None:
+        slow.finish(OnConflict.REPLACE, lambda: None)
+        abandon(chunk_id, reason)
+
+    end_leases(repository)
+    with monkeypatch.context() as patch:
+        patch.setattr(repository._catalog.chunks, "abandon_chunk", late)
+        assert counted(repository.recover()) == {}
+    assert check(repository, place) == FILES
+
+
+def test_parts_of_an_upload_are_removed(open_at: Opener, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAFCAT_UPLOAD_MEMORY", "16MB")
+    repository = open_at(bucket)
+    leave_half(repository, {f"{number:02}": os.urandom(1_000_000) for number in range(20)})
+    [upload] = bucket.client.list_multipart_uploads(Bucket=bucket.bucket)["Uploads"]
+    assert bucket.client.list_parts(Bucket=bucket.bucket, Key=upload["Key"], UploadId=upload["UploadId"])["Parts"]
+    assert sql(repository, "SELECT upload_id FROM chunks") == [(upload["UploadId"],)]
+    assert counted(recover(repository)) == {"abandoned": 1}
+    assert check(repository, bucket) == {}
+
+
 def test_the_remains_of_an_abandoned_chunk_are_removed(repository: cafcat.Repository, place: Place) -> None:
     """Its writer came as far as to say so, and died."""
     for chunk in (leave_half(repository, FILES), leave_whole(repository, {"whole": b"whole"})):

@@ -111,7 +111,7 @@ def test_the_shell_line_of_a_local_file_gives_its_bytes(tmp_path: Path, name: st
 
 
 def test_the_shell_line_of_a_url() -> None:
-    assert shell_line("https://h/a b", 10, 20) == "curl -sS -r 10-19 'https://h/a b'"
+    assert shell_line("https://h/a b", 10, 20) == "curl -sSf -r 10-19 'https://h/a b'"
     assert shell_line("https://h/a", 10, 10) == "true"
 
 
