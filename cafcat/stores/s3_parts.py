@@ -1,13 +1,16 @@
-"""The arithmetic of multipart uploads.
+"""The parts of multipart uploads: how large, how many, and how one is read while it is sent.
 
 Limits: Amazon S3 User Guide, "Amazon S3 multipart upload limits": 10,000 parts, 5 MiB to 5 GiB each but the last.
 """
 
-from typing import Final, NamedTuple
+import hashlib
+from mmap import mmap
+from types import TracebackType
+from typing import Final, NamedTuple, Self
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["LARGEST_OBJECT_BYTES", "MAX_PARTS", "PartPlan", "plan_parts"]
+__all__ = ["LARGEST_OBJECT_BYTES", "MAX_PARTS", "PartBody", "PartPlan", "plan_parts"]
 
 MAX_PARTS: Final = 10_000
 LARGEST_OBJECT_BYTES: Final = 32_000_000_000
@@ -47,3 +50,43 @@ def plan_parts(memory_bytes: int, largest_bytes: int = LARGEST_OBJECT_BYTES) -> 
 
 def _whole_mib(size_bytes: int) -> int:
     return -(-size_bytes // _MIB) * _MIB
+
+
+class PartBody:
+    """The beginning of a buffer as a file that is read: boto3 copies whatever is no file."""
+
+    def __init__(self, buffer: mmap, size_bytes: int) -> None:
+        self._whole = memoryview(buffer)
+        self._view = self._whole[:size_bytes]
+        self._position = 0
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def read(self, size_bytes: int | None = -1) -> bytes:
+        """At most so many bytes; all that are left if negative or None."""
+        left = len(self._view) - self._position
+        count = left if size_bytes is None or size_bytes < 0 else min(size_bytes, left)
+        start, self._position = self._position, self._position + count
+        return bytes(self._view[start : self._position])
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """As of files."""
+        self._position = (0, self._position, len(self._view))[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def md5(self) -> bytes:
+        """Of all bytes."""
+        return hashlib.md5(self._view, usedforsecurity=False).digest()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._view.release()
+        self._whole.release()

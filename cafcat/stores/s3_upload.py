@@ -9,6 +9,7 @@ import base64
 import contextlib
 import hashlib
 from concurrent.futures import Future, ThreadPoolExecutor
+from mmap import mmap
 from queue import SimpleQueue
 from typing import Any, Final, NoReturn
 
@@ -17,7 +18,7 @@ from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, StoreFa
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
 from cafcat.remote.reading import unquoted
-from cafcat.stores.s3_parts import PartPlan
+from cafcat.stores.s3_parts import PartBody, PartPlan
 
 __all__ = ["S3Upload", "abort_uploads"]
 
@@ -43,10 +44,12 @@ class S3Upload:
         self._failure: CafcatError | None = None
         self._ended = False
         self._upload_id, self._checked = self._begin()
-        self._free: SimpleQueue[bytearray] = SimpleQueue()
+        # Maps are given back when they are closed, and take memory only as far as they are filled.
+        self._free: SimpleQueue[mmap] = SimpleQueue()
         for _ in range(plan.in_flight):
-            self._free.put(bytearray())
-        self._part = bytearray()
+            self._free.put(mmap(-1, plan.part_bytes))
+        self._part = mmap(-1, plan.part_bytes)
+        self._used = 0
         self._parts: list[Future[dict[str, Any]]] = []
         self._pool = ThreadPoolExecutor(plan.in_flight, thread_name_prefix="cafcat-upload")
 
@@ -64,10 +67,11 @@ class S3Upload:
         self._check_usable()
         rest = memoryview(data).cast("B")
         while rest:
-            taken = rest[: self._plan.part_bytes - len(self._part)]
-            self._part += taken
+            taken = rest[: self._plan.part_bytes - self._used]
+            self._part[self._used : self._used + len(taken)] = taken
+            self._used += len(taken)
             rest = rest[len(taken) :]
-            if len(self._part) == self._plan.part_bytes:
+            if self._used == self._plan.part_bytes:
                 self._send_part()
         self._size_bytes += len(data) if isinstance(data, bytes) else data.nbytes
 
@@ -76,7 +80,7 @@ class S3Upload:
         checksum where it keeps one. Raises Conflict if the key is taken."""
         self._check_usable()
         try:
-            if self._part or not self._parts:  # an object of no bytes has one part of none
+            if self._used or not self._parts:  # an object of no bytes has one part of none
                 self._send_part()
             parts = [part.result() for part in self._parts]
             if crc64nvme is not None and crc64nvme != self._checksum:
@@ -121,44 +125,43 @@ class S3Upload:
             return client.create_multipart_upload(**self._where, **content), False
 
     def _send_part(self) -> None:
-        part, self._part = self._part, bytearray()
-        checksum = crc64nvme(memoryview(part))
-        self._checksum = crc64nvme(memoryview(part), self._checksum)
-        self._parts.append(self._pool.submit(self._upload_part, len(self._parts) + 1, part, checksum))
-        self._part = self._free.get()
+        buffer, size_bytes = self._part, self._used
+        with memoryview(buffer) as view, view[:size_bytes] as part:
+            checksum = crc64nvme(part)
+            self._checksum = crc64nvme(part, self._checksum)
+        self._parts.append(self._pool.submit(self._upload_part, len(self._parts) + 1, buffer, size_bytes, checksum))
+        self._part, self._used = self._free.get(), 0
         self._check_usable()
 
-    def _upload_part(self, number: int, part: bytearray, checksum: int) -> dict[str, Any]:
+    def _upload_part(self, number: int, buffer: mmap, size_bytes: int, checksum: int) -> dict[str, Any]:
         """In a thread of the pool. The buffer goes back when the server has its bytes."""
         try:
             if self._failure is not None:
                 raise self._failure
-            with translated("write", self._name):
+            with translated("write", self._name), PartBody(buffer, size_bytes) as body:
                 answer = self._connection.client.upload_part(
                     **self._where,  # type: ignore[arg-type]
                     UploadId=self._upload_id,
                     PartNumber=number,
-                    Body=part,  # type: ignore[arg-type]  # the stubs do not know bytearray
-                    **self._part_checksum(part, checksum),
+                    Body=body,  # type: ignore[arg-type]  # all of a file that boto3 asks for
+                    **self._part_checksum(body, checksum),
                 )
             return {"PartNumber": number, "ETag": answer["ETag"]}
         except BaseException as error:
             self._failure = self._failure or self._as_failure(error)
             raise self._failure from error
         finally:
-            part.clear()
-            self._free.put(part)
+            self._free.put(buffer)
 
     def _as_failure(self, error: BaseException) -> CafcatError:
         if isinstance(error, NotFound):
             return StoreFailed(f"the upload of {self._name} is not there any more: {error.message}")
         return error if isinstance(error, CafcatError) else StoreFailed(f"writing {self._name} failed: {error!r}")
 
-    def _part_checksum(self, part: bytearray, checksum: int) -> Any:
+    def _part_checksum(self, body: PartBody, checksum: int) -> Any:
         if self._checked:
             return {"ChecksumCRC64NVME": _base64(checksum)}
-        digest = hashlib.md5(part, usedforsecurity=False).digest()
-        return {"ContentMD5": base64.b64encode(digest).decode()}
+        return {"ContentMD5": base64.b64encode(body.md5()).decode()}
 
     def _complete(self, parts: list[dict[str, Any]]) -> str | None:
         """The object's entity tag. Whatever the server answers, or does not: what counts is what is there."""
@@ -215,6 +218,9 @@ class S3Upload:
         self._failure = self._failure or InvalidInput(f"the upload of {self._key} has ended")
         self._pool.shutdown(wait=True)
         self._parts.clear()
+        self._part.close()
+        while not self._free.empty():
+            self._free.get().close()
 
 
 def abort_uploads(connection: S3Connection, key: str, upload_id: str | None, keep: str | None = None) -> None:
