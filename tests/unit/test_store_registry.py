@@ -52,7 +52,31 @@ def test_any_path_comes_back_from_its_url(name: bytes) -> None:
     assert open_store(url).url == url
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/prefix", "https://host/chunks", "gs://b", "S3://bucket"])
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("s3://bucket", "s3://bucket"),
+        ("s3://bucket/", "s3://bucket"),
+        ("S3://bucket/a/prefix/", "s3://bucket/a/prefix"),
+        ("s3://bucket/with space/ü", "s3://bucket/with space/ü"),
+    ],
+)
+def test_buckets_are_s3_stores(text: str, url: str) -> None:
+    store = open_store(text)
+    assert store.url == url
+    assert open_store(url).url == url
+    assert store.locate("c.caf") == f"{url}/c.caf"
+
+
+@pytest.mark.parametrize(
+    "text", ["s3://", "s3://a", "s3:///x", "s3://bucket/a//b", "s3://bucket/../x", "s3://k:s@bucket"]
+)
+def test_what_is_no_bucket_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        open_store(text)
+
+
+@pytest.mark.parametrize("url", ["https://host/chunks", "gs://b", "az://c"])
 def test_other_schemes_are_named(url: str) -> None:
     with pytest.raises(Unsupported, match=url.partition(":")[0]):
         open_store(url)
@@ -65,5 +89,6 @@ def test_what_is_no_store_is_refused(text: str) -> None:
 
 
 def test_stores_are_imported_only_when_asked_for() -> None:
-    script = "import sys, cafcat.stores.registry; sys.exit('cafcat.stores.local' in sys.modules)"
-    subprocess.run([sys.executable, "-c", script], check=True)
+    for module in ("cafcat.stores.local", "cafcat.stores.s3", "boto3", "obstore"):
+        script = f"import sys, cafcat.stores.registry; sys.exit({module!r} in sys.modules)"
+        subprocess.run([sys.executable, "-c", script], check=True)
