@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-all check fmt bench fuzz migrate clean
+.PHONY: help demo test test-all check fmt bench bench-s3 fuzz migrate clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -21,7 +21,7 @@ demo: $(READY)  ## ingest a real folder, read a file back, compare it, see the r
 test: $(READY)  ## the tests; a few minutes
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 -m "not slow"
 
-test-all: $(READY)  ## the tests with the slow ones: a real system tree, 300,000 files
+test-all: $(READY)  ## the tests with the slow ones: a real system tree, 300,000 files, 20,000 objects, 6 GB
 	$(BIN)/python -m pytest -q
 
 check: $(READY)  ## format, lint, types, import directions
@@ -36,6 +36,9 @@ fmt: $(READY)  ## format the code
 
 bench: $(READY)  ## ingest of 50,000 small files against tar, as a ratio
 	$(BIN)/python -m tests.bench.ingest_against_tar
+
+bench-s3: $(READY)  ## S3 reads against boto3 and obstore, ingest against aws s3 sync, as ratios
+	$(BIN)/python -m tests.bench.s3_against_peers
 
 fuzz: $(READY)  ## the property tests with a hundred times more examples
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q tests/property

@@ -25,7 +25,6 @@ from cafcat.model import (
     OnConflict,
     RetiredLocation,
     Run,
-    RunState,
     Stats,
 )
 from cafcat.progress import Progress
@@ -40,12 +39,9 @@ from cafcat.stores.base import Store
 from cafcat.stores.registry import open_store
 
 if TYPE_CHECKING:
-    from cafcat.ingest.chunk import ChunkPlace
-    from cafcat.ingest.coordinator import Limits
     from cafcat.ingest.opening import Opening, SourceOptions
     from cafcat.maintenance.recover import RecoverReport, SettledChunk
     from cafcat.resolve.urls import SignedUrl
-    from cafcat.sources.base import Source
 
 __all__ = ["Inspection", "Repository", "inspect", "open"]
 
@@ -137,8 +133,8 @@ class Repository:
         source that is not there, Conflict under OnConflict.FAIL, StoreFailed, CatalogUnavailable,
         CatalogOutdated: chunks committed before stay.
         """
-        from cafcat.ingest.coordinator import Ingest
         from cafcat.ingest.opening import SourceOptions
+        from cafcat.ingest.run import IngestRun
 
         if isinstance(sources, str | bytes | os.PathLike):
             raise InvalidInput("sources are a list of names", hint=f"write [{os.fspath(sources)!r}]")
@@ -146,43 +142,29 @@ class Repository:
             raise InvalidInput("there is nothing to ingest", hint="name a folder, a file, or a list of files")
         progress = progress or Progress()
         options = SourceOptions(
-            files_from,
-            null_separated,
-            prefix,
-            include,
-            exclude,
-            follow_symlinks,
-            unpack_tars,
-            inventory,
-            restart_listing,
+            files_from=files_from,
+            null_separated=null_separated,
+            prefix=prefix,
+            include=include,
+            exclude=exclude,
+            follow_symlinks=follow_symlinks,
+            unpack_tars=unpack_tars,
+            inventory=inventory,
+            restart_listing=restart_listing,
         )
-        target_size = self.settings.target_size if target_size is None else target_size
-        limits = _limits(target_size)
         store = self._store_of(self.settings.store)
-        opening = self._opening(options, store, progress)
-        opened = opening.open(sources)
-        recorded = options.as_recorded() | {"on_conflict": str(on_conflict), "target_size": target_size}
-        run = 0 if dry_run else self._begin_run(opened, recorded)
-        ingest = Ingest(
-            self._chunk_place(store, run),
-            limits,
+        run = IngestRun(
+            self._catalog,
+            store,
+            self._opening(options, store, progress),
             on_conflict=on_conflict,
             dry_run=dry_run,
+            target_size=self.settings.target_size if target_size is None else target_size,
+            version=__version__,
             progress=progress,
             should_stop=should_stop or _never,
-            positions=None if dry_run else opening.positions(run),
         )
-        progress.begin("ingest")
-        try:
-            ingest.take(opened)
-        except BaseException as error:
-            state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
-            self._end_run(ingest.report, state, str(error) or type(error).__name__)
-            raise
-        finally:
-            progress.end()
-        self._end_run(ingest.report, RunState.INTERRUPTED if ingest.report.interrupted else RunState.FINISHED)
-        return ingest.report
+        return run.take(sources)
 
     def _open_store(self, url: str) -> Store:
         return open_store(url, self.settings.access(url), self.settings.upload_memory)
@@ -200,33 +182,6 @@ class Repository:
             own_folders=own_folders,
             own_urls=[store.url],
         )
-
-    def _begin_run(self, sources: "Sequence[Source]", options: dict[str, Any]) -> int:
-        from cafcat.ingest.opening import printable_options
-
-        return self._catalog.runs.begin_run(
-            sources=[source.name for source in sources],
-            options=printable_options(options),
-            host=socket.gethostname(),
-            process_id=os.getpid(),
-            version=__version__,
-        )
-
-    def _end_run(self, report: IngestReport, state: RunState, error: str | None = None) -> None:
-        """A run that failed because the catalog is gone cannot be recorded there: the first error counts."""
-        if report.run is None:
-            return
-        try:
-            self._catalog.runs.finish_run(report.run, state, report.as_counts(), error)
-        except Exception:
-            if error is None:
-                raise
-
-    def _chunk_place(self, store: Store, run: int) -> "ChunkPlace":
-        from cafcat.ingest.chunk import ChunkPlace
-
-        owner = f"{socket.gethostname()}:{os.getpid()}:run {run}"
-        return ChunkPlace(self._catalog, store, formats.by_name("caf"), run, owner)
 
     def locate(self, path: str) -> Location:
         """Where a file is: one query. Raises NotFound."""
@@ -457,15 +412,6 @@ class Repository:
         """Runs a statement that can only read. Column names, and rows as they come. Raises InvalidInput with
         Postgres' own message."""
         return self._catalog.reports.query(sql)
-
-
-def _limits(target_size: int) -> "Limits":
-    from cafcat.ingest.coordinator import Limits
-
-    limits = Limits(target_bytes=target_size)
-    if not 0 < target_size <= limits.hard_bytes:
-        raise InvalidInput(f"a target size is between 1 and {limits.hard_bytes} bytes, not {target_size}")
-    return limits
 
 
 def _names(paths: Iterable[str]) -> Iterable[str]:

@@ -40,7 +40,7 @@ class _Discard:
 
 
 class Ingest:
-    """One run. `report` is what it has done so far."""
+    """One run. `report` is what it has done so far, `positions` those of its listings that can be gone on with."""
 
     def __init__(
         self,
@@ -51,9 +51,7 @@ class Ingest:
         dry_run: bool,
         progress: Progress,
         should_stop: Callable[[], bool],
-        positions: Positions | None = None,
     ) -> None:
-        """Args: positions: of the listings that can be gone on with."""
         self._place = place
         self._limits = limits
         self._on_conflict = on_conflict
@@ -62,7 +60,7 @@ class Ingest:
         self._should_stop = should_stop
         self._empty: Writer = place.archive_format.writer(_Discard())
         self._chunk: OpenChunk | None = None
-        self._positions = positions or Positions()
+        self.positions = Positions()
         self._failures: list[FileProblem] = []
         self.report = IngestReport(run=None if dry_run else place.run, dry_run=dry_run)
 
@@ -103,8 +101,8 @@ class Ingest:
             if self._stopped():
                 return
             if self._chunk is None:
-                self._positions.settle()
-        self._positions.ended(source)
+                self.positions.settle()
+        self.positions.ended(source)
 
     def _stopped(self) -> bool:
         self.report.interrupted = self._should_stop() or self.report.interrupted
@@ -145,7 +143,7 @@ class Ingest:
                     self._take_file(next(opened), file, replaces=n in known.changed)
                     if self.report.interrupted:
                         return n  # perhaps in the middle of this file
-                self._positions.passed(source, file)
+                self.positions.passed(source, file)
         return len(batch)
 
     def _is_wanted(self, n: int, known: Known) -> bool:
@@ -236,7 +234,7 @@ class Ingest:
         if chunk.file_count == 0:
             chunk.abandon("no file was taken into it")
             self._chunk = None
-            self._positions.settle()
+            self.positions.settle()
             return
         finished = chunk.finish(self._on_conflict, checkpoint=self._stopped)
         self._chunk = None
@@ -245,7 +243,7 @@ class Ingest:
         self.report.files_skipped += finished.commit.skipped
         self.report.bytes_added += finished.commit.live_bytes
         self.report.chunks_committed += 1
-        self._positions.settle()
+        self.positions.settle()
         self._progress.chunk_committed(finished.uuid, chunk.file_count, finished.size_bytes)
 
     def _problem(self, problem: FileProblem) -> None:

@@ -153,7 +153,7 @@ def test_a_chunk_takes_no_more_files_than_the_limit(
     for number in range(25):
         (tree / f"f{number:02}").write_bytes(b"x")
     limits = coordinator.Limits(target_bytes=1_000_000, max_files=10)
-    monkeypatch.setattr("cafcat.repository._limits", lambda _: limits)
+    monkeypatch.setattr("cafcat.ingest.run.Limits", lambda **_: limits)
     repository.ingest(["tree"], include=["f*"])
     assert [chunk.file_count for chunk in repository.chunks()] == [10, 10, 5]
 
@@ -181,7 +181,7 @@ def test_limits_count_index_and_footer(
 ) -> None:
     """The largest file that fits alone into a chunk makes a chunk of exactly the hard limit, or a little less."""
     limits = coordinator.Limits(target_bytes=50_000, hard_bytes=100_000)
-    monkeypatch.setattr("cafcat.repository._limits", lambda _: limits)
+    monkeypatch.setattr("cafcat.ingest.run.Limits", lambda **_: limits)
     for size in range(99_800, 99_960, 7):
         (tree / f"just{size}").write_bytes(bytes(size))
     recorder = Recorder()

@@ -1,0 +1,100 @@
+"""One ingest from its beginning to its end, and the row of `ingest_runs` that tells of it."""
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.errors import InvalidInput
+from cafcat.formats import registry as formats
+from cafcat.ingest.chunk import ChunkPlace
+from cafcat.ingest.coordinator import Ingest, Limits
+from cafcat.ingest.opening import Opening, printable_options
+from cafcat.model import IngestReport, OnConflict, RunState
+from cafcat.progress import Progress
+from cafcat.sources.base import Source
+from cafcat.stores.base import Store
+
+__all__ = ["IngestRun"]
+
+
+class IngestRun:
+    """Opens the sources, takes all of them, and records how it ended."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: Store,
+        opening: Opening,
+        *,
+        on_conflict: OnConflict,
+        dry_run: bool,
+        target_size: int,
+        version: str,
+        progress: Progress,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        """Args: target_size: bytes of a chunk; version: of the program, for the record. Raises InvalidInput for a
+        size that no chunk can have."""
+        self._limits = Limits(target_bytes=target_size)
+        if not 0 < self._limits.target_bytes <= self._limits.hard_bytes:
+            raise InvalidInput(f"a target size is between 1 and {self._limits.hard_bytes} bytes, not {target_size}")
+        self._catalog = catalog
+        self._store = store
+        self._opening = opening
+        self._on_conflict = on_conflict
+        self._dry_run = dry_run
+        self._version = version
+        self._progress = progress
+        self._should_stop = should_stop
+
+    def take(self, sources: Sequence[str | os.PathLike[str]]) -> IngestReport:
+        """Ingests what was typed. Raises what Opening.open and Ingest.take raise."""
+        opened = self._opening.open(sources)
+        run = 0 if self._dry_run else self._begin(opened)
+        ingest = Ingest(
+            self._place(run),
+            self._limits,
+            on_conflict=self._on_conflict,
+            dry_run=self._dry_run,
+            progress=self._progress,
+            should_stop=self._should_stop,
+        )
+        self._progress.begin("ingest")
+        try:
+            if not self._dry_run:
+                ingest.positions = self._opening.positions(run)
+            ingest.take(opened)
+        except BaseException as error:
+            state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
+            self._end(ingest.report, state, str(error) or type(error).__name__)
+            raise
+        finally:
+            self._progress.end()
+        self._end(ingest.report, RunState.INTERRUPTED if ingest.report.interrupted else RunState.FINISHED)
+        return ingest.report
+
+    def _begin(self, sources: Sequence[Source]) -> int:
+        recorded = self._opening.options.as_recorded()
+        recorded |= {"on_conflict": str(self._on_conflict), "target_size": self._limits.target_bytes}
+        return self._catalog.runs.begin_run(
+            sources=[source.name for source in sources],
+            options=printable_options(recorded),
+            host=socket.gethostname(),
+            process_id=os.getpid(),
+            version=self._version,
+        )
+
+    def _end(self, report: IngestReport, state: RunState, error: str | None = None) -> None:
+        """A run that failed because the catalog is gone cannot be recorded there: the first error counts."""
+        if report.run is None:
+            return
+        try:
+            self._catalog.runs.finish_run(report.run, state, report.as_counts(), error)
+        except Exception:
+            if error is None:
+                raise
+
+    def _place(self, run: int) -> ChunkPlace:
+        owner = f"{socket.gethostname()}:{os.getpid()}:run {run}"
+        return ChunkPlace(self._catalog, self._store, formats.by_name("caf"), run, owner)
