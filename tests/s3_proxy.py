@@ -11,7 +11,7 @@ import socketserver
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
@@ -37,6 +37,8 @@ class Fault(StrEnum):
     """500 InternalError; the server is not asked."""
     ERROR_200 = "error_200"
     """200 with an error in its body, as S3 may answer CompleteMultipartUpload and CopyObject; nobody is asked."""
+    NOT_IMPLEMENTED = "not_implemented"
+    """501 NotImplemented, as of a server that does not know a header; it is not asked."""
     RESET_BEFORE = "reset_before"
     """The connection is reset; the server is not asked."""
     LOST_ANSWER = "lost_answer"
@@ -54,12 +56,13 @@ MADE_UP = {
     Fault.ERROR_503: (503, b"Slow Down", b"SlowDown"),
     Fault.ERROR_500: (500, b"Internal Server Error", b"InternalError"),
     Fault.ERROR_200: (200, b"OK", b"InternalError"),
+    Fault.NOT_IMPLEMENTED: (501, b"Not Implemented", b"NotImplemented"),
     Fault.LOST_500: (500, b"Internal Server Error", b"InternalError"),
 }
-UNASKED = {Fault.ERROR_503, Fault.ERROR_500, Fault.ERROR_200}
+UNASKED = {Fault.ERROR_503, Fault.ERROR_500, Fault.ERROR_200, Fault.NOT_IMPLEMENTED}
 ERROR = b"""<?xml version="1.0" encoding="UTF-8"?>
 <Error><Code>%s</Code><Message>made up by the proxy</Message><RequestId>proxy</RequestId></Error>"""
-ANYWHERE = tuple(fault for fault in Fault if fault is not Fault.ERROR_200)
+ANYWHERE = tuple(fault for fault in Fault if fault not in (Fault.ERROR_200, Fault.NOT_IMPLEMENTED))
 
 
 @dataclass
@@ -68,7 +71,7 @@ class Request:
 
     `number` counts from 0 in order of arrival. `status` is what the client was told, None if nothing;
     `server_status` what the server said, None if it was not asked. `bytes_received` and `bytes_sent` are those of
-    the bodies. `range` is the header's value.
+    the bodies. `range` is the header's value, `checksums` the headers that promise something of the body.
     """
 
     number: int
@@ -78,6 +81,7 @@ class Request:
     query: dict[str, str]
     range: str | None
     operation: str
+    checksums: dict[str, str] = field(default_factory=dict)
     fault: Fault | None = None
     status: int | None = None
     server_status: int | None = None
@@ -141,6 +145,7 @@ OPERATIONS = {
     ("POST", "key", "uploadId"): "CompleteMultipartUpload",
     ("DELETE", "key", "uploadId"): "AbortMultipartUpload",
 }
+CHECKSUMS = ("content-md5", "x-amz-checksum-algorithm", "x-amz-checksum-crc64nvme", "x-amz-checksum-type")
 SUBRESOURCES = ("uploadId", "uploads", "list-type", "location", "delete", "attributes")
 
 
@@ -163,6 +168,8 @@ class S3Proxy(socketserver.ThreadingTCPServer):
         self._requests: list[Request] = []
         self._clients: set[socket.socket] = set()
         self.faults: Faults = no_faults
+        self.further_headers: Callable[[Request], Iterable[bytes]] = lambda _request: ()
+        """Lines to put into the head of an answer: what other servers say, and ours does not."""
         super().__init__(("127.0.0.1", 0), _Connection)
 
     @property
@@ -234,7 +241,11 @@ class S3Proxy(socketserver.ThreadingTCPServer):
         operation = operation_of(method, bucket, key, query, head.get(b"x-amz-copy-source") is not None)
         with self._lock:
             number = len(self._requests)
-            request = Request(number, method, bucket, key, query, span.decode() if span else None, operation)
+            checksums = {
+                name: value.decode() for name in CHECKSUMS if (value := head.get(name.encode())) is not None
+            }
+            span_text = span.decode() if span else None
+            request = Request(number, method, bucket, key, query, span_text, operation, checksums)
             request.fault = self.faults(request)
             self._requests.append(request)
         return request
@@ -304,7 +315,8 @@ class _Connection(socketserver.BaseRequestHandler):
     def _whole(self, request: Request, answer: Head, blocks: Iterator[bytes]) -> bool:
         ends_by_closing = not answer.is_chunked and answer.length is None
         request.status = answer.status
-        self.client.send(answer.encoded(*[b"Connection: close"] * ends_by_closing))
+        further = self.server.further_headers(request)
+        self.client.send(answer.encoded(*further, *[b"Connection: close"] * ends_by_closing))
         for block in blocks:
             request.bytes_sent += len(block)
             self.client.send(block)

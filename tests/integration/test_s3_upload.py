@@ -1,10 +1,12 @@
 """Writing objects into a bucket while the network and the server misbehave."""
 
+import base64
 import random
 from collections.abc import Callable
 
 import pytest
 
+from cafcat.checksums import crc64nvme
 from cafcat.errors import CafcatError, Conflict, NotFound, StoreFailed
 from cafcat.remote.access import S3Access
 from cafcat.stores.s3 import S3Store
@@ -143,6 +145,42 @@ def test_a_wrong_checksum_of_the_whole_is_noticed_before_completion(
     upload.abort()
     assert s3_proxy.count("CompleteMultipartUpload") == 0
     assert uploads_left(s3_server, s3_bucket) == []
+
+
+def test_a_server_that_refuses_our_checksum_gets_md5(store: S3Store, s3_proxy: S3Proxy) -> None:
+    def knows_no_crc64(request: Request) -> Fault | None:
+        named = [name for name in request.checksums if name.startswith("x-amz-checksum")]
+        return Fault.NOT_IMPLEMENTED if named else None
+
+    s3_proxy.faults = knows_no_crc64
+    data = content(12 * MIB)
+    put(store, "chunk.caf", data)
+    assert store.read("chunk.caf", 0, len(data)) == data
+    parts = [request for request in s3_proxy.requests if request.operation == "UploadPart"]
+    assert [list(part.checksums) for part in parts] == [["content-md5"]] * 3
+    assert s3_proxy.count("CreateMultipartUpload") == 2
+
+
+def test_every_part_has_its_checksum(store: S3Store, s3_proxy: S3Proxy) -> None:
+    put(store, "chunk.caf", content(12 * MIB))
+    parts = [request for request in s3_proxy.requests if request.operation == "UploadPart"]
+    assert len({part.checksums["x-amz-checksum-crc64nvme"] for part in parts}) == 3
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_the_checksum_that_a_server_keeps_decides(store: S3Store, s3_proxy: S3Proxy, is_right: bool) -> None:
+    """As AWS says it in a HEAD; Swift keeps none."""
+    data = content(6 * MIB)
+    kept = base64.b64encode((crc64nvme(data) ^ (not is_right)).to_bytes(8))
+    s3_proxy.further_headers = lambda request: (
+        [b"x-amz-checksum-crc64nvme: " + kept] if request.operation == "HeadObject" else []
+    )
+    if is_right:
+        s3_proxy.faults = faults_in_order("CompleteMultipartUpload", Fault.LOST_ANSWER)
+        put(store, "chunk.caf", data)
+    else:
+        with pytest.raises(Conflict, match="not what was written"):
+            put(store, "chunk.caf", data)
 
 
 def test_another_object_under_the_key_is_never_taken_for_ours(
