@@ -12,7 +12,7 @@ from cafcat import __version__
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.lookup import FindFilter
 from cafcat.database import Database
-from cafcat.errors import CafcatError, InvalidInput
+from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.formats import registry as formats
 from cafcat.model import (
     Chunk,
@@ -151,13 +151,13 @@ class Repository:
             unpack_tars=unpack_tars,
             inventory=inventory,
             restart_listing=restart_listing,
+            on_conflict=on_conflict,
         )
         store = self._store_of(self.settings.store)
         run = IngestRun(
             self._catalog,
             store,
             self._opening(options, store, progress),
-            on_conflict=on_conflict,
             dry_run=dry_run,
             target_size=self.settings.target_size if target_size is None else target_size,
             version=__version__,
@@ -365,6 +365,8 @@ class Repository:
         progress = progress or Progress()
         only = None if store is None else self._store_of(store).url
         stores = [url for url in self._catalog.recovery.stores() if only in (None, url)]
+        if only is not None and not stores:
+            raise NotFound(f"the catalog has no chunk in the store {only}", hint="cafcat chunks ls shows them")
         recover = Recover(
             self._catalog,
             self._store_of,

@@ -261,9 +261,9 @@ COMMENT ON COLUMN public.listings.finished_at IS 'When it came to its end; NULL 
 
 COMMENT ON COLUMN public.listings.source IS 'URL of what is listed.';
 
-COMMENT ON COLUMN public.listings.scope IS 'What else the listing depends on: prefix, include, exclude.';
+COMMENT ON COLUMN public.listings.scope IS 'What else the listing depends on: server, prefix, patterns, what happens to conflicts.';
 
-COMMENT ON COLUMN public.listings."position" IS 'Every object up to this key was dealt with: committed, unchanged, or reported as failed.';
+COMMENT ON COLUMN public.listings."position" IS 'Every object up to this key was dealt with: committed, unchanged, or refused.';
 
 ALTER TABLE public.listings ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.listings_id_seq

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -37,6 +37,8 @@ class Fault(StrEnum):
     """500 InternalError; the server is not asked."""
     ERROR_200 = "error_200"
     """200 with an error in its body, as S3 may answer CompleteMultipartUpload and CopyObject; nobody is asked."""
+    EXPIRED = "expired"
+    """403 ExpiredToken; the server is not asked."""
     NOT_IMPLEMENTED = "not_implemented"
     """501 NotImplemented, as of a server that does not know a header; it is not asked."""
     RESET_BEFORE = "reset_before"
@@ -56,13 +58,15 @@ MADE_UP = {
     Fault.ERROR_503: (503, b"Slow Down", b"SlowDown"),
     Fault.ERROR_500: (500, b"Internal Server Error", b"InternalError"),
     Fault.ERROR_200: (200, b"OK", b"InternalError"),
+    Fault.EXPIRED: (403, b"Forbidden", b"ExpiredToken"),
     Fault.NOT_IMPLEMENTED: (501, b"Not Implemented", b"NotImplemented"),
     Fault.LOST_500: (500, b"Internal Server Error", b"InternalError"),
 }
-UNASKED = {Fault.ERROR_503, Fault.ERROR_500, Fault.ERROR_200, Fault.NOT_IMPLEMENTED}
+UNASKED = {Fault.ERROR_503, Fault.ERROR_500, Fault.ERROR_200, Fault.EXPIRED, Fault.NOT_IMPLEMENTED}
 ERROR = b"""<?xml version="1.0" encoding="UTF-8"?>
 <Error><Code>%s</Code><Message>made up by the proxy</Message><RequestId>proxy</RequestId></Error>"""
-ANYWHERE = tuple(fault for fault in Fault if fault not in (Fault.ERROR_200, Fault.NOT_IMPLEMENTED))
+NOT_BY_CHANCE = (Fault.ERROR_200, Fault.EXPIRED, Fault.NOT_IMPLEMENTED)
+ANYWHERE = tuple(fault for fault in Fault if fault not in NOT_BY_CHANCE)
 
 
 @dataclass

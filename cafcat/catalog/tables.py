@@ -234,11 +234,16 @@ listings = Table(
     _time("advanced_at", "When its position was last written; NULL if never."),
     _time("finished_at", "When it came to its end; NULL while it can go on."),
     Column("source", Text, nullable=False, comment="URL of what is listed."),
-    Column("scope", Text, nullable=False, comment="What else the listing depends on: prefix, include, exclude."),
+    Column(
+        "scope",
+        Text,
+        nullable=False,
+        comment="What else the listing depends on: server, prefix, patterns, what happens to conflicts.",
+    ),
     Column(
         "position",
         Text,
-        comment="Every object up to this key was dealt with: committed, unchanged, or reported as failed.",
+        comment="Every object up to this key was dealt with: committed, unchanged, or refused.",
     ),
     Index("listings_open_key", "source", "scope", unique=True, postgresql_where=text("finished_at IS NULL")),
     Index(None, "run_id"),

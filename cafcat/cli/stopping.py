@@ -7,13 +7,15 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from cafcat.cli.errors import INTERRUPTED
+
 __all__ = ["StopOnSignal"]
 
 
 class StopOnSignal:
     """While it is entered, a SIGINT, SIGTERM or SIGHUP makes it true when called; after a second one, calling it
-    raises KeyboardInterrupt. The work calls it where stopping leaves nothing half-done; only a third signal
-    raises KeyboardInterrupt wherever that work is.
+    raises KeyboardInterrupt. The work calls it where stopping leaves nothing half-done; only a third signal ends
+    the program wherever that work is.
 
     Args: what: what is finished first, as "the open chunk". as_json: whether to say so in JSON.
     """
@@ -35,7 +37,10 @@ class StopOnSignal:
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1
         if self._signals > len(self._messages):
-            raise KeyboardInterrupt
+            # At once, also where a thread waits for a server that hangs. As after SIGKILL, recover does the rest.
+            if os.isatty(2):
+                os.write(2, b"\x1b[?25h\n")  # the cursor, which a progress bar hides
+            os._exit(INTERRUPTED)
         message = self._messages[self._signals - 1]
         text = json.dumps({"warning": message}) if self._as_json else f"cafcat: {message}"
         with contextlib.suppress(OSError):

@@ -7,7 +7,7 @@ from cafcat.errors import CafcatError, SourceFailed
 from cafcat.model import FileProblem, SourceFile
 from cafcat.sources.base import BatchingSource, OpenFile, PrefetchingSource, Source
 
-__all__ = ["Opened", "SourceBroke", "batches_of", "open_each"]
+__all__ = ["Opened", "SourceBroke", "batches_of", "blocks_of", "open_each"]
 
 BATCH_FILES: Final = 5_000
 """So many files are decided by one query."""
@@ -35,6 +35,16 @@ def open_each(source: Source, files: Iterable[SourceFile]) -> Generator[Opened, 
     if isinstance(source, PrefetchingSource):
         return _guarded(source.open_each(files))
     return _guarded(_opened_in_turn(source, files))
+
+
+def blocks_of(opened: OpenFile) -> Iterator[bytes]:
+    """Its blocks. Raises SourceFailed for what is wrong with the file, SourceBroke for what is wrong with all."""
+    try:
+        yield from opened.blocks()
+    except SourceFailed:
+        raise
+    except CafcatError as error:
+        raise SourceBroke(error) from error
 
 
 def _grouped(items: Iterator[SourceFile | FileProblem]) -> Iterator[Sequence[SourceFile | FileProblem]]:

@@ -1,25 +1,21 @@
 """One chunk being written: its row, its object, its mapping. The write path of docs/design.md."""
 
 import contextlib
-import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks import ChunkCommit
 from cafcat.catalog.mapping import Mapping
-from cafcat.errors import CafcatError, CatalogUnavailable
+from cafcat.errors import CafcatError, NotFound
 from cafcat.formats.base import EntryWriter, Format
+from cafcat.ingest.lease import LEASE_SECONDS, Lease
 from cafcat.ingest.sink import BlockSink
 from cafcat.model import ChunkSummary, OnConflict
 from cafcat.stores.base import Store
 
 __all__ = ["ChunkPlace", "FinishedChunk", "OpenChunk"]
-
-LEASE_SECONDS: Final = 900
-"""A writer that has not been heard of for so long is taken for dead. Longer than any single step of it."""
-_RENEW_SECONDS: Final = 60
 
 
 class ChunkPlace(NamedTuple):
@@ -60,7 +56,6 @@ class OpenChunk:
             owner=place.owner,
             lease_seconds=LEASE_SECONDS,
         )
-        self._renewed = time.monotonic()
         self._settled = False
         self._last_path = ""
         self._hashes: set[int] | None = None
@@ -76,9 +71,10 @@ class OpenChunk:
             if upload is not None:
                 upload.abort()
             self._mapping.close()
-            self._forget(f"the object could not be begun: {error}")
+            self._forget(f"the object could not be begun: {error}", was_begun=not isinstance(error, NotFound))
             raise
         self._writer = place.archive_format.writer(self._sink)
+        self._lease = Lease(place.catalog.chunks, self._id)
 
     @property
     def file_count(self) -> int:
@@ -123,14 +119,9 @@ class OpenChunk:
         if self._hashes is not None:
             self._hashes.add(hash(path))
 
-    def renew_lease(self) -> None:
-        """Once a minute; costs nothing in between. A catalog that does not answer right now is no reason to give
-        up what was packed: the lease is long. Raises Conflict if the chunk was taken from us."""
-        now = time.monotonic()
-        if now - self._renewed >= _RENEW_SECONDS:
-            self._renewed = now
-            with contextlib.suppress(CatalogUnavailable):
-                self._place.catalog.chunks.renew_lease(self._id, LEASE_SECONDS)
+    def check_lease(self) -> None:
+        """Raises Conflict if the chunk was taken from us."""
+        self._lease.check()
 
     def finish(self, on_conflict: OnConflict, checkpoint: Callable[[], object]) -> FinishedChunk:
         """Finalizes, makes durable, commits; calls `checkpoint` between these steps, which may raise to give the
@@ -139,6 +130,7 @@ class OpenChunk:
         try:
             summary = self._make_durable(checkpoint)
             checkpoint()
+            self._lease.end()
             commit = self._place.catalog.chunks.commit_chunk(
                 self._id, summary, self._mapping, on_conflict, all_new=self.all_new
             )
@@ -163,17 +155,20 @@ class OpenChunk:
         if self._settled:
             return
         self._settled = True
+        self._lease.end()
         self._sink.abort()
         self._mapping.close()
         with contextlib.suppress(CafcatError):
             self._upload.abort()
         self._forget(reason, self._upload.upload_id)
 
-    def _forget(self, reason: str, upload_id: str | None = None) -> None:
+    def _forget(self, reason: str, upload_id: str | None = None, *, was_begun: bool = True) -> None:
         """The row first, then the object: where the row says that the chunk was committed after all (or nobody
-        can tell), the object stays. Last, that nothing is left: what fails on the way is for recovery to do."""
+        can tell), the object stays. Last, that nothing is left: what fails on the way is for recovery to do. A
+        store that is not there has nothing."""
         with contextlib.suppress(CafcatError):
             self._place.catalog.chunks.abandon_chunk(self._id, reason)
-            self._place.store.discard(self._key, upload_id)
-            self._place.store.delete(self._key)
+            if was_begun:
+                self._place.store.discard(self._key, upload_id)
+                self._place.store.delete(self._key)
             self._place.catalog.chunks.record_removed(self._id)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from cafcat.catalog.chunks import Known
 from cafcat.errors import CafcatError, Conflict, Refused, SourceFailed
 from cafcat.formats.base import Writer
-from cafcat.ingest.batches import Opened, SourceBroke, batches_of, open_each
+from cafcat.ingest.batches import Opened, SourceBroke, batches_of, blocks_of, open_each
 from cafcat.ingest.chunk import ChunkPlace, OpenChunk
 from cafcat.ingest.positions import Positions
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
@@ -80,6 +80,7 @@ class Ingest:
                 self._finish_chunk()
                 raise broke.reason from broke
             self._finish_chunk()
+            self.positions.settle()  # also of sources that had nothing for a chunk
         except BaseException as error:
             if self._chunk is not None:
                 self._chunk.abandon(f"the run ended: {error}")
@@ -140,9 +141,11 @@ class Ingest:
                     return n
                 else:
                     taken.add(file.path)
-                    self._take_file(next(opened), file, replaces=n in known.changed)
+                    problem = self._take_file(next(opened), file, replaces=n in known.changed)
                     if self.report.interrupted:
                         return n  # perhaps in the middle of this file
+                    if problem is ProblemKind.UNREADABLE:
+                        self.positions.hold(source)
                 self.positions.passed(source, file)
         return len(batch)
 
@@ -166,8 +169,8 @@ class Ingest:
         self.report.bytes_added += file.size_bytes
         self._progress.advance(1, file.size_bytes)
 
-    def _take_file(self, result: Opened, file: SourceFile, *, replaces: bool) -> None:
-        """A file that fails costs only itself; what fails elsewhere ends the run."""
+    def _take_file(self, result: Opened, file: SourceFile, *, replaces: bool) -> ProblemKind | None:
+        """A file that fails costs only itself, and its problem is returned; what fails elsewhere ends the run."""
         try:
             if isinstance(result, SourceFailed):
                 raise result
@@ -181,25 +184,25 @@ class Ingest:
                     chunk = self._room_for(file.path, opened.size_bytes)
                     self._stream(chunk, file.path, opened)
         except SourceFailed as error:
-            self._problem(FileProblem(file.path, ProblemKind(error.problem), error.message))
+            return self._problem(FileProblem(file.path, ProblemKind(error.problem), error.message))
         except Refused as error:
-            self._problem(FileProblem(file.path, ProblemKind.TOO_LARGE, error.message))
-        else:
-            chunk.all_new = chunk.all_new and not replaces
-            chunk.renew_lease()
+            return self._problem(FileProblem(file.path, ProblemKind.TOO_LARGE, error.message))
+        chunk.all_new = chunk.all_new and not replaces
+        chunk.check_lease()
+        return None
 
     def _stream(self, chunk: OpenChunk, path: str, opened: OpenFile) -> None:
         """Copies a large file block by block; if the user stops that half-way, the file is not taken."""
         entry = chunk.open(path, opened.modified_ns)
         try:
-            for block in opened.blocks():
+            for block in blocks_of(opened):
                 entry.write(block)
-                chunk.renew_lease()
+                chunk.check_lease()
                 self._progress.advance(0, len(block))
                 if self._stopped():
                     entry.abandon()
                     return
-        except SourceFailed:
+        except (SourceFailed, SourceBroke):
             entry.abandon()
             raise
         chunk.close_entry(path, entry, opened.etag)
@@ -246,7 +249,7 @@ class Ingest:
         self.positions.settle()
         self._progress.chunk_committed(finished.uuid, chunk.file_count, finished.size_bytes)
 
-    def _problem(self, problem: FileProblem) -> None:
+    def _problem(self, problem: FileProblem) -> ProblemKind:
         self._progress.problem(problem)
         if problem.kind.is_failure:
             self.report.files_failed += 1
@@ -255,6 +258,7 @@ class Ingest:
                 self._record_failures()
         else:
             self.report.files_skipped += 1
+        return problem.kind
 
     def _record_failures(self) -> None:
         """Failures become events; losing them with a catalog that is gone must not hide why it is gone."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from cafcat.catalog.listings import Listings
 from cafcat.errors import InvalidInput
 from cafcat.ingest.positions import Positions
+from cafcat.model import OnConflict
 from cafcat.remote.access import S3Access
 from cafcat.sources.base import Source
 from cafcat.sources.directory import DirectorySource
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.listing import ListingSource
 from cafcat.sources.names import printable, warn_once
-from cafcat.sources.tar import open_tar
+from cafcat.sources.tar import looks_like_tar, open_tar
 
 if TYPE_CHECKING:
     from cafcat.sources.inventory import InventoryRow
@@ -36,17 +37,19 @@ class SourceOptions:
     unpack_tars: bool = True
     inventory: str | None = None
     restart_listing: bool = False
+    on_conflict: OnConflict = OnConflict.REPLACE
 
     @property
-    def scope(self) -> str:
-        """What a listing depends on beside its URL: it can go on only for the same."""
-        return json.dumps([self.prefix, list(self.include), list(self.exclude)])
+    def scope(self) -> list[Any]:
+        """What a listing depends on beside its URL and server: it can go on only for the same."""
+        return [self.prefix, list(self.include), list(self.exclude), self.on_conflict]
 
     def as_recorded(self) -> dict[str, Any]:
         """For `ingest_runs.options`."""
-        names = ("prefix", "include", "exclude", "follow_symlinks", "unpack_tars", "inventory", "restart_listing")
+        names = ("prefix", "follow_symlinks", "unpack_tars", "inventory", "restart_listing")
         values = {name: getattr(self, name) for name in names}
-        return values | {"include": list(self.include), "exclude": list(self.exclude)}
+        lists = {"include": list(self.include), "exclude": list(self.exclude)}
+        return values | lists | {"on_conflict": str(self.on_conflict)}
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ class Opening:
     warn: Callable[[str], None]
     own_folders: Sequence[str] = ()
     own_urls: Sequence[str] = ()
-    _listed: dict[Source, str] = field(default_factory=dict)
+    _listed: dict[Source, tuple[str, str]] = field(default_factory=dict)
 
     def open(self, sources: Sequence[str | os.PathLike[str]]) -> list[Source]:
         """All of them. Raises NotFound, InvalidInput, AccessDenied or SourceFailed for a source that cannot be used
@@ -74,10 +77,10 @@ class Opening:
 
     def positions(self, run: int) -> Positions:
         """Of the listings that were opened, for a run that has begun."""
-        options = self.options
+        afresh = self.options.restart_listing
         ids = {
-            source: self.listings.begin(url, options.scope, run, afresh=options.restart_listing).id
-            for source, url in self._listed.items()
+            source: self.listings.begin(url, scope, run, afresh=afresh).id
+            for source, (url, scope) in self._listed.items()
         }
         return Positions(self.listings, ids)
 
@@ -87,6 +90,8 @@ class Opening:
             raise InvalidInput("an inventory stands for the listing of one bucket", hint="name one s3:// source")
         if sources.count("-") > 1 or ("-" in sources and self.options.files_from == "-"):
             raise InvalidInput("standard input can be read only once")
+        if "-" in sources and not self.options.unpack_tars:
+            raise InvalidInput("standard input is a tar, or nothing", hint="leave --no-unpack out")
 
     def _open(self, typed: str) -> Source:
         if is_remote(typed):
@@ -96,6 +101,8 @@ class Opening:
         archive = open_tar(typed, **shared) if typed == "-" or options.unpack_tars else None
         if archive is not None:
             return archive
+        if options.unpack_tars and looks_like_tar(typed):
+            self.warn(f"{printable(typed)} cannot be read as a tar: it is taken as a file")
         shared |= {"follow_symlinks": options.follow_symlinks, "own_folders": self.own_folders}
         return DirectorySource(typed, **shared)
 
@@ -113,6 +120,8 @@ class Opening:
         )
 
     def _open_s3(self, url: str) -> Source:
+        from cafcat.remote.address import parse_s3
+        from cafcat.remote.connection import S3Connection
         from cafcat.sources.s3 import S3Source
 
         shared: dict[str, Any] = {
@@ -120,10 +129,12 @@ class Opening:
             "filter": self._filter(),
             "own_urls": self.own_urls,
         }
+        connection = S3Connection(parse_s3(url).bucket, self.access(url))
         if self.options.inventory is not None:
-            return S3Source(url, self.access(url), inventory=self._inventory_of, **shared)
-        source = S3Source(url, self.access(url), after=self._position(url), **shared)
-        self._listed[source] = url
+            return S3Source(url, connection, inventory=self._inventory_of, **shared)
+        scope = json.dumps([connection.server_url, *self.options.scope])
+        source = S3Source(url, connection, after=self._position(url, scope), **shared)
+        self._listed[source] = (url, scope)
         return source
 
     def _inventory_of(self, bucket: str) -> "Iterable[InventoryRow]":
@@ -131,9 +142,9 @@ class Opening:
 
         return read_inventory(self.options.inventory or "", self.access, bucket)
 
-    def _position(self, url: str) -> str | None:
+    def _position(self, url: str, scope: str) -> str | None:
         """Where an interrupted listing of the same goes on."""
-        found = None if self.options.restart_listing else self.listings.find(url, self.options.scope)
+        found = None if self.options.restart_listing else self.listings.find(url, scope)
         if found is None or found.position is None:
             return None
         key = printable(found.position)

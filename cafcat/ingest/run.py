@@ -10,7 +10,7 @@ from cafcat.formats import registry as formats
 from cafcat.ingest.chunk import ChunkPlace
 from cafcat.ingest.coordinator import Ingest, Limits
 from cafcat.ingest.opening import Opening, printable_options
-from cafcat.model import IngestReport, OnConflict, RunState
+from cafcat.model import IngestReport, RunState
 from cafcat.progress import Progress
 from cafcat.sources.base import Source
 from cafcat.stores.base import Store
@@ -27,7 +27,6 @@ class IngestRun:
         store: Store,
         opening: Opening,
         *,
-        on_conflict: OnConflict,
         dry_run: bool,
         target_size: int,
         version: str,
@@ -42,7 +41,6 @@ class IngestRun:
         self._catalog = catalog
         self._store = store
         self._opening = opening
-        self._on_conflict = on_conflict
         self._dry_run = dry_run
         self._version = version
         self._progress = progress
@@ -55,7 +53,7 @@ class IngestRun:
         ingest = Ingest(
             self._place(run),
             self._limits,
-            on_conflict=self._on_conflict,
+            on_conflict=self._opening.options.on_conflict,
             dry_run=self._dry_run,
             progress=self._progress,
             should_stop=self._should_stop,
@@ -75,8 +73,7 @@ class IngestRun:
         return ingest.report
 
     def _begin(self, sources: Sequence[Source]) -> int:
-        recorded = self._opening.options.as_recorded()
-        recorded |= {"on_conflict": str(self._on_conflict), "target_size": self._limits.target_bytes}
+        recorded = self._opening.options.as_recorded() | {"target_size": self._limits.target_bytes}
         return self._catalog.runs.begin_run(
             sources=[source.name for source in sources],
             options=printable_options(recorded),

@@ -173,8 +173,9 @@ class Recover:
             with self._reported(f"chunk {chunk.uuid}"):
                 self._settle(store, chunk)
         if not self._stopped():
-            self._sweep_uploads(store, url)
-            self._sweep_objects(store, url)
+            nested = self._nested(url)
+            self._sweep_uploads(store, url, nested)
+            self._sweep_objects(store, url, nested)
 
     def _stopped(self) -> bool:
         self._interrupted = self._should_stop() or self._interrupted
@@ -283,9 +284,15 @@ class Recover:
         self._counts[settled.outcome] += 1
         self._on_settled(settled)
 
-    def _sweep_uploads(self, store: Store, url: str) -> None:
+    def _nested(self, url: str) -> tuple[str, ...]:
+        """How keys begin that belong to other stores of the catalog, below this one."""
+        below = url.rstrip("/") + "/"
+        others = (other for other in self._catalog.recovery.stores() if other.startswith(below))
+        return tuple(f"{other.removeprefix(below)}/" for other in others)
+
+    def _sweep_uploads(self, store: Store, url: str, nested: tuple[str, ...]) -> None:
         """Uploads of settled chunks: a request that was on its way when the writer died may begin one later."""
-        for keys in _batches(store.uploads()):
+        for keys in _batches(key for key in store.uploads() if not key.startswith(nested)):
             states = self._catalog.recovery.settled(url, keys)
             for key in keys:
                 if key not in states:
@@ -295,9 +302,9 @@ class Recover:
                         store.discard(key)
                     self._counts["uploads_removed"] += 1
 
-    def _sweep_objects(self, store: Store, url: str) -> None:
+    def _sweep_objects(self, store: Store, url: str, nested: tuple[str, ...]) -> None:
         """Objects of abandoned chunks, which came late likewise."""
-        for keys in _batches(found.key for found in store.list()):
+        for keys in _batches(found.key for found in store.list() if not found.key.startswith(nested)):
             states = self._catalog.recovery.settled(url, keys)
             for key in keys:
                 if key not in states:

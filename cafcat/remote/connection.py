@@ -10,6 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from cafcat.errors import InvalidInput
 from cafcat.remote.access import S3Access
 from cafcat.remote.errors import translated
 
@@ -62,6 +63,11 @@ class S3Connection:
             return self._objects
 
     @property
+    def server_url(self) -> str:
+        """The endpoint that the configuration leads to."""
+        return self.client.meta.endpoint_url
+
+    @property
     def region(self) -> str:
         """That of the configuration; if it names none, the one that the bucket says it is in: one request."""
         configured = self._access.region or self._boto_session().region_name
@@ -111,10 +117,20 @@ class S3Connection:
             s3={"addressing_style": self._access.addressing},
             user_agent_extra="cafcat",
         )
-        with translated("use", self.url):
-            return self._boto_session().client(
-                "s3", endpoint_url=self._access.endpoint_url, region_name=self._access.region, config=config
-            )
+        # A region that is set to nothing is not set.
+        region = self._access.region or self._boto_session().region_name or "us-east-1"
+        try:
+            with translated("use", self.url):
+                client = self._boto_session().client(
+                    "s3", endpoint_url=self._access.endpoint_url, region_name=region, config=config
+                )
+        except ValueError as error:
+            hint = "write AWS_ENDPOINT_URL, or endpoint_url in a configuration, as https://host:port"
+            raise InvalidInput("the URL of the S3 server is none", hint=hint) from error
+        if "@" in urlsplit(client.meta.endpoint_url).netloc:
+            hint = "credentials belong into AWS' own configuration or environment"
+            raise InvalidInput("the URL of an S3 server has no user or password in it", hint=hint)
+        return client
 
     def _unsigned_client(self) -> "S3Client":
         from botocore import UNSIGNED

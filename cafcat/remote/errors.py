@@ -50,6 +50,7 @@ _HINTS = {
     "PermanentRedirect": "set the region of the bucket: AWS_DEFAULT_REGION, or region of the store in cafcat.toml",
 }
 _WHO = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile, and what they may do"
+_REACH = "is the server up, and AWS_ENDPOINT_URL right? Then run the same command again"
 _AGAIN = "run the same command again"
 
 
@@ -88,7 +89,8 @@ def _from_boto(error: Exception, doing: str, where: str) -> CafcatError | None:
         return AccessDenied(f"AWS' configuration has no such profile: {error}", hint="see ~/.aws/config")
     if isinstance(error, boto.ParamValidationError | boto.InvalidRegionError):
         return InvalidInput(f"{where}: {_one_line(error)}")
-    return ServerFailed(f"cannot {doing} {where}: {_one_line(error)}", hint=_AGAIN)
+    unreachable = isinstance(error, boto.HTTPClientError)
+    return ServerFailed(f"cannot {doing} {where}: {_one_line(error)}", hint=_REACH if unreachable else _AGAIN)
 
 
 def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | None:
@@ -104,7 +106,8 @@ def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | Non
         return _denied("access denied", doing, where)
     if type(error).__module__.startswith("obstore"):
         reason = text.partition("\n")[0].rpartition(" - ")[2]
-        return ServerFailed(f"cannot {doing} {where}: {_one_line(reason)}", hint=_AGAIN)
+        hint = _REACH if "error sending request" in reason else _AGAIN
+        return ServerFailed(f"cannot {doing} {where}: {_one_line(reason)}", hint=hint)
     return None
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cafcat.errors import Corrupt, InvalidInput, StoreFailed
+from cafcat.errors import Conflict, Corrupt, InvalidInput, StoreFailed
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import OutOfRange, translated
 
@@ -79,7 +79,9 @@ class RemoteObject:
         position, failures = start_byte, 0
         while position < end_byte:
             try:
-                for block in self._get_span(position, end_byte).blocks():
+                answer = self._get_span(position, end_byte)
+                self._etag = self._etag or answer.head.etag  # further requests read the same version
+                for block in answer.blocks():
                     position, failures = position + len(block), 0
                     yield block
             except StoreFailed:
@@ -101,7 +103,10 @@ class RemoteObject:
     def _get(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
         get = self._get_by_obstore if _PLAIN_KEY.fullmatch(self._key) else self._get_by_boto
         with translated("read", self.name):
-            return get(start_byte, end_byte)
+            answer = get(start_byte, end_byte)
+        if self._etag and answer.head.etag not in (None, self._etag):
+            raise Conflict(f"{self.name} is another version than the one asked for: a server ignored If-Match")
+        return answer
 
     def _get_by_obstore(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
         import obstore

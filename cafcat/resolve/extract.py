@@ -100,7 +100,10 @@ class Extract:
 
     def _write(self, place: Location, blocks: Iterator[bytes]) -> None:
         try:
-            self._tree.write(place.path, blocks, place.modified_ns, overwrite=self._overwrite)
+            if place.path.endswith("/") and not place.size_bytes:
+                self._tree.make_folder(place.path[:-1])  # how S3's consoles keep an empty folder
+            else:
+                self._tree.write(place.path, blocks, place.modified_ns, overwrite=self._overwrite)
         except (Corrupt, Conflict, InvalidInput, StoreFailed) as error:
             self._failed(place, error)
         else:

@@ -143,6 +143,10 @@ class OutputTree:
         folder, shown = self._folder(folders), str(self._shown / path)
         write_file(folder, name, blocks, modified_ns, overwrite=overwrite, shown=shown)
 
+    def make_folder(self, path: str) -> None:
+        """Makes a folder of the tree, if it is not there. Raises InvalidInput, Conflict, OutputFailed."""
+        self._folder(list(safe_parts(path)))
+
     def _folder(self, names: list[str]) -> int:
         """Folders of the last path stay open, so that neighbours find theirs at once."""
         common = 0

@@ -14,9 +14,14 @@ class OpenFile(Protocol):
     """A file of a source, opened. Size, time and entity tag are as of opening it, and are promises: a file that
     turns out otherwise raises SourceFailed."""
 
-    size_bytes: int
-    modified_ns: int
-    etag: str | None
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def modified_ns(self) -> int | None: ...
+
+    @property
+    def etag(self) -> str | None: ...
 
     def read(self) -> bytes:
         """All `size_bytes` bytes. Raises SourceFailed if the file changed meanwhile."""

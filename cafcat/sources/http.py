@@ -69,7 +69,9 @@ class OpenedUrl:
         self._files = files
         self._content = content
         self.size_bytes = file.size_bytes
-        self.modified_ns = file.modified_ns
+        # What the server does not say is not kept: the hint only serves to compare.
+        is_known = file.modified_ns != 0 and _is_from_server(file.modified_ns)
+        self.modified_ns: int | None = file.modified_ns if is_known else None
         self.etag = file.etag
 
     def read(self) -> bytes:

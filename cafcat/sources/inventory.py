@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -39,6 +40,8 @@ def read_inventory(where: str, access: Callable[[str], S3Access], bucket: str) -
     what the manifest or its format says, at the latest when all of its rows were given; InvalidInput where only
     the file itself shows that it has other columns or lists another bucket.
     """
+    if re.match(r"https?://", where, re.IGNORECASE):
+        raise InvalidInput("an inventory is a file or an s3:// URL", hint="download it first")
     places = _Places(access)
     file = _DataFile(places.place(where))
     ending = where.lower()

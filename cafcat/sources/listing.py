@@ -61,6 +61,7 @@ class ListingSource:
         self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
         self._warn = warn
         self._warned: set[bool] = set()
+        self._url_names: dict[int, int] = {}
         self._urls = UrlFiles(prefix=prefix, filter=filter, access=access)
         with self._opened():
             pass
@@ -70,7 +71,8 @@ class ListingSource:
         itself cannot be read on, AccessDenied if an S3 server refuses our credentials."""
         with self._opened() as stream:
             names = map(os.fsdecode, self._names(stream))
-            yield from in_turn(names, is_url, self._visit, self._urls.find, lambda _: 0)
+            for item in in_turn(names, is_url, self._visit, self._urls.find, lambda _: 0):
+                yield self._once(item)
 
     def open(self, file: SourceFile) -> OpenFile:
         """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file; for a URL, also if it
@@ -80,6 +82,16 @@ class ListingSource:
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
         """The same for each, in order: URLs many at once, local files in their turn."""
         return in_turn(files, _is_far, self._open_near, self._urls.open_or_error, bytes_when_open)
+
+    def _once(self, item: SourceFile | FileProblem) -> SourceFile | FileProblem:
+        """A name that another URL of the list has already is a problem: URLs that differ in port or query only have
+        the same. What is kept of each URL are two hashes."""
+        if isinstance(item, FileProblem) or not is_url(item.locator):
+            return item
+        if self._url_names.setdefault(hash(item.path), hash(item.locator)) == hash(item.locator):
+            return item
+        message = "another URL of the list has this name: port and query are no part of names"
+        return FileProblem(printable(item.path), ProblemKind.NAME, message)
 
     def _open_near(self, file: SourceFile) -> Iterator[OpenFile | SourceFailed]:
         try:

@@ -29,14 +29,20 @@ _PROBLEMS: Final = (
 class OpenedObject:
     """An object, opened. A large one is read by one request when its bytes are asked for."""
 
-    def __init__(self, file: SourceFile, remote: RemoteObject, content: bytes | None) -> None:
+    def __init__(self, file: SourceFile, remote: RemoteObject, content: bytes | None, outage: "_Outage") -> None:
         """Args: content: all of it, or None: then `remote` gives it."""
+        self._outage = outage
         self._file = file
         self._remote = remote
         self._content = content
         self.size_bytes = file.size_bytes
         self.modified_ns = file.modified_ns
         self.etag = file.etag
+
+    @property
+    def is_read(self) -> bool:
+        """Whether opening it has read it."""
+        return self._content is not None
 
     def read(self) -> bytes:
         """All bytes. Raises SourceFailed if the object changed since it was listed."""
@@ -52,7 +58,9 @@ class OpenedObject:
         try:
             yield from self._remote.blocks(0, self.size_bytes)
         except CafcatError as error:
+            self._outage.failed(error)
             raise _failed(self._file, error) from error
+        self._outage.ended()
 
     def __enter__(self) -> Self:
         return self
@@ -69,7 +77,7 @@ class S3Objects:
 
     def __init__(self, connection: S3Connection) -> None:
         self._connection = connection
-        self._failed_in_a_row = 0
+        self._outage = _Outage()
 
     def open(self, file: SourceFile) -> OpenedObject:
         """Raises SourceFailed if it changed, vanished or cannot be read; AccessDenied for refused credentials."""
@@ -81,23 +89,23 @@ class S3Objects:
                 head, content = remote.head(), None
                 remote = RemoteObject(self._connection, file.locator, head.etag)
             else:
-                return OpenedObject(file, remote, None)
+                return OpenedObject(file, remote, None, self._outage)
         except CafcatError as error:
             raise _failed(file, error) from error
         if file.etag is None:
             file = file._replace(size_bytes=head.size_bytes, modified_ns=head.modified_ns, etag=head.etag)
         elif head.size_bytes != file.size_bytes:
             raise _failed(file, Conflict("another size"))
-        return OpenedObject(file, remote, content)
+        return OpenedObject(file, remote, content, self._outage)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenedObject | SourceFailed]:
         """Opens the files, in order, many requests at once. Raises what ends the whole source: refused
         credentials, or a server that has given nothing for 20 objects in a row."""
         for result in in_order(self._open_or_error, files, cost=_cost):
             if isinstance(result, SourceFailed):
-                self._notice(result)
-            else:
-                self._failed_in_a_row = 0
+                self._outage.failed(result.__cause__)
+            elif result.is_read:
+                self._outage.ended()
             yield result
 
     def _open_or_error(self, file: SourceFile) -> OpenedObject | SourceFailed:
@@ -106,14 +114,25 @@ class S3Objects:
         except SourceFailed as error:
             return error
 
-    def _notice(self, failure: SourceFailed) -> None:
-        cause = failure.__cause__
+
+class _Outage:
+    """Counts what the server does not give, to know when it is the server."""
+
+    def __init__(self) -> None:
+        self._failed_in_a_row = 0
+
+    def failed(self, cause: BaseException | None) -> None:
+        """Raises the cause when it is the twentieth in a row."""
         if not isinstance(cause, ServerFailed | ObjectDenied):
             self._failed_in_a_row = 0
             return
         self._failed_in_a_row += 1
         if self._failed_in_a_row >= _OUTAGE:
             raise cause
+
+    def ended(self) -> None:
+        """An object was read."""
+        self._failed_in_a_row = 0
 
 
 def _cost(file: SourceFile) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cafcat.errors import NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
-from cafcat.remote.access import S3Access
 from cafcat.remote.address import parse_s3
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
@@ -37,7 +36,7 @@ class S3Source:
     def __init__(
         self,
         url: str,
-        access: S3Access,
+        connection: S3Connection,
         *,
         prefix: str = "",
         filter: PathFilter | None = None,
@@ -46,15 +45,16 @@ class S3Source:
         inventory: Callable[[str], Iterable[InventoryRow]] | None = None,
     ) -> None:
         """Args: url: "s3://bucket", "s3://bucket/folder" (the folder, or the object of that key), or with a slash
-        at its end; prefix: folder of the catalog that the keys are put into; after: as above; own_urls: stores of
-        cafcat's own, not taken; inventory: what is there, given the bucket, in place of a listing.
+        at its end; connection: to its bucket; prefix: folder of the catalog that the keys are put into; after: as
+        above; own_urls: stores of cafcat's own, not taken; inventory: what is there, given the bucket, in place
+        of a listing.
 
         Asks the server for the first page. Raises NotFound if there is nothing, AccessDenied, StoreFailed.
         """
         bucket, key = parse_s3(url)
         self.name = printable(url)
-        self._connection = S3Connection(bucket, access)
-        self._objects = S3Objects(self._connection)
+        self._connection = connection
+        self._objects = S3Objects(connection)
         self._key = key
         self._folder = folder_prefix(key) if not key.endswith("/") else key
         self._prefix = folder_prefix(member_name(prefix)[0])
@@ -117,7 +117,7 @@ class S3Source:
         page, self._first_page = self._first_page or self._look(), None
         with ThreadPoolExecutor(1, thread_name_prefix="cafcat-list") as pool:
             while page.get("IsTruncated"):
-                following = pool.submit(self._page, page["Contents"][-1]["Key"])
+                following = pool.submit(self._page, ContinuationToken=page["NextContinuationToken"])
                 yield page
                 page = following.result()
         yield page
@@ -129,14 +129,13 @@ class S3Source:
         if self._key and not self._key.endswith("/") and (self._after or "") < self._key:
             answer = self._list(Prefix=self._key, MaxKeys=1)
             exact = [found for found in answer.get("Contents", []) if found["Key"] == self._key]
-        page = self._page(self._after)
+        page = self._page(**({"StartAfter": self._after} if self._after else {}))
         if self._key and not exact and not page.get("Contents") and self._after is None:
             raise NotFound(f"{self.name}: there is no such object, and nothing below", hint="check the URL")
         page["Contents"] = exact + page.get("Contents", [])
         return page
 
-    def _page(self, after: str | None) -> "Page":
-        start = {"StartAfter": after} if after else {}
+    def _page(self, **start: str) -> "Page":
         return self._list(Prefix=self._folder, MaxKeys=PAGE_KEYS, **start)
 
     def _list(self, **options: Any) -> "Page":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cafcat.sources.tar_file import TarFileSource
     from cafcat.sources.tar_stream import TarStreamSource
 
-__all__ = ["is_tar", "open_tar"]
+__all__ = ["is_tar", "looks_like_tar", "open_tar"]
 
 _HEAD_BYTES: Final = 1024
 _CHECKSUM: Final = re.compile(rb" *[0-7]+(?:[ \0].*)?", re.DOTALL)
@@ -69,6 +69,11 @@ def is_tar(path: str) -> str | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def looks_like_tar(path: str) -> bool:
+    """Whether a file that is there has the name of an archive."""
+    return path.lower().endswith(_NAMES) and os.path.isfile(path)
 
 
 def _kind(descriptor: int, path: str) -> str | None:

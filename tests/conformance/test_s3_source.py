@@ -6,6 +6,7 @@ import pytest
 
 from cafcat.errors import SourceFailed
 from cafcat.remote.access import S3Access
+from cafcat.remote.connection import S3Connection
 from cafcat.sources.base import Source
 from cafcat.sources.s3 import S3Source
 from cafcat.testing.sources import RawFiles, SourceSuite, found
@@ -32,7 +33,7 @@ class TestS3Source(SourceSuite):
 
     @pytest.fixture
     def open_source(self, s3_bucket: str) -> Callable[[], Source]:
-        return lambda: S3Source(f"s3://{s3_bucket}", S3Access())
+        return lambda: S3Source(f"s3://{s3_bucket}", S3Connection(s3_bucket, S3Access()))
 
     def test_a_file_that_changed_since_it_was_listed_is_taken_as_it_is_now(
         self, open_source: Callable[[], Source], raw: RawFiles

@@ -190,3 +190,57 @@ def test_lists_of_urls_and_names_are_taken_together(in_s3: Cafcat, bucket: str) 
     in_s3("ingest", "--files-from", "-", stdin=names.encode())
     assert in_s3("ls", "-R").lines == ["local.txt", "other", "photos/b c.jpg"]
     assert in_s3("cat", "photos/b c.jpg", "other", "local.txt").out == b"secondthirdlocal"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:9"),
+        ("AWS_ENDPOINT_URL", "localhost:7070"),
+        ("AWS_ENDPOINT_URL", "garbage"),
+    ],
+)
+def test_a_server_url_that_is_none_is_said_and_not_shown(
+    in_s3: Cafcat, bucket: str, database_url: str, name: str, value: str
+) -> None:
+    in_s3.extra[name] = value
+    result = in_s3("ingest", f"s3://{bucket}", code=2)
+    assert "hunter2" not in result.err
+    assert "bug" not in result.err
+    (in_s3.folder / "file").write_bytes(b"1")
+    assert "hunter2" not in in_s3("ingest", "file", code=2).err
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute("SELECT e::text FROM events AS e UNION ALL SELECT r::text FROM ingest_runs AS r")
+        assert not [row for row in rows if "hunter2" in row[0]]
+
+
+def test_an_empty_region_is_none(in_s3: Cafcat, bucket: str) -> None:
+    in_s3.extra["AWS_DEFAULT_REGION"] = ""
+    in_s3("ingest", f"s3://{bucket}")
+    assert in_s3("cat", "other").out == b"third"
+
+
+def test_an_inventory_url_with_a_secret_is_not_echoed(in_s3: Cafcat, bucket: str) -> None:
+    secret = "https://u:hunter2@h/manifest.json?X-Amz-Signature=abcdef"  # noqa: S105
+    result = in_s3("ingest", f"s3://{bucket}", "--inventory", secret, code=2)
+    assert "hunter2" not in result.err
+    assert "abcdef" not in result.err
+
+
+def test_urls_of_one_name_are_failures(in_s3: Cafcat, bucket: str, s3_server: S3Server) -> None:
+    client = s3_server.client()
+    urls = [
+        client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "other"}, ExpiresIn=seconds)
+        for seconds in (600, 700)
+    ]
+    listed = "\n".join([urls[0], urls[1], urls[0]]).encode()
+    result = in_s3("ingest", "--files-from", "-", "--json", stdin=listed, code=3)
+    summary = result.documents[-1]["summary"]
+    assert (summary["files_added"], summary["files_failed"]) == (1, 1)
+    assert "Signature" not in result.err + result.text
+
+
+def test_what_is_no_tar_for_all_its_name_is_said(in_s3: Cafcat) -> None:
+    (in_s3.folder / "x.tar.gz").write_bytes(b"not even compressed")
+    assert "taken as a file" in in_s3("ingest", "x.tar.gz").err
+    assert "no-unpack" in in_s3("ingest", "-", "--no-unpack", code=2).err

@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from cafcat.errors import AccessDenied, NotFound
 from cafcat.model import FileProblem, IngestReport, OnConflict
 from cafcat.progress import Progress
 from cafcat.repository import Repository
-from tests.s3_proxy import Fault, S3Proxy, faults_in_order, seeded_faults
+from tests.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
 from tests.s3_server import S3Server
 
 MIB = 1 << 20
@@ -397,3 +398,162 @@ def test_a_run_waits_for_a_slow_server(repository: Repository, source: Bucket, s
     source.put({"a": b"1" * 1000, "b": random.Random(1).randbytes(2 * MIB)})
     s3_proxy.faults = faults_in_order("GetObject", Fault.SLOW, Fault.SLOW)
     assert repository.ingest([source.url]).files_added == 2
+
+
+def test_a_listing_that_found_nothing_new_is_over(repository: Repository, source: Bucket) -> None:
+    """Otherwise the next one would go on after its last key, and never see what is new before that."""
+    source.put({"k0": b"1", "k1": b"2"})
+    assert repository.ingest([source.url]).files_added == 2
+    assert repository.ingest([source.url]).files_unchanged == 2
+    source.put({"a-new": b"3", "k0": b"other"})
+    report = repository.ingest([source.url])
+    assert (report.files_added, report.files_replaced) == (1, 1)
+    check(repository, {"a-new": b"3", "k0": b"other", "k1": b"2"})
+
+
+@pytest.mark.parametrize("size_bytes", [10, MIB + 1], ids=["small", "large"])
+def test_after_an_outage_the_same_command_takes_what_it_cost(
+    repository: Repository,
+    source: Bucket,
+    s3_proxy: S3Proxy,
+    monkeypatch: pytest.MonkeyPatch,
+    size_bytes: int,
+) -> None:
+    monkeypatch.setattr("cafcat.sources.objects._OUTAGE", 3)
+    monkeypatch.setattr("cafcat.remote.connection.ATTEMPTS", 1)  # no waiting between attempts
+    monkeypatch.setattr("cafcat.remote.reading._RESUMES", 0)
+    files = {f"k{n:02}": b"%02d" % n * (size_bytes // 2) for n in range(12)}
+    source.put(files)
+    s3_proxy.faults = lambda request: (
+        Fault.ERROR_503 if request.operation == "GetObject" and request.key >= "k05" else None
+    )
+    with pytest.raises(cafcat.CafcatError, match="SlowDown"):
+        repository.ingest([source.url])
+    assert repository.stats().files == 5, "what was packed is committed"
+    s3_proxy.faults = lambda _: None
+    repository.ingest([source.url])
+    check(repository, files)
+
+
+def test_an_object_that_failed_is_taken_by_the_next_ingest(
+    repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cafcat.remote.connection.ATTEMPTS", 1)
+    files = {f"k{n}": b"%d" % n for n in range(5)}
+    source.put(files)
+    s3_proxy.faults = lambda request: (
+        Fault.ERROR_500 if (request.operation, request.key) == ("GetObject", "k2") else None
+    )
+    assert repository.ingest([source.url]).files_failed == 1
+    s3_proxy.faults = lambda _: None
+    report = repository.ingest([source.url])
+    assert (report.files_added, report.files_unchanged) == (1, 4)
+    check(repository, files)
+
+
+def test_credentials_that_end_amid_a_large_object_cost_nothing_that_was_packed(
+    repository: Repository, source: Bucket, s3_proxy: S3Proxy
+) -> None:
+    files = {f"k{n}": bytes(2 * MIB) for n in range(4)}
+    source.put(files)
+    s3_proxy.faults = lambda request: (
+        Fault.EXPIRED if (request.operation, request.key) == ("GetObject", "k3") else None
+    )
+    with pytest.raises(AccessDenied, match="ExpiredToken"):
+        repository.ingest([source.url])
+    assert {location.path for location in repository.list()} == {"k0", "k1", "k2"}
+
+
+def test_another_conflict_rule_is_another_question(repository: Repository, source: Bucket) -> None:
+    source.put({f"k{n}": b"old" for n in range(9)})
+    repository.ingest([source.url])
+    source.put({f"k{n}": b"newer" for n in range(9)})
+    seen = 0
+
+    class Count(Progress):
+        def problem(self, _: FileProblem) -> None:
+            nonlocal seen
+            seen += 1
+
+    repository.ingest([source.url], on_conflict=OnConflict.SKIP, progress=Count(), should_stop=lambda: seen >= 5)
+    assert repository.ingest([source.url]).files_replaced == 9
+
+
+def test_a_server_that_ignores_if_match_gives_no_mixed_file(
+    repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cafcat.remote.reading.quoted", lambda _: "*")  # a condition that always holds
+    source.put({"large": b"A" * (6 * MIB)})
+    began = []
+
+    def overwritten_after_half(request: Request) -> Fault | None:
+        if request.operation != "GetObject":
+            return None
+        began.append(request)
+        if len(began) == 2:
+            source.put({"large": b"B" * (7 * MIB)})
+        return Fault.CUT_BODY if len(began) == 1 else None
+
+    s3_proxy.faults = overwritten_after_half
+    assert repository.ingest([source.url]).files_failed == 1
+    assert repository.stats().files == 0
+    s3_proxy.faults = lambda _: None
+    repository.ingest([source.url])
+    check(repository, {"large": b"B" * (7 * MIB)})
+
+
+def test_a_writer_that_takes_nothing_for_long_keeps_its_lease(
+    repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cafcat.ingest.lease.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("cafcat.sources.s3.PAGE_KEYS", 2)
+    source.put({f"{n}": b"%d" % n for n in range(6)})
+    url = repository.settings.database_url or ""
+    pages = 0
+
+    def lease_runs_out(request: Request) -> Fault | None:
+        """While the third page is asked for: the files of the first are in an open chunk by then."""
+        nonlocal pages
+        pages += request.operation == "ListObjectsV2"
+        if request.operation == "ListObjectsV2" and pages == 3:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("UPDATE chunks SET lease_expires_at = now() - interval '1 h'")
+                for _ in range(200):
+                    row = connection.execute(
+                        "SELECT count(*) FROM chunks WHERE lease_expires_at > now()"
+                    ).fetchone()
+                    if row and row[0]:
+                        break
+                    time.sleep(0.05)
+                renewed.append(row)
+        return None
+
+    renewed: list[object] = []
+    s3_proxy.faults = lease_runs_out
+    assert repository.ingest([source.url]).files_added == 6
+    assert renewed == [(1,)]
+
+
+def test_folder_markers_become_folders(repository: Repository, source: Bucket, tmp_path: Path) -> None:
+    source.put({"top/": b"", "top/empty/": b"", "top/file": b"1"})
+    repository.ingest([source.url])
+    report = repository.extract("top", tmp_path / "out")
+    assert report.files_failed == 0
+    assert (tmp_path / "out/top/empty").is_dir()
+    assert (tmp_path / "out/top/file").read_bytes() == b"1"
+
+
+def test_a_bucket_that_was_mistyped_leaves_nothing_to_recover(repository: Repository, source: Bucket) -> None:
+    source.put({"a": b"1"})
+    url = repository.settings.database_url or ""
+    with (
+        cafcat.open(database_url=url, home=repository.settings.home, store="s3://mistyped-bucket") as wrong,
+        pytest.raises(NotFound),
+    ):
+        wrong.ingest([source.url])
+    repository.ingest([source.url])
+    report = repository.recover()
+    assert (report.failed, report.cleaned) == ((), 0) or "mistyped" in report.failed[0]
+    with psycopg.connect(url) as connection:
+        left = connection.execute("SELECT count(*) FROM chunks WHERE state = 'abandoned' AND deleted_at IS NULL")
+        assert left.fetchone() == (0,)
