@@ -358,7 +358,7 @@ class Repository:
         chunks, it ends; when it raises, the chunk at hand stays as it is.
 
         What a store refuses costs only its chunks and is reported. Raises CatalogUnavailable, CatalogOutdated,
-        InvalidInput for a store that is none.
+        InvalidInput for a store that is none, NotFound for one without a chunk in the catalog.
         """
         from cafcat.maintenance.recover import Recover
 

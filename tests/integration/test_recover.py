@@ -982,10 +982,20 @@ def test_only_one_store(local: cafcat.Repository, folder: Folder, open_at: Opene
     end_leases(local)
     assert counted(local.recover(store=str(elsewhere.folder))) == {"adopted": 1}
     assert states(local) == ["committed", "writing"]
-    assert counted(local.recover(store=str(tmp_path / "nowhere"))) == {}
+    with pytest.raises(NotFound, match="no chunk in the store"):
+        local.recover(store=str(tmp_path / "nowhere"))
     with pytest.raises(InvalidInput):
         local.recover(store="")
     assert counted(local.recover()) == {"adopted": 1}
+
+
+def test_stores_below_others_are_no_strangers(open_at: Opener, local: cafcat.Repository, folder: Folder) -> None:
+    commit(local, FILES)
+    below = open_at(Folder(folder.folder / "deeper"))
+    commit(below, {"below": b"below"})
+    leave_half(below, {"half": b"half"})
+    report = local.recover()
+    assert (report.unknown_objects, report.unknown_uploads) == (0, 0)
 
 
 def test_after_recover_an_ingest_takes_what_was_lost_and_only_that(
