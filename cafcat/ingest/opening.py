@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Opening", "SourceOptions", "is_remote", "printable_options"]
 
 
+_UNORDERED = "--x-s3"
+"""Directory buckets list in no order (Amazon S3 API Reference, ListObjectsV2): nothing can go on there."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """What a run was asked for, as far as it concerns its sources."""
@@ -129,9 +133,12 @@ class Opening:
             "filter": self._filter(),
             "own_urls": self.own_urls,
         }
-        connection = S3Connection(parse_s3(url).bucket, self.access(url))
+        bucket = parse_s3(url).bucket
+        connection = S3Connection(bucket, self.access(url))
         if self.options.inventory is not None:
             return S3Source(url, connection, inventory=self._inventory_of, **shared)
+        if bucket.endswith(_UNORDERED):
+            return S3Source(url, connection, **shared)
         scope = json.dumps([connection.server_url, *self.options.scope])
         source = S3Source(url, connection, after=self._position(url, scope), **shared)
         self._listed[source] = (url, scope)
