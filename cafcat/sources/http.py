@@ -13,20 +13,20 @@ from contextlib import contextmanager
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes, urljoin
 
 from cafcat.errors import InvalidInput, SourceFailed
 from cafcat.model import ProblemKind, SourceFile
+from cafcat.sources.fetched import SMALL_BYTES, FetchedFile
 from cafcat.sources.names import printable
-from cafcat.sources.urls import SMALL_BYTES, parsed_url
+from cafcat.sources.urls import parsed_url
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
     from urllib3.util import Url
 
-__all__ = ["HttpFiles", "OpenedUrl"]
+__all__ = ["HttpFiles"]
 
 BLOCK_BYTES: Final = 1 << 18
 
@@ -60,40 +60,6 @@ class _Broken(Exception):
     """A body ended before its end."""
 
 
-class OpenedUrl:
-    """A file at a URL, opened. A large one is asked for when its bytes are."""
-
-    def __init__(self, file: SourceFile, files: "HttpFiles", content: bytes | None) -> None:
-        """Args: content: all of it, or None: then `files` give it."""
-        self._file = file
-        self._files = files
-        self._content = content
-        self.size_bytes = file.size_bytes
-        # What the server does not say is not kept: the hint only serves to compare.
-        is_known = file.modified_ns != 0 and _is_from_server(file.modified_ns)
-        self.modified_ns: int | None = file.modified_ns if is_known else None
-        self.etag = file.etag
-
-    def read(self) -> bytes:
-        """All bytes. Raises SourceFailed if the file changed since it was looked at."""
-        return b"".join(self.blocks()) if self._content is None else self._content
-
-    def blocks(self) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB; where the connection breaks, a further request goes on."""
-        if self._content is None:
-            yield from self._files.blocks(self._file)
-        elif self._content:
-            yield self._content
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to close: an answer that is not read to its end ends with its iterator."""
-
-
 class HttpFiles:
     """Files by SourceFiles whose locator is their URL. Safe to share by threads."""
 
@@ -120,11 +86,13 @@ class HttpFiles:
         with self._asked("GET", file) as answer:
             return _described(file, answer)
 
-    def open(self, file: SourceFile) -> OpenedUrl:
+    def open(self, file: SourceFile) -> FetchedFile:
         """Raises SourceFailed if it changed since `look`, vanished or cannot be read."""
-        if file.size_bytes > SMALL_BYTES:
-            return OpenedUrl(file, self, None)
-        return OpenedUrl(file, self, b"".join(self.blocks(file)))
+        content = b"".join(self.blocks(file)) if file.size_bytes <= SMALL_BYTES else None
+        # What the server does not say is not kept: the hint only serves to compare.
+        is_known = file.modified_ns != 0 and _is_from_server(file.modified_ns)
+        modified_ns = file.modified_ns if is_known else None
+        return FetchedFile(file, content, lambda: self.blocks(file), modified_ns=modified_ns)
 
     def blocks(self, file: SourceFile) -> Iterator[bytes]:
         """All bytes, in blocks of at most 256 KiB. Raises SourceFailed."""

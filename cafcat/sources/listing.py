@@ -10,10 +10,11 @@ from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
 from cafcat.remote.access import S3Access
 from cafcat.sources.base import OpenFile
+from cafcat.sources.fetched import bytes_when_open
 from cafcat.sources.files import OPEN_FLAGS, OpenedFile, problem_kind, reason
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
-from cafcat.sources.urls import UrlFiles, bytes_when_open, file_path, in_turn, is_url
+from cafcat.sources.urls import UrlFiles, file_path, in_turn, is_url
 from cafcat.sources.walk import Walk
 
 __all__ = ["ListingSource"]

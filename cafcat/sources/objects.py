@@ -1,21 +1,19 @@
 """Opening objects of a bucket: small ones whole and many at once, large ones as streams."""
 
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from cafcat.errors import AccessDenied, CafcatError, Conflict, Corrupt, NotFound, SourceFailed, StoreFailed
 from cafcat.model import ProblemKind, SourceFile
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import ObjectDenied, ServerFailed
 from cafcat.remote.reading import RemoteObject
+from cafcat.sources.fetched import SMALL_BYTES, FetchedFile, bytes_when_open
 from cafcat.sources.names import printable
 from cafcat.sources.prefetch import in_order
 
-__all__ = ["OpenedObject", "S3Objects"]
+__all__ = ["S3Objects"]
 
-SMALL_BYTES: Final = 1 << 20
-"""Up to this size an object is read by opening it."""
 _OUTAGE: Final = 20
 """So many objects in a row that the server does not give: it is the server, not the objects."""
 
@@ -26,51 +24,6 @@ _PROBLEMS: Final = (
 )
 
 
-class OpenedObject:
-    """An object, opened. A large one is read by one request when its bytes are asked for."""
-
-    def __init__(self, file: SourceFile, remote: RemoteObject, content: bytes | None, outage: "_Outage") -> None:
-        """Args: content: all of it, or None: then `remote` gives it."""
-        self._outage = outage
-        self._file = file
-        self._remote = remote
-        self._content = content
-        self.size_bytes = file.size_bytes
-        self.modified_ns = file.modified_ns
-        self.etag = file.etag
-
-    @property
-    def is_read(self) -> bool:
-        """Whether opening it has read it."""
-        return self._content is not None
-
-    def read(self) -> bytes:
-        """All bytes. Raises SourceFailed if the object changed since it was listed."""
-        return b"".join(self.blocks()) if self._content is None else self._content
-
-    def blocks(self) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB; where the connection breaks, a further request goes on."""
-        if self._content is not None:
-            yield from (
-                self._content[start : start + SMALL_BYTES] for start in range(0, self.size_bytes, SMALL_BYTES)
-            )
-            return
-        try:
-            yield from self._remote.blocks(0, self.size_bytes)
-        except CafcatError as error:
-            self._outage.failed(error)
-            raise _failed(self._file, error) from error
-        self._outage.ended()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to close: an answer that is not read to its end ends with its iterator."""
-
-
 class S3Objects:
     """The objects of one bucket, by SourceFiles whose locator is the key. Where they have an entity tag, only that
     version of the object is read. Safe to share by threads."""
@@ -79,7 +32,7 @@ class S3Objects:
         self._connection = connection
         self._outage = _Outage()
 
-    def open(self, file: SourceFile) -> OpenedObject:
+    def open(self, file: SourceFile) -> FetchedFile:
         """Raises SourceFailed if it changed, vanished or cannot be read; AccessDenied for refused credentials."""
         remote = RemoteObject(self._connection, file.locator, file.etag)
         try:
@@ -89,26 +42,38 @@ class S3Objects:
                 head, content = remote.head(), None
                 remote = RemoteObject(self._connection, file.locator, head.etag)
             else:
-                return OpenedObject(file, remote, None, self._outage)
+                return self._streamed(file, remote)
         except CafcatError as error:
             raise _failed(file, error) from error
         if file.etag is None:
             file = file._replace(size_bytes=head.size_bytes, modified_ns=head.modified_ns, etag=head.etag)
         elif head.size_bytes != file.size_bytes:
             raise _failed(file, Conflict("another size"))
-        return OpenedObject(file, remote, content, self._outage)
+        return _whole(file, content) if content is not None else self._streamed(file, remote)
 
-    def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenedObject | SourceFailed]:
+    def _streamed(self, file: SourceFile, remote: RemoteObject) -> FetchedFile:
+        return FetchedFile(file, None, lambda: self._blocks(file, remote), modified_ns=file.modified_ns)
+
+    def _blocks(self, file: SourceFile, remote: RemoteObject) -> Iterator[bytes]:
+        """Of a large object; where the connection breaks, a further request goes on."""
+        try:
+            yield from remote.blocks(0, file.size_bytes)
+        except CafcatError as error:
+            self._outage.failed(error)
+            raise _failed(file, error) from error
+        self._outage.ended()
+
+    def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
         """Opens the files, in order, many requests at once. Raises what ends the whole source: refused
         credentials, or a server that has given nothing for 20 objects in a row."""
-        for result in in_order(self._open_or_error, files, cost=_cost):
+        for result in in_order(self._open_or_error, files, cost=bytes_when_open):
             if isinstance(result, SourceFailed):
                 self._outage.failed(result.__cause__)
             elif result.is_read:
                 self._outage.ended()
             yield result
 
-    def _open_or_error(self, file: SourceFile) -> OpenedObject | SourceFailed:
+    def _open_or_error(self, file: SourceFile) -> FetchedFile | SourceFailed:
         try:
             return self.open(file)
         except SourceFailed as error:
@@ -135,9 +100,8 @@ class _Outage:
         self._failed_in_a_row = 0
 
 
-def _cost(file: SourceFile) -> int:
-    """Bytes that are in memory as soon as it is opened."""
-    return file.size_bytes if file.size_bytes <= SMALL_BYTES else 0
+def _whole(file: SourceFile, content: bytes) -> FetchedFile:
+    return FetchedFile(file, content, modified_ns=file.modified_ns)
 
 
 def _failed(file: SourceFile, error: CafcatError) -> SourceFailed:

@@ -12,10 +12,11 @@ from cafcat.remote.address import parse_s3
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
 from cafcat.remote.reading import nanoseconds, unquoted
+from cafcat.sources.fetched import FetchedFile
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.inventory import InventoryRow
 from cafcat.sources.names import check_name, folder_prefix, member_name, printable
-from cafcat.sources.objects import OpenedObject, S3Objects
+from cafcat.sources.objects import S3Objects
 
 if TYPE_CHECKING:
     from types_boto3_s3.type_defs import ListObjectsV2OutputTypeDef as Page
@@ -82,11 +83,11 @@ class S3Source:
             items = (self._item(row) for row in rows if self._is_ours(row.key))
             yield [item for item in items if item is not None]
 
-    def open(self, file: SourceFile) -> OpenedObject:
+    def open(self, file: SourceFile) -> FetchedFile:
         """Raises SourceFailed if it changed since it was listed, vanished or cannot be read."""
         return self._objects.open(file)
 
-    def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenedObject | SourceFailed]:
+    def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
         """Many requests at once, results in order."""
         return self._objects.open_each(files)
 

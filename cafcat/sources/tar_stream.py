@@ -6,13 +6,13 @@ A locator is where the contents of a member begin, in bytes from the start of th
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final
 
 from cafcat.errors import InvalidInput, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.sources.fetched import SMALL_BYTES, FetchedFile
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import printable
 from cafcat.sources.tar_headers import cut
@@ -20,9 +20,9 @@ from cafcat.sources.tar_input import State, StreamInput, decompressed, open_arch
 from cafcat.sources.tar_items import Found, Items, damage, key, own_item, shown
 from cafcat.sources.tar_members import Member, MemberKind, Members, contents
 
-__all__ = ["KeptMember", "StreamedMember", "TarStreamSource"]
+__all__ = ["TarStreamSource"]
 
-_KEPT_FILE_BYTES: Final = 1 << 20
+_KEPT_FILE_BYTES: Final = SMALL_BYTES
 """Files up to this size are kept until the next batch; a larger one ends its batch, and is read from the stream."""
 _BATCH_BYTES: Final = 64 << 20
 _BATCH_ITEMS: Final = 5_000
@@ -72,14 +72,15 @@ class TarStreamSource:
         for batch in self.batches():
             yield from batch
 
-    def open(self, file: SourceFile) -> "KeptMember | StreamedMember":
+    def open(self, file: SourceFile) -> FetchedFile:
         """Raises SourceFailed if the batch of the file has gone by."""
         batch = self._batch
         content = batch.contents.get(file.locator)
         if content is not None:
-            return KeptMember(file, content)
+            return FetchedFile(file, content, modified_ns=file.modified_ns)
         if batch.large is not None and file.locator == _locator(batch.large):
-            return StreamedMember(batch.archive, batch.large, file.path, batch.check)
+            blocks = partial(_checked, _Contents(batch.archive, batch.large), file.path, batch.check)
+            return FetchedFile(file, None, blocks, modified_ns=file.modified_ns)
         raise SourceFailed("has gone by in the stream, which is read once", path=printable(file.path))
 
     def _read(self, read: Callable[[int], bytes], check: Callable[[], None]) -> Iterator[list[Found]]:
@@ -177,68 +178,15 @@ class _Batch:
         return self.targets.get(key(link.link_name), gone)
 
 
-class KeptMember:
-    """A member whose contents are in memory: it can be read again and again."""
-
-    __slots__ = ("_content", "etag", "modified_ns", "size_bytes")
-
-    def __init__(self, file: SourceFile, content: bytes) -> None:
-        self._content = content
-        self.size_bytes = len(content)
-        self.modified_ns = file.modified_ns
-        self.etag: str | None = None  # an archive has none
-
-    def read(self) -> bytes:
-        """All bytes of the member."""
-        return self._content
-
-    def blocks(self) -> Iterator[bytes]:
-        """The same as one block, of at most 1 MiB."""
-        if self._content:
-            yield self._content
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Contents are kept until the next batch."""
-
-
-class StreamedMember:
-    """A member whose contents are next in the stream: it can be read once, and only until the next batch."""
-
-    __slots__ = ("_check", "_contents", "_path", "etag", "modified_ns", "size_bytes")
-
-    def __init__(self, archive: StreamInput, member: Member, path: str, check: Callable[[], None]) -> None:
-        self._check = check
-        self._contents = _Contents(archive, member)
-        self._path = path
-        self.size_bytes = member.size_bytes
-        self.modified_ns = member.modified_ns
-        self.etag: str | None = None  # an archive has none
-
-    def read(self) -> bytes:
-        """All bytes of the member. Raises SourceFailed if the archive is damaged or was read on meanwhile."""
-        return b"".join(self.blocks())
-
-    def blocks(self) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB."""
-        try:
-            yield from self._contents
-            self._check()
-        except SourceFailed as error:
-            why = _explained(error, self._check)
-            raise SourceFailed(why.message, path=printable(self._path), problem=why.problem) from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """What was not read is skipped with the next batch."""
+def _checked(blocks: Iterable[bytes], path: str, check: Callable[[], None]) -> Iterator[bytes]:
+    """The contents that are next in the stream: they can be read once, and only until the next batch. Raises
+    SourceFailed if the archive is damaged or was read on meanwhile."""
+    try:
+        yield from blocks
+        check()
+    except SourceFailed as error:
+        why = _explained(error, check)
+        raise SourceFailed(why.message, path=printable(path), problem=why.problem) from error
 
 
 class _Contents:

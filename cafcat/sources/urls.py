@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from cafcat.sources.http import HttpFiles
 
 __all__ = [
-    "SMALL_BYTES",
     "UrlFiles",
-    "bytes_when_open",
     "file_path",
     "in_turn",
     "is_url",
@@ -43,9 +41,6 @@ _VISIBLE_ASCII: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-SMALL_BYTES: Final = 1 << 20
-"""Up to this size a file is read by opening it."""
 
 
 def is_url(text: str) -> bool:
@@ -97,11 +92,6 @@ def parsed_url(url: str) -> "Url":
     if parts is None or not parts.host:
         raise InvalidInput(f"not an http:// or https:// URL: {shown_url(url)}")
     return parts
-
-
-def bytes_when_open(file: SourceFile) -> int:
-    """That are in memory then."""
-    return file.size_bytes if file.size_bytes <= SMALL_BYTES else 0
 
 
 def in_turn(
