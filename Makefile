@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-all check fmt bench bench-s3 fuzz migrate clean
+.PHONY: help demo test test-all check fmt bench bench-s3 crash fuzz nightly migrate clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -40,8 +40,16 @@ bench: $(READY)  ## ingest of 50,000 small files against tar, as a ratio
 bench-s3: $(READY)  ## S3 reads against boto3 and obstore, ingest against aws s3 sync, as ratios
 	$(BIN)/python -m tests.bench.s3_against_peers
 
-fuzz: $(READY)  ## the property tests with a hundred times more examples
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q tests/property
+crash: $(READY)  ## SIGKILL before and after every write, request and statement of every verb; then a look at what is left
+	$(BIN)/python -m tests.crash.campaign
+
+fuzz: $(READY)  ## property tests with 10,000 examples each, a million damaged chunks; half an hour
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n auto --maxprocesses 4 \
+		--ignore tests/property/test_state_machine.py tests/property
+	$(BIN)/python -m tests.fuzz
+
+nightly: $(READY)  ## custody against a dict: 10,000 steps of a state machine, with kills
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -p no:xdist tests/property/test_state_machine.py
 
 migrate: $(READY)  ## write migrations/schema.sql anew from the migrations
 	$(BIN)/python -m tests.migrations.snapshot

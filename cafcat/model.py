@@ -17,8 +17,11 @@ __all__ = [
     "Entry",
     "ExtractReport",
     "FileProblem",
+    "Finding",
+    "FindingKind",
     "Folder",
     "IngestReport",
+    "JournalKind",
     "Location",
     "OnConflict",
     "ProblemKind",
@@ -27,6 +30,8 @@ __all__ = [
     "RunState",
     "SourceFile",
     "Stats",
+    "Verdict",
+    "VerifyLevel",
 ]
 
 MAX_PATH_BYTES = 2048
@@ -80,7 +85,7 @@ class Folder(NamedTuple):
 
 
 class ChunkState(StrEnum):
-    """writing -> committed | abandoned; committed -> retired -> deleted. No other edge exists."""
+    """writing -> committed | abandoned; committed <-> retired -> deleted. No other edge exists."""
 
     WRITING = "writing"
     """The row is there, the object is not, or not yet known to be whole. Its writer holds a lease."""
@@ -89,13 +94,14 @@ class ChunkState(StrEnum):
     ABANDONED = "abandoned"
     """Its writer gave up or died before the object was whole. Nothing points to it."""
     RETIRED = "retired"
-    """No path points to it any more; the object waits for its grace period."""
+    """No path points to it any more; the object waits for its grace period. Undelete brings it back."""
     DELETED = "deleted"
-    """The object is gone from the store; the row remains as history."""
+    """Its object may be removed at any moment, or is gone already; the row remains as history."""
 
 
 class ChunkSummary(NamedTuple):
-    """What a finished chunk is: sizes in bytes, `crc64nvme` over the whole object, `etag` as its store gave it."""
+    """What a finished chunk is: sizes in bytes, `crc64nvme` over the whole object, `index_crc32c` from the start of
+    its index to its end, `etag` as its store gave it."""
 
     size_bytes: int
     index_start_byte: int
@@ -104,6 +110,7 @@ class ChunkSummary(NamedTuple):
     data_bytes: int
     crc64nvme: int
     etag: str | None = None
+    index_crc32c: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,78 @@ class Chunk:
     run: int | None
     begun_at: str
     committed_at: str | None
+
+
+class JournalKind(StrEnum):
+    """What a line of the journal says."""
+
+    COMMIT = "commit"
+    """A chunk was committed; its files are those of its index, but for those that were skipped."""
+    MOVE = "move"
+    """The same, of a chunk into which files of other chunks were copied."""
+    REMOVE = "remove"
+    """Files were removed."""
+    RESTORE = "restore"
+    """Files that had been removed point to their bytes again."""
+
+
+class VerifyLevel(StrEnum):
+    """How closely a verify looks."""
+
+    CATALOG = "catalog"
+    """SQL only: whether rows contradict each other."""
+    INDEX = "index"
+    """Each object: whether it is there, its size, and its own index against the rows."""
+    DATA = "data"
+    """The same, and every byte of it."""
+    SOURCE = "source"
+    """The files of a source against the catalog."""
+
+
+class Verdict(StrEnum):
+    """What a check came to."""
+
+    OK = "ok"
+    DAMAGED = "damaged"
+    """See its findings."""
+    MISSING = "missing"
+    """There is no such object."""
+    UNREADABLE = "unreadable"
+    """The store, or the source, did not give it now: whether it is whole nobody can tell."""
+
+
+class FindingKind(StrEnum):
+    """What a finding is about."""
+
+    FILE = "file"
+    """The bytes of a file."""
+    INDEX = "index"
+    """The object's own index, or its footer."""
+    GAP = "gap"
+    """Bytes of no file."""
+    SIZE = "size"
+    """The size of the object."""
+    MISSING = "missing"
+    """The object."""
+    MAPPING = "mapping"
+    """The object is right, rows of the catalog are not; or nobody can tell which of both."""
+    CATALOG = "catalog"
+    """Rows of the catalog contradict each other."""
+    SOURCE = "source"
+    """A file differs at its source, or is not there any more."""
+    UNREADABLE = "unreadable"
+    """The object, or the source, did not give its bytes now."""
+
+
+class Finding(NamedTuple):
+    """Something that is wrong, in one line; path and span `[start_byte, end_byte)` of the chunk where it is about
+    such."""
+
+    kind: FindingKind
+    detail: str
+    path: str | None = None
+    start_byte: int | None = None
+    end_byte: int | None = None
 
 
 class RunState(StrEnum):
@@ -196,12 +275,13 @@ class SourceFile(NamedTuple):
 
 
 class ProblemKind(StrEnum):
-    """Why a file was not taken. The first four are expected and only counted; the others are failures."""
+    """Why nothing was done for a file. The first five are expected and only counted; the others are failures."""
 
     SYMLINK = "symlink"
     SPECIAL = "special"
     OWN = "own"
     CONFLICT = "conflict"
+    PRUNED = "pruned"
     NAME = "name"
     TOO_LARGE = "too_large"
     CHANGED = "changed"
@@ -210,11 +290,17 @@ class ProblemKind(StrEnum):
     LOOP = "loop"
     CORRUPT = "corrupt"
     EXISTS = "exists"
+    MISSING = "missing"
 
     @property
     def is_failure(self) -> bool:
-        expected = (ProblemKind.SYMLINK, ProblemKind.SPECIAL, ProblemKind.OWN, ProblemKind.CONFLICT)
-        return self not in expected
+        return self not in (
+            ProblemKind.SYMLINK,
+            ProblemKind.SPECIAL,
+            ProblemKind.OWN,
+            ProblemKind.CONFLICT,
+            ProblemKind.PRUNED,
+        )
 
 
 class FileProblem(NamedTuple):

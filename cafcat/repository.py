@@ -1,7 +1,7 @@
 """The facade: one catalog and its stores. The command line calls this, and so may you."""
 
+import logging
 import os
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from cafcat import __version__
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.lookup import FindFilter
+from cafcat.custody import Custody
 from cafcat.database import Database
-from cafcat.errors import CafcatError, InvalidInput, NotFound
+from cafcat.errors import CafcatError, InvalidInput
 from cafcat.formats import registry as formats
 from cafcat.model import (
     Chunk,
@@ -28,10 +29,10 @@ from cafcat.model import (
     Stats,
 )
 from cafcat.progress import Progress
-from cafcat.resolve.batch import Batch
+from cafcat.resolve.batch import Batch, save_single
 from cafcat.resolve.globs import regex_of_glob
 from cafcat.resolve.listing import Listing
-from cafcat.resolve.outputs import write_single
+from cafcat.resolve.outputs import is_special
 from cafcat.resolve.plan import ReadPlan
 from cafcat.resolve.reading import Reading
 from cafcat.settings import Settings
@@ -39,9 +40,10 @@ from cafcat.stores.base import Store
 from cafcat.stores.registry import open_store
 
 if TYPE_CHECKING:
-    from cafcat.ingest.opening import Opening, SourceOptions
+    from cafcat.maintenance.left_copies import SettledCopy
     from cafcat.maintenance.recover import RecoverReport, SettledChunk
     from cafcat.resolve.urls import SignedUrl
+    from cafcat.scanning.opening import Opening, SourceOptions
 
 __all__ = ["Inspection", "Repository", "inspect", "open"]
 
@@ -55,16 +57,19 @@ class Inspection(NamedTuple):
     entries: Iterator[Entry]
 
 
-def open(settings: Settings | None = None, **overrides: Any) -> "Repository":
+def open(
+    settings: Settings | None = None, *, warn: Callable[[str], object] | None = None, **overrides: Any
+) -> "Repository":
     """Opens a repository: with settings, or with those that environment, cafcat.toml and defaults give.
 
     Overrides are settings by name: home, database_url, store, target_size, upload_memory,
     config, profile. Nothing is started
-    or connected to before the first call that needs it. Raises InvalidInput.
+    or connected to before the first call that needs it. `warn` is told what went well only by a second way, as a
+    read from a copy; by default, the logger "cafcat" is. Raises InvalidInput.
     """
     if settings is not None and overrides:
         raise InvalidInput("give settings or overrides, not both")
-    return Repository(settings or Settings.load(**overrides))
+    return Repository(settings or Settings.load(**overrides), warn)
 
 
 def inspect(file: str | os.PathLike[str]) -> Inspection:
@@ -81,12 +86,15 @@ def inspect(file: str | os.PathLike[str]) -> Inspection:
 class Repository:
     """Files in, files out. Use it as a context manager, or call close."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, warn: Callable[[str], object] | None = None) -> None:
+        """`warn`: as in `open`."""
         self.settings = settings
         self._catalog: Catalog = Database(settings).catalog()
         self._store_of: Callable[[str], Store] = cache(self._open_store)
-        self._reading = Reading(self._catalog, self._store_of)
+        self._reading = Reading(self._catalog, self._store_of, warn or logging.getLogger("cafcat").warning)
         self._listing = Listing(self._catalog)
+        self.custody = Custody(self._catalog, self._store_of, settings)
+        """Verify, repair, copy, remove, prune, rebuild, ..."""
 
     def close(self) -> None:
         """Closes the connection to the catalog. Idempotent."""
@@ -133,8 +141,8 @@ class Repository:
         source that is not there, Conflict under OnConflict.FAIL, StoreFailed, CatalogUnavailable,
         CatalogOutdated: chunks committed before stay.
         """
-        from cafcat.ingest.opening import SourceOptions
         from cafcat.ingest.run import IngestRun
+        from cafcat.scanning.opening import SourceOptions
 
         if isinstance(sources, str | bytes | os.PathLike):
             raise InvalidInput("sources are a list of names", hint=f"write [{os.fspath(sources)!r}]")
@@ -154,6 +162,9 @@ class Repository:
             on_conflict=on_conflict,
         )
         store = self._store_of(self.settings.store)
+        should_stop = should_stop or _never
+        if not dry_run:
+            self.custody.settle(store.url, progress, should_stop)
         run = IngestRun(
             self._catalog,
             store,
@@ -162,7 +173,7 @@ class Repository:
             target_size=self.settings.target_size if target_size is None else target_size,
             version=__version__,
             progress=progress,
-            should_stop=should_stop or _never,
+            should_stop=should_stop,
         )
         return run.take(sources)
 
@@ -170,7 +181,7 @@ class Repository:
         return open_store(url, self.settings.access(url), self.settings.upload_memory)
 
     def _opening(self, options: "SourceOptions", store: Store, progress: Progress) -> "Opening":
-        from cafcat.ingest.opening import Opening
+        from cafcat.scanning.opening import Opening
 
         own_folders = [str(self.settings.home / name) for name in ("postgres", "chunks")]
         own_folders.append(getattr(store, "folder", ""))
@@ -221,8 +232,8 @@ class Repository:
         return self._reading.read(self.locate(path), start, end)
 
     def stream(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB; the last block of a whole file comes only if its checksum is
-        right."""
+        """The same in blocks of at most 1 MiB. A file of at most 8 MiB is checked before its first block comes, a
+        larger one before its last."""
         return self._reading.stream(self.locate(path), start, end)
 
     def get(
@@ -240,8 +251,9 @@ class Repository:
         InvalidInput for a range beyond the file."""
         location = self.locate(path)
         wanted = self._reading.wanted(path, location, start, end)
-        modified_ns = location.modified_ns if wanted.is_whole else None
-        write_single(Path(output), self._reading.blocks(wanted), modified_ns, overwrite=overwrite)
+        target = Path(output)
+        blocks = self._reading.blocks(wanted, can_restart=not is_special(target))
+        save_single(self._reading, wanted, blocks, target, overwrite=overwrite)
         return location
 
     def read_many(
@@ -347,41 +359,13 @@ class Repository:
         store: str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
-        on_settled: "Callable[[SettledChunk], object] | None" = None,
+        on_settled: "Callable[[SettledChunk | SettledCopy], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> "RecoverReport":
-        """Settles what writers left behind that died: chunks whose object is whole are adopted, of all others
-        nothing is left. Chunks that are being written are left alone.
-
-        store: a URL or folder, only its chunks; otherwise those of all stores that the catalog names. dry_run:
-        looks, changes nothing. on_settled is told of each chunk. When should_stop says True, which is asked between
-        chunks, it ends; when it raises, the chunk at hand stays as it is.
-
-        What a store refuses costs only its chunks and is reported. Raises CatalogUnavailable, CatalogOutdated,
-        InvalidInput for a store that is none, NotFound for one without a chunk in the catalog.
-        """
-        from cafcat.maintenance.recover import Recover
-
-        progress = progress or Progress()
-        only = None if store is None else self._store_of(store).url
-        stores = [url for url in self._catalog.recovery.stores() if only in (None, url)]
-        if only is not None and not stores:
-            raise NotFound(f"the catalog has no chunk in the store {only}", hint="cafcat chunks ls shows them")
-        recover = Recover(
-            self._catalog,
-            self._store_of,
-            owner=f"{socket.gethostname()}:{os.getpid()}:recover",
-            dry_run=dry_run,
-            progress=progress,
-            on_settled=on_settled or _ignore,
-            should_stop=should_stop or _never,
+        """As custody.recover."""
+        return self.custody.recover(
+            store=store, dry_run=dry_run, progress=progress, on_settled=on_settled, should_stop=should_stop
         )
-        progress.begin("recover")
-        try:
-            recover.take(stores)
-        finally:
-            progress.end()
-        return recover.report
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
         """All chunks, or those of a state, oldest first."""
@@ -424,7 +408,3 @@ def _names(paths: Iterable[str]) -> Iterable[str]:
 
 def _never() -> bool:
     return False
-
-
-def _ignore(_: object) -> None:
-    """Nobody wants to know."""

@@ -17,6 +17,117 @@ COMMENT ON TABLE public.alembic_version IS 'Revision of this schema: see cafcat 
 
 COMMENT ON COLUMN public.alembic_version.version_num IS 'Revision of this schema.';
 
+CREATE TABLE public.backups (
+    id bigint NOT NULL,
+    journal_id bigint,
+    size_bytes bigint,
+    begun_at timestamp with time zone DEFAULT now() NOT NULL,
+    committed_at timestamp with time zone,
+    abandoned_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    state text DEFAULT 'writing'::text NOT NULL,
+    store text NOT NULL,
+    object_key text NOT NULL,
+    lease_owner text,
+    etag text,
+    upload_id text,
+    CONSTRAINT backups_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'deleted'::text])))
+);
+
+COMMENT ON TABLE public.backups IS 'Backups of the catalog, as objects in a store.';
+
+COMMENT ON COLUMN public.backups.id IS 'Number of the backup.';
+
+COMMENT ON COLUMN public.backups.journal_id IS 'The last change (journal.id) that is in it.';
+
+COMMENT ON COLUMN public.backups.size_bytes IS 'Size of the object.';
+
+COMMENT ON COLUMN public.backups.begun_at IS 'When the row was made, before the first byte was written.';
+
+COMMENT ON COLUMN public.backups.committed_at IS 'When the backup was durable and whole.';
+
+COMMENT ON COLUMN public.backups.abandoned_at IS 'When the writer, or recover, gave the backup up.';
+
+COMMENT ON COLUMN public.backups.deleted_at IS 'When the store had nothing of it any more, neither object nor upload.';
+
+COMMENT ON COLUMN public.backups.lease_expires_at IS 'While writing: the writer is taken for dead after this time.';
+
+COMMENT ON COLUMN public.backups.state IS 'writing -> committed or abandoned; committed -> deleted.';
+
+COMMENT ON COLUMN public.backups.store IS 'URL of the store that holds the object.';
+
+COMMENT ON COLUMN public.backups.object_key IS 'Key of the object in that store.';
+
+COMMENT ON COLUMN public.backups.lease_owner IS 'While writing: host and process of the writer.';
+
+COMMENT ON COLUMN public.backups.etag IS 'Entity tag that the store gave the object; NULL for folders.';
+
+COMMENT ON COLUMN public.backups.upload_id IS 'Multipart upload that writes the object; NULL for folders.';
+
+ALTER TABLE public.backups ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.backups_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.chunk_copies (
+    id bigint NOT NULL,
+    chunk_id bigint NOT NULL,
+    begun_at timestamp with time zone DEFAULT now() NOT NULL,
+    committed_at timestamp with time zone,
+    abandoned_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    state text DEFAULT 'writing'::text NOT NULL,
+    store text NOT NULL,
+    object_key text NOT NULL,
+    lease_owner text,
+    etag text,
+    upload_id text,
+    CONSTRAINT chunk_copies_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'deleted'::text])))
+);
+
+COMMENT ON TABLE public.chunk_copies IS 'Further objects with the very bytes of a chunk: reads go there when the first one fails.';
+
+COMMENT ON COLUMN public.chunk_copies.id IS 'Number of the copy.';
+
+COMMENT ON COLUMN public.chunk_copies.chunk_id IS 'The chunk that it is a copy of.';
+
+COMMENT ON COLUMN public.chunk_copies.begun_at IS 'When the row was made, before the first byte was written.';
+
+COMMENT ON COLUMN public.chunk_copies.committed_at IS 'When the copy was durable and whole.';
+
+COMMENT ON COLUMN public.chunk_copies.abandoned_at IS 'When the writer, or recover, gave the copy up.';
+
+COMMENT ON COLUMN public.chunk_copies.deleted_at IS 'When the store had nothing of it any more, neither object nor upload.';
+
+COMMENT ON COLUMN public.chunk_copies.lease_expires_at IS 'While writing: the writer is taken for dead after this time.';
+
+COMMENT ON COLUMN public.chunk_copies.state IS 'writing -> committed or abandoned; committed -> deleted.';
+
+COMMENT ON COLUMN public.chunk_copies.store IS 'URL of the store that holds the object.';
+
+COMMENT ON COLUMN public.chunk_copies.object_key IS 'Key of the object in that store.';
+
+COMMENT ON COLUMN public.chunk_copies.lease_owner IS 'While writing: host and process of the writer.';
+
+COMMENT ON COLUMN public.chunk_copies.etag IS 'Entity tag that the store gave the object; NULL for folders.';
+
+COMMENT ON COLUMN public.chunk_copies.upload_id IS 'Multipart upload that writes the object; NULL for folders.';
+
+ALTER TABLE public.chunk_copies ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.chunk_copies_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE public.chunks (
     id bigint NOT NULL,
     run_id bigint,
@@ -42,6 +153,8 @@ CREATE TABLE public.chunks (
     crc64nvme text,
     etag text,
     upload_id text,
+    index_crc32c bigint,
+    moves_from bigint[],
     CONSTRAINT chunks_live_check CHECK (((live_file_count >= 0) AND (live_bytes >= 0))),
     CONSTRAINT chunks_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'retired'::text, 'deleted'::text]))),
     CONSTRAINT chunks_whole_check CHECK (((state = ANY (ARRAY['writing'::text, 'abandoned'::text])) OR ((size_bytes IS NOT NULL) AND (data_bytes IS NOT NULL) AND (index_start_byte IS NOT NULL) AND (index_end_byte IS NOT NULL) AND (committed_at IS NOT NULL))))
@@ -73,7 +186,7 @@ COMMENT ON COLUMN public.chunks.committed_at IS 'When the object was durable and
 
 COMMENT ON COLUMN public.chunks.abandoned_at IS 'When the writer, or recover, gave the chunk up.';
 
-COMMENT ON COLUMN public.chunks.retired_at IS 'When the last live file left the chunk for good.';
+COMMENT ON COLUMN public.chunks.retired_at IS 'When the last live file left the chunk; NULL again if one is undeleted.';
 
 COMMENT ON COLUMN public.chunks.deleted_at IS 'When the store had nothing of it any more, neither object nor upload.';
 
@@ -81,7 +194,7 @@ COMMENT ON COLUMN public.chunks.lease_expires_at IS 'While writing: the writer i
 
 COMMENT ON COLUMN public.chunks.uuid IS 'Name of the chunk everywhere outside SQL.';
 
-COMMENT ON COLUMN public.chunks.state IS 'writing -> committed or abandoned; committed -> retired -> deleted.';
+COMMENT ON COLUMN public.chunks.state IS 'writing -> committed or abandoned; committed <-> retired -> deleted.';
 
 COMMENT ON COLUMN public.chunks.format IS 'Format of the archive: caf.';
 
@@ -96,6 +209,10 @@ COMMENT ON COLUMN public.chunks.crc64nvme IS 'CRC-64/NVME of the whole object in
 COMMENT ON COLUMN public.chunks.etag IS 'Entity tag that the store gave the object; NULL for folders.';
 
 COMMENT ON COLUMN public.chunks.upload_id IS 'Multipart upload that writes the object: what recover aborts; NULL for folders.';
+
+COMMENT ON COLUMN public.chunks.index_crc32c IS 'CRC-32C of the object from index_start_byte to its end; NULL if nobody noted it.';
+
+COMMENT ON COLUMN public.chunks.moves_from IS 'chunks.id of those whose files were copied into it, by repack or repair; NULL for an ingest.';
 
 ALTER TABLE public.chunks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.chunks_id_seq
@@ -126,7 +243,7 @@ COMMENT ON COLUMN public.events.chunk_id IS 'The chunk it is about.';
 
 COMMENT ON COLUMN public.events.happened_at IS 'When it was recorded.';
 
-COMMENT ON COLUMN public.events.kind IS 'chunk_begun, chunk_committed, chunk_abandoned, file_failed.';
+COMMENT ON COLUMN public.events.kind IS 'chunk_begun, chunk_committed, chunk_abandoned, file_failed, ...';
 
 COMMENT ON COLUMN public.events.file_path IS 'The file it is about, with undecodable bytes escaped.';
 
@@ -170,6 +287,41 @@ COMMENT ON COLUMN public.file_locations.file_path IS 'Name of the file: valid UT
 
 COMMENT ON COLUMN public.file_locations.source_etag IS 'Entity tag of the file at its source, without quotes; NULL where the source has none.';
 
+CREATE TABLE public.findings (
+    id bigint NOT NULL,
+    verification_id bigint NOT NULL,
+    start_byte bigint,
+    end_byte bigint,
+    kind text NOT NULL,
+    file_path text COLLATE pg_catalog."C",
+    detail text NOT NULL
+);
+
+COMMENT ON TABLE public.findings IS 'What checks found to be wrong.';
+
+COMMENT ON COLUMN public.findings.id IS 'Number of the finding.';
+
+COMMENT ON COLUMN public.findings.verification_id IS 'The check that found it.';
+
+COMMENT ON COLUMN public.findings.start_byte IS 'First byte of what is wrong, in the chunk, if it is about bytes.';
+
+COMMENT ON COLUMN public.findings.end_byte IS 'One past its last byte.';
+
+COMMENT ON COLUMN public.findings.kind IS 'file (its bytes), index, gap (bytes of no file), size, missing, mapping (index and rows differ), catalog (rows contradict each other), source (differs at its source), unreadable (not given).';
+
+COMMENT ON COLUMN public.findings.file_path IS 'The file it is about.';
+
+COMMENT ON COLUMN public.findings.detail IS 'What is wrong, in one line.';
+
+ALTER TABLE public.findings ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.findings_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE public.ingest_runs (
     id bigint NOT NULL,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -188,6 +340,7 @@ CREATE TABLE public.ingest_runs (
     sources text[] NOT NULL,
     options jsonb NOT NULL,
     error text,
+    owner text,
     CONSTRAINT ingest_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'interrupted'::text, 'failed'::text])))
 );
 
@@ -227,8 +380,60 @@ COMMENT ON COLUMN public.ingest_runs.options IS 'Options of the run: prefix, inc
 
 COMMENT ON COLUMN public.ingest_runs.error IS 'Why the run failed; NULL otherwise.';
 
+COMMENT ON COLUMN public.ingest_runs.owner IS 'Process of the run, as in chunks.lease_owner: recover sees by it that it died.';
+
 ALTER TABLE public.ingest_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.ingest_runs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.journal (
+    id bigint NOT NULL,
+    chunk_id bigint,
+    happened_at timestamp with time zone DEFAULT now() NOT NULL,
+    uuid uuid NOT NULL,
+    kind text NOT NULL,
+    unwritten text[] NOT NULL,
+    CONSTRAINT journal_kind_check CHECK ((kind = ANY (ARRAY['commit'::text, 'move'::text, 'remove'::text, 'restore'::text])))
+);
+
+COMMENT ON TABLE public.journal IS 'Every change of file_locations, in order. Stores keep it beside the chunks, for a rebuild.';
+
+COMMENT ON COLUMN public.journal.id IS 'Order of the changes: of two that concern the same path, the later one has the higher number.';
+
+COMMENT ON COLUMN public.journal.chunk_id IS 'The chunk that was committed, if it was that.';
+
+COMMENT ON COLUMN public.journal.happened_at IS 'When it was committed.';
+
+COMMENT ON COLUMN public.journal.uuid IS 'Part of the object key, so that it is never taken.';
+
+COMMENT ON COLUMN public.journal.kind IS 'commit (of a chunk), move (the same, by repack or repair), remove (rm) or restore (undelete).';
+
+COMMENT ON COLUMN public.journal.unwritten IS 'URLs of the stores that do not have it yet: recover writes it there.';
+
+CREATE TABLE public.journal_files (
+    journal_id bigint NOT NULL,
+    caf_file_id bigint NOT NULL,
+    start_byte bigint NOT NULL,
+    file_path text NOT NULL COLLATE pg_catalog."C"
+);
+
+COMMENT ON TABLE public.journal_files IS 'Files that a change is about, until it is in every store. Of a commit: those that were skipped.';
+
+COMMENT ON COLUMN public.journal_files.journal_id IS 'The change: journal.id.';
+
+COMMENT ON COLUMN public.journal_files.caf_file_id IS 'The chunk: chunks.id.';
+
+COMMENT ON COLUMN public.journal_files.start_byte IS 'First byte of the file in the chunk.';
+
+COMMENT ON COLUMN public.journal_files.file_path IS 'Name of the file.';
+
+ALTER TABLE public.journal ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.journal_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -286,7 +491,7 @@ CREATE TABLE public.retired_locations (
     file_path text NOT NULL COLLATE pg_catalog."C",
     reason text NOT NULL,
     source_etag text,
-    CONSTRAINT retired_locations_reason_check CHECK ((reason = ANY (ARRAY['replaced'::text, 'skipped'::text])))
+    CONSTRAINT retired_locations_reason_check CHECK ((reason = ANY (ARRAY['replaced'::text, 'skipped'::text, 'removed'::text, 'moved'::text])))
 );
 
 COMMENT ON TABLE public.retired_locations IS 'What paths pointed to before: every entry of a chunk is either here or in file_locations.';
@@ -309,7 +514,7 @@ COMMENT ON COLUMN public.retired_locations.retired_at IS 'When it was retired.';
 
 COMMENT ON COLUMN public.retired_locations.file_path IS 'Name that pointed there.';
 
-COMMENT ON COLUMN public.retired_locations.reason IS 'replaced (a newer version was committed) or skipped (packed, but another run was first).';
+COMMENT ON COLUMN public.retired_locations.reason IS 'replaced (a newer version was committed), skipped (packed, but another version stayed), removed (by rm) or moved (into another chunk, by repack or repair).';
 
 COMMENT ON COLUMN public.retired_locations.source_etag IS 'Entity tag of the file at its source, without quotes; NULL where the source has none.';
 
@@ -322,8 +527,105 @@ ALTER TABLE public.retired_locations ALTER COLUMN id ADD GENERATED ALWAYS AS IDE
     CACHE 1
 );
 
+CREATE TABLE public.verifications (
+    id bigint NOT NULL,
+    run_id bigint NOT NULL,
+    chunk_id bigint,
+    copy_id bigint,
+    files_checked bigint DEFAULT 0 NOT NULL,
+    bytes_read bigint DEFAULT 0 NOT NULL,
+    finding_count bigint DEFAULT 0 NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone DEFAULT now() NOT NULL,
+    level text NOT NULL,
+    verdict text NOT NULL,
+    checked_by text NOT NULL,
+    CONSTRAINT verifications_level_check CHECK ((level = ANY (ARRAY['catalog'::text, 'index'::text, 'data'::text, 'source'::text]))),
+    CONSTRAINT verifications_verdict_check CHECK ((verdict = ANY (ARRAY['ok'::text, 'damaged'::text, 'missing'::text, 'unreadable'::text])))
+);
+
+COMMENT ON TABLE public.verifications IS 'History of checks: which chunk was checked when, at which level, with what verdict.';
+
+COMMENT ON COLUMN public.verifications.id IS 'Number of the check.';
+
+COMMENT ON COLUMN public.verifications.run_id IS 'The verify that made it.';
+
+COMMENT ON COLUMN public.verifications.chunk_id IS 'The chunk; NULL for the catalog as a whole.';
+
+COMMENT ON COLUMN public.verifications.copy_id IS 'Which copy; NULL for the chunk itself.';
+
+COMMENT ON COLUMN public.verifications.files_checked IS 'Files whose bytes, or rows, were looked at.';
+
+COMMENT ON COLUMN public.verifications.bytes_read IS 'Bytes read from the store or the source.';
+
+COMMENT ON COLUMN public.verifications.finding_count IS 'Rows in findings.';
+
+COMMENT ON COLUMN public.verifications.started_at IS 'When it began.';
+
+COMMENT ON COLUMN public.verifications.finished_at IS 'When it was done.';
+
+COMMENT ON COLUMN public.verifications.level IS 'catalog, index, data or source: each looks at more.';
+
+COMMENT ON COLUMN public.verifications.verdict IS 'ok, damaged (see findings), missing (no object) or unreadable (the store did not give it).';
+
+COMMENT ON COLUMN public.verifications.checked_by IS 'Host and process that checked.';
+
+ALTER TABLE public.verifications ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.verifications_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.verify_runs (
+    id bigint NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone,
+    process_id integer NOT NULL,
+    level text NOT NULL,
+    host text NOT NULL,
+    scope jsonb NOT NULL,
+    CONSTRAINT verify_runs_level_check CHECK ((level = ANY (ARRAY['catalog'::text, 'index'::text, 'data'::text, 'source'::text])))
+);
+
+COMMENT ON TABLE public.verify_runs IS 'Every verify: what it was asked.';
+
+COMMENT ON COLUMN public.verify_runs.id IS 'Number of the run.';
+
+COMMENT ON COLUMN public.verify_runs.started_at IS 'When it began.';
+
+COMMENT ON COLUMN public.verify_runs.finished_at IS 'When it had checked all it was to check; NULL while it can go on.';
+
+COMMENT ON COLUMN public.verify_runs.process_id IS 'Process id on its host, of the one that went on last.';
+
+COMMENT ON COLUMN public.verify_runs.level IS 'catalog, index, data or source.';
+
+COMMENT ON COLUMN public.verify_runs.host IS 'Host name, of the one that went on last.';
+
+COMMENT ON COLUMN public.verify_runs.scope IS 'What it was to check: chunks, prefix, older_than, sample, ...; a run of the same scope goes on.';
+
+ALTER TABLE public.verify_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.verify_runs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 ALTER TABLE ONLY public.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
+
+ALTER TABLE ONLY public.backups
+    ADD CONSTRAINT backups_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.backups
+    ADD CONSTRAINT backups_store_key UNIQUE (store, object_key);
+
+ALTER TABLE ONLY public.chunk_copies
+    ADD CONSTRAINT chunk_copies_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.chunks
     ADD CONSTRAINT chunks_pkey PRIMARY KEY (id);
@@ -340,8 +642,20 @@ ALTER TABLE ONLY public.events
 ALTER TABLE ONLY public.file_locations
     ADD CONSTRAINT file_locations_pkey PRIMARY KEY (file_path);
 
+ALTER TABLE ONLY public.findings
+    ADD CONSTRAINT findings_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.ingest_runs
     ADD CONSTRAINT ingest_runs_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.journal_files
+    ADD CONSTRAINT journal_files_pkey PRIMARY KEY (journal_id, file_path);
+
+ALTER TABLE ONLY public.journal
+    ADD CONSTRAINT journal_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.journal
+    ADD CONSTRAINT journal_uuid_key UNIQUE (uuid);
 
 ALTER TABLE ONLY public.listings
     ADD CONSTRAINT listings_pkey PRIMARY KEY (id);
@@ -349,9 +663,21 @@ ALTER TABLE ONLY public.listings
 ALTER TABLE ONLY public.retired_locations
     ADD CONSTRAINT retired_locations_pkey PRIMARY KEY (id);
 
-CREATE INDEX chunks_left_idx ON public.chunks USING btree (id) WHERE ((state = 'abandoned'::text) AND (deleted_at IS NULL));
+ALTER TABLE ONLY public.verifications
+    ADD CONSTRAINT verifications_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.verify_runs
+    ADD CONSTRAINT verify_runs_pkey PRIMARY KEY (id);
+
+CREATE INDEX chunk_copies_chunk_id_idx ON public.chunk_copies USING btree (chunk_id);
+
+CREATE UNIQUE INDEX chunk_copies_object_key ON public.chunk_copies USING btree (store, object_key) WHERE (deleted_at IS NULL);
+
+CREATE INDEX chunks_left_idx ON public.chunks USING btree (id) WHERE ((state = ANY (ARRAY['abandoned'::text, 'deleted'::text])) AND (deleted_at IS NULL));
 
 CREATE INDEX chunks_open_idx ON public.chunks USING btree (lease_expires_at) WHERE (state = 'writing'::text);
+
+CREATE INDEX chunks_retired_idx ON public.chunks USING btree (retired_at) WHERE (state = 'retired'::text);
 
 CREATE INDEX chunks_run_id_idx ON public.chunks USING btree (run_id);
 
@@ -361,6 +687,12 @@ CREATE INDEX events_run_id_idx ON public.events USING btree (run_id);
 
 CREATE INDEX file_locations_caf_file_id_idx ON public.file_locations USING brin (caf_file_id);
 
+CREATE INDEX findings_verification_id_idx ON public.findings USING btree (verification_id);
+
+CREATE INDEX journal_chunk_id_idx ON public.journal USING btree (chunk_id);
+
+CREATE INDEX journal_unwritten_idx ON public.journal USING btree (id) WHERE (unwritten <> '{}'::text[]);
+
 CREATE UNIQUE INDEX listings_open_key ON public.listings USING btree (source, scope) WHERE (finished_at IS NULL);
 
 CREATE INDEX listings_run_id_idx ON public.listings USING btree (run_id);
@@ -369,7 +701,16 @@ CREATE INDEX retired_locations_caf_file_id_idx ON public.retired_locations USING
 
 CREATE INDEX retired_locations_file_path_idx ON public.retired_locations USING btree (file_path);
 
+CREATE INDEX verifications_chunk_id_idx ON public.verifications USING btree (chunk_id, id);
+
+CREATE INDEX verifications_run_id_idx ON public.verifications USING btree (run_id);
+
+CREATE INDEX verify_runs_open_idx ON public.verify_runs USING btree (id) WHERE (finished_at IS NULL);
+
 CREATE TRIGGER chunks_are_kept BEFORE DELETE OR TRUNCATE ON public.chunks FOR EACH STATEMENT EXECUTE FUNCTION public.chunks_are_kept();
+
+ALTER TABLE ONLY public.chunk_copies
+    ADD CONSTRAINT chunk_copies_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);
 
 ALTER TABLE ONLY public.chunks
     ADD CONSTRAINT chunks_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
@@ -380,8 +721,26 @@ ALTER TABLE ONLY public.events
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
 
+ALTER TABLE ONLY public.findings
+    ADD CONSTRAINT findings_verification_id_fkey FOREIGN KEY (verification_id) REFERENCES public.verifications(id);
+
+ALTER TABLE ONLY public.journal
+    ADD CONSTRAINT journal_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);
+
+ALTER TABLE ONLY public.journal_files
+    ADD CONSTRAINT journal_files_journal_id_fkey FOREIGN KEY (journal_id) REFERENCES public.journal(id);
+
 ALTER TABLE ONLY public.listings
     ADD CONSTRAINT listings_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
 
 ALTER TABLE ONLY public.retired_locations
     ADD CONSTRAINT retired_locations_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
+
+ALTER TABLE ONLY public.verifications
+    ADD CONSTRAINT verifications_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);
+
+ALTER TABLE ONLY public.verifications
+    ADD CONSTRAINT verifications_copy_id_fkey FOREIGN KEY (copy_id) REFERENCES public.chunk_copies(id);
+
+ALTER TABLE ONLY public.verifications
+    ADD CONSTRAINT verifications_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.verify_runs(id);

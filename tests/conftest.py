@@ -1,5 +1,7 @@
 """Fixtures for all tests; what they are made of is in services.py."""
 
+import signal
+
 from tests.s3_proxy import s3_proxy, s3_proxy_environment
 from tests.s3_server import make_bucket, s3_bucket, s3_environment, s3_server
 from tests.services import (
@@ -29,3 +31,6 @@ __all__ = [
     "s3_proxy_environment",
     "s3_server",
 ]
+
+# A shell starts what it puts in the background with SIGINT ignored, and so would every command under test be.
+signal.signal(signal.SIGINT, signal.default_int_handler)

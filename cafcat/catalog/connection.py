@@ -64,12 +64,18 @@ class Connection:
         self._lock = RLock()
         self._connection: PgConnection | None = None
         self._checked = False
+        self._in_transaction = False
 
     @contextmanager
     def transaction(self) -> Iterator[PgConnection]:
-        """One transaction. Raises CatalogOutdated if the schema is not ours; looked at once per connection."""
+        """One transaction, or a part of the one that this thread is in: then it counts when that is left. Raises
+        CatalogOutdated if the schema is not ours; looked at once per connection."""
         with self.statement() as connection, connection.transaction():
-            yield connection
+            is_outermost, self._in_transaction = not self._in_transaction, True
+            try:
+                yield connection
+            finally:
+                self._in_transaction = not is_outermost
 
     @contextmanager
     def statement(self, *, check: bool = True) -> Iterator[PgConnection]:
@@ -82,6 +88,8 @@ class Connection:
             yield connection
 
     def _open(self) -> PgConnection:
+        if self._in_transaction and self._connection is not None:
+            return self._connection  # whatever became of it: another connection would be another transaction
         if self._connection is None or self._connection.closed or self._is_stale(self._connection):
             self.close()
             self._connection = self._connect()

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.connection import Connection
+from cafcat.catalog.owners import is_dead
 from cafcat.catalog.runs import iso
 from cafcat.errors import Locked
 from cafcat.model import ChunkState, OnConflict
@@ -13,8 +14,9 @@ __all__ = ["Leases", "LeftChunk", "Recovery"]
 
 
 class LeftChunk(NamedTuple):
-    """A chunk that was left behind. on_conflict: REPLACE or SKIP, as its run was told; FAIL counts as SKIP: it
-    replaces nothing either."""
+    """A chunk that was left behind. owner: who has, or had, its lease. on_conflict: REPLACE or SKIP, as its run was
+    told; FAIL counts as SKIP: it replaces nothing either. moves_from: None, or the chunks (chunks.id) whose live
+    files were copied into it."""
 
     id: int
     uuid: UUID
@@ -22,6 +24,8 @@ class LeftChunk(NamedTuple):
     store: str
     object_key: str
     upload_id: str | None
+    owner: str | None
+    moves_from: tuple[int, ...] | None
     on_conflict: OnConflict
 
 
@@ -34,11 +38,27 @@ class Leases(NamedTuple):
 
 
 _LEFT: Final = (
-    "id, uuid, format, store, object_key, upload_id, "
+    "id, uuid, format, store, object_key, upload_id, lease_owner, moves_from, "
     "(SELECT r.options->>'on_conflict' FROM ingest_runs AS r WHERE r.id = chunks.run_id)"
 )
+_LEASED: Final = "state = 'writing' AND lease_expires_at >= now()"
 _OVERDUE: Final = "state = 'writing' AND lease_expires_at < now()"
-_REMAINS: Final = "state = 'abandoned' AND deleted_at IS NULL"
+_REMAINS: Final = "state IN ('abandoned', 'deleted') AND deleted_at IS NULL"
+_STORES: Final = (
+    "SELECT store FROM chunks UNION SELECT store FROM chunk_copies UNION SELECT store FROM backups ORDER BY 1"
+)
+_NEWEST: Final = " UNION ALL ".join(
+    f"(SELECT object_key FROM {table} WHERE store = %(store)s AND state IN ('committed', 'retired') "  # noqa: S608
+    "ORDER BY id DESC LIMIT %(limit)s)"
+    for table in ("chunks", "chunk_copies", "backups")
+)
+# A store may have had several copies of a chunk, one after the other: the last one counts.
+_SETTLED: Final = " UNION ALL ".join(
+    "(SELECT DISTINCT ON (object_key) object_key, "  # noqa: S608
+    f"CASE WHEN state = 'writing' OR {_REMAINS} THEN NULL ELSE state END "
+    f"FROM {table} WHERE store = %(store)s AND object_key = ANY(%(keys)s) ORDER BY object_key, id DESC)"
+    for table in ("chunks", "chunk_copies", "backups")
+)
 
 
 class Recovery:
@@ -48,36 +68,36 @@ class Recovery:
         self._connection = connection
 
     def stores(self) -> list[str]:
-        """Every store that has, or had, a chunk."""
+        """Every store that has, or had, a chunk, a copy of one, or a backup."""
         with self._connection.statement() as connection:
-            rows = connection.execute("SELECT DISTINCT store FROM chunks ORDER BY 1").fetchall()
+            rows = connection.execute(_STORES.encode()).fetchall()
         return [row[0] for row in rows]
 
     def newest(self, store: str, limit: int) -> list[str]:
-        """Keys of committed objects, the newest first."""
-        statement = (
-            "SELECT object_key FROM chunks WHERE store = %s AND state = 'committed' ORDER BY id DESC LIMIT %s"
-        )
+        """Keys of objects that are there, of each kind so many, the newest first."""
         with self._connection.statement() as connection:
-            return [row[0] for row in connection.execute(statement, (store, limit)).fetchall()]
+            rows = connection.execute(_NEWEST.encode(), {"store": store, "limit": limit}).fetchall()
+        return [row[0] for row in rows]
 
     def leases(self, store: str) -> Leases:
-        """What is being written, by writers that live."""
-        statement = (
-            f"SELECT count(*), {iso('max(lease_expires_at)')} FROM chunks "  # noqa: S608
-            "WHERE store = %s AND state = 'writing' AND lease_expires_at >= now()"
-        )
+        """What is being written, by writers that live as far as anybody can tell."""
+        statement = f"SELECT lease_owner, {iso('lease_expires_at')} FROM chunks WHERE store = %s AND {_LEASED}"  # noqa: S608
         with self._connection.statement() as connection:
-            row = connection.execute(statement.encode(), [store]).fetchone()
-        assert row is not None  # noqa: S101 - an aggregate gives one row
-        return Leases(*row)
+            rows = connection.execute(statement.encode(), [store]).fetchall()
+        ends = [end for owner, end in rows if not is_dead(owner)]
+        return Leases(len(ends), max(ends, default=None))
+
+    def leased(self, store: str) -> list[LeftChunk]:
+        """Chunks `writing` whose writers live as far as anybody can tell, oldest first."""
+        return [chunk for chunk in self._left(store, _LEASED) if not is_dead(chunk.owner)]
 
     def overdue(self, store: str) -> list[LeftChunk]:
-        """Chunks `writing` whose lease is over, oldest first."""
-        return self._left(store, _OVERDUE)
+        """Chunks `writing` whose lease is over, or whose writer is known to be dead, oldest first."""
+        dead = [chunk for chunk in self._left(store, _LEASED) if is_dead(chunk.owner)]
+        return sorted(self._left(store, _OVERDUE) + dead)
 
     def remains(self, store: str) -> list[LeftChunk]:
-        """Abandoned chunks of which the store may still have something, oldest first."""
+        """Abandoned and deleted chunks of which the store may still have something, oldest first."""
         return self._left(store, _REMAINS)
 
     def _left(self, store: str, condition: str) -> list[LeftChunk]:
@@ -85,15 +105,16 @@ class Recovery:
         with self._connection.statement() as connection:
             return [_left_chunk(row) for row in connection.execute(statement.encode(), [store]).fetchall()]
 
-    def take(self, chunk_id: int, owner: str, lease_seconds: int) -> LeftChunk | None:
-        """Takes the lease of an overdue chunk: then nobody else does. None if somebody did, or its writer has
-        settled it after all."""
+    def take(self, found: LeftChunk, owner: str, lease_seconds: int) -> LeftChunk | None:
+        """Takes the lease of a chunk that `overdue` found: then nobody else does. None if somebody did, or its
+        writer has settled it after all."""
+        dead = found.owner if is_dead(found.owner) else None
         statement = (
             "UPDATE chunks SET lease_owner = %s, lease_expires_at = now() + make_interval(secs => %s) "  # noqa: S608
-            f"WHERE id = %s AND {_OVERDUE} RETURNING {_LEFT}"
+            f"WHERE id = %s AND (({_OVERDUE}) OR ({_LEASED} AND lease_owner = %s)) RETURNING {_LEFT}"
         )
         with self._connection.statement() as connection:
-            row = connection.execute(statement.encode(), (owner, lease_seconds, chunk_id)).fetchone()
+            row = connection.execute(statement.encode(), (owner, lease_seconds, found.id, dead)).fetchone()
         return None if row is None else _left_chunk(row)
 
     def renew(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
@@ -114,21 +135,19 @@ class Recovery:
                 raise Locked("somebody else took over the chunk", chunk=str(chunk_id))
 
     def settled(self, store: str, keys: Sequence[str]) -> dict[str, ChunkState | None]:
-        """The states of the chunks that have these keys; None where the store may still have to do with it: it is
-        being written, or its remains were not removed. Keys that no chunk has are missing."""
-        statement = (
-            f"SELECT object_key, CASE WHEN state = 'writing' OR {_REMAINS} THEN NULL ELSE state END "  # noqa: S608
-            "FROM chunks WHERE store = %s AND object_key = ANY(%s)"
-        )
+        """The states of the chunks, copies and backups that have these keys; None where the store may still have to
+        do with it: it is being written, or its remains were not removed. Keys that none has are missing."""
+        parameters = {"store": store, "keys": list(filter(_is_text, keys))}
         with self._connection.statement() as connection:
-            rows = connection.execute(statement.encode(), (store, list(filter(_is_text, keys)))).fetchall()
+            rows = connection.execute(_SETTLED.encode(), parameters).fetchall()
         return {key: ChunkState(state) if state else None for key, state in rows}
 
 
 def _left_chunk(row: tuple[Any, ...]) -> LeftChunk:
-    *chunk, asked = row
+    *chunk, sources, asked = row
+    moves_from = None if sources is None else tuple(sources)
     replaces = asked in (None, OnConflict.REPLACE)
-    return LeftChunk._make((*chunk, OnConflict.REPLACE if replaces else OnConflict.SKIP))
+    return LeftChunk._make((*chunk, moves_from, OnConflict.REPLACE if replaces else OnConflict.SKIP))
 
 
 def _is_text(key: str) -> bool:

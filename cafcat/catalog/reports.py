@@ -34,32 +34,74 @@ SELECT coalesce(sum(live_file_count) FILTER (WHERE state = 'committed'), 0)::big
 FROM chunks
 """
 
+_ENTRIES: Final = (
+    "SELECT caf_file_id, start_byte, end_byte, file_path FROM file_locations "
+    "UNION ALL SELECT caf_file_id, start_byte, end_byte, file_path FROM retired_locations"
+)
+_KEPT: Final = "state IN ('committed', 'retired')"
+_LEFT: Final = "run `cafcat recover`"
+
 _FINDINGS: Final = {
     "files that point to no committed chunk": (
         "SELECT count(*) FROM file_locations AS l LEFT JOIN chunks AS c ON c.id = l.caf_file_id "
         "WHERE c.state IS DISTINCT FROM 'committed'"
     ),
+    "retired files that point to no chunk that was ever committed": (
+        "SELECT count(*) FROM retired_locations AS r LEFT JOIN chunks AS c ON c.id = r.caf_file_id "
+        "WHERE c.committed_at IS NULL"
+    ),
     "files that end outside the data of their chunk": (
-        "SELECT count(*) FROM file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id "
+        f"SELECT count(*) FROM ({_ENTRIES}) AS l JOIN chunks AS c ON c.id = l.caf_file_id "  # noqa: S608
         "WHERE l.end_byte > c.index_start_byte"
+    ),
+    "files that share bytes with another file of their chunk": (
+        "SELECT count(*) FROM (SELECT start_byte, max(end_byte) OVER (PARTITION BY caf_file_id "  # noqa: S608
+        "ORDER BY start_byte, end_byte ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS end_before "
+        f"FROM ({_ENTRIES}) AS l WHERE end_byte > start_byte) AS l WHERE start_byte < end_before"
     ),
     "chunks whose live counters differ from their files": (
         "SELECT count(*) FROM chunks AS c LEFT JOIN (SELECT caf_file_id, count(*) AS files, "
         "sum(end_byte - start_byte) AS bytes FROM file_locations GROUP BY 1) AS l ON l.caf_file_id = c.id "
-        "WHERE c.state = 'committed' "
-        "AND (c.live_file_count, c.live_bytes) <> (coalesce(l.files, 0), coalesce(l.bytes, 0))"
+        "WHERE (c.live_file_count, c.live_bytes) <> (coalesce(l.files, 0), coalesce(l.bytes, 0))"
     ),
     "chunks whose entries are not all either live or retired": (
-        "SELECT count(*) FROM chunks AS c WHERE c.state = 'committed' AND c.file_count <> c.live_file_count "
+        f"SELECT count(*) FROM chunks AS c WHERE c.{_KEPT} AND c.file_count <> c.live_file_count "  # noqa: S608
         "+ (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id)"
     ),
-    "chunks left behind by a writer whose lease is over: run `cafcat recover`": (
+    "committed chunks without a live file, retired ones with some, or without a time": (
+        "SELECT count(*) FROM chunks "
+        "WHERE (state = 'committed' AND (live_file_count = 0 OR retired_at IS NOT NULL)) "
+        "OR (state = 'retired' AND (live_file_count <> 0 OR retired_at IS NULL)) "
+        "OR (state IN ('writing', 'abandoned', 'deleted') AND live_file_count <> 0)"
+    ),
+    "chunks whose commit is not in the journal": (
+        f"SELECT count(*) FROM chunks AS c WHERE c.{_KEPT} "  # noqa: S608
+        "AND NOT EXISTS (SELECT FROM journal AS j WHERE j.chunk_id = c.id)"
+    ),
+    f"lines of the journal that a store still lacks after a quarter of an hour: {_LEFT}": (
+        "SELECT count(*) FROM journal WHERE unwritten <> '{}' AND happened_at < now() - interval '15 minutes'"
+    ),
+    f"chunks left behind by a writer whose lease is over: {_LEFT}": (
         "SELECT count(*) FROM chunks WHERE state = 'writing' AND lease_expires_at < now()"
     ),
-    "abandoned chunks that the store may still have something of: run `cafcat recover`": (
+    f"abandoned chunks that the store may still have something of: {_LEFT}": (
         "SELECT count(*) FROM chunks WHERE state = 'abandoned' AND deleted_at IS NULL"
     ),
+    f"copies and backups left behind by a writer whose lease is over: {_LEFT}": (
+        "SELECT count(*) FROM (SELECT state, lease_expires_at FROM chunk_copies "
+        "UNION ALL SELECT state, lease_expires_at FROM backups) AS o "
+        "WHERE state = 'writing' AND lease_expires_at < now()"
+    ),
+    f"abandoned copies and backups that their store may still have something of: {_LEFT}": (
+        "SELECT count(*) FROM (SELECT state, deleted_at FROM chunk_copies "
+        "UNION ALL SELECT state, deleted_at FROM backups) AS o WHERE state = 'abandoned' AND deleted_at IS NULL"
+    ),
+    "copies that are kept of chunks that are not": (
+        "SELECT count(*) FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "  # noqa: S608
+        f"WHERE k.state = 'committed' AND NOT c.{_KEPT}"
+    ),
 }
+"""A finding's words, and a query for how often it is there."""
 
 
 class Reports:

@@ -1,11 +1,14 @@
 """Ingest runs and events: what was asked, what came of it."""
 
+import os
+import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from psycopg.types.json import Jsonb
 
 from cafcat.catalog.connection import Connection
+from cafcat.catalog.owners import is_dead, owner_name
 from cafcat.model import FileProblem, Run, RunState
 
 __all__ = ["Runs", "iso"]
@@ -32,15 +35,14 @@ class Runs:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def begin_run(
-        self, *, sources: Iterable[str], options: Mapping[str, Any], host: str, process_id: int, version: str
-    ) -> int:
-        """Records that a run begins; returns its number."""
+    def begin_run(self, *, sources: Iterable[str], options: Mapping[str, Any], version: str) -> int:
+        """Records that a run of this process begins; returns its number."""
         statement = (
-            "INSERT INTO ingest_runs (sources, options, host, process_id, cafcat_version) "
-            "VALUES (%s, %s, %s, %s, %s) RETURNING id"
+            "INSERT INTO ingest_runs (sources, options, host, process_id, cafcat_version, owner) "
+            "VALUES (%s, %s, %s, %s, %s, %s) RETURNING id"
         )
-        values = (list(sources), Jsonb(dict(options)), host, process_id, version)
+        host, process = socket.gethostname(), os.getpid()
+        values = (list(sources), Jsonb(dict(options)), host, process, version, owner_name("ingest"))
         with self._connection.statement() as connection:
             row = connection.execute(statement, values).fetchone()
         assert row is not None  # noqa: S101 - RETURNING of one inserted row
@@ -56,6 +58,17 @@ class Runs:
         parameters = {"run": run, "state": state, "error": error} | dict(counts)
         with self._connection.statement() as connection:
             connection.execute(statement.encode(), parameters)
+
+    def end_dead(self) -> int:
+        """Runs that are `running` although their process is known to be dead have failed. Returns their number."""
+        asks = "SELECT id, owner FROM ingest_runs WHERE state = 'running'"
+        ends = (
+            "UPDATE ingest_runs SET state = 'failed', finished_at = now(), error = 'its process died' "
+            "WHERE id = ANY(%s) AND state = 'running'"
+        )
+        with self._connection.transaction() as connection:
+            dead = [run for run, owner in connection.execute(asks).fetchall() if is_dead(owner)]
+            return connection.execute(ends, [dead]).rowcount if dead else 0
 
     def record_failures(self, run: int, problems: Iterable[FileProblem]) -> None:
         """One event for each file that failed."""

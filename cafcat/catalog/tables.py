@@ -22,7 +22,22 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-__all__ = ["chunks", "events", "file_locations", "ingest_runs", "listings", "metadata", "retired_locations"]
+__all__ = [
+    "backups",
+    "chunk_copies",
+    "chunks",
+    "events",
+    "file_locations",
+    "findings",
+    "ingest_runs",
+    "journal",
+    "journal_files",
+    "listings",
+    "metadata",
+    "retired_locations",
+    "verifications",
+    "verify_runs",
+]
 
 metadata = MetaData(
     naming_convention={
@@ -76,6 +91,7 @@ ingest_runs = Table(
     Column("sources", ARRAY(Text), nullable=False, comment="What was ingested, as typed."),
     Column("options", JSONB, nullable=False, comment="Options of the run: prefix, include, exclude, ..."),
     Column("error", Text, comment="Why the run failed; NULL otherwise."),
+    Column("owner", Text, comment="Process of the run, as in chunks.lease_owner: recover sees by it that it died."),
     CheckConstraint("state IN ('running', 'finished', 'interrupted', 'failed')", name="state"),
     comment="Every ingest: what it was asked, what it brought, how it ended.",
 )
@@ -101,7 +117,7 @@ chunks = Table(
     _time("begun_at", "When the row was made, before the first byte was written.", default=True),
     _time("committed_at", "When the object was durable and all its mappings were committed."),
     _time("abandoned_at", "When the writer, or recover, gave the chunk up."),
-    _time("retired_at", "When the last live file left the chunk for good."),
+    _time("retired_at", "When the last live file left the chunk; NULL again if one is undeleted."),
     _time("deleted_at", "When the store had nothing of it any more, neither object nor upload."),
     _time("lease_expires_at", "While writing: the writer is taken for dead after this time."),
     Column("uuid", Uuid, nullable=False, unique=True, comment="Name of the chunk everywhere outside SQL."),
@@ -110,7 +126,7 @@ chunks = Table(
         Text,
         nullable=False,
         server_default=text("'writing'"),
-        comment="writing -> committed or abandoned; committed -> retired -> deleted.",
+        comment="writing -> committed or abandoned; committed <-> retired -> deleted.",
     ),
     Column("format", Text, nullable=False, comment="Format of the archive: caf."),
     Column("store", Text, nullable=False, comment="URL of the store that holds the object."),
@@ -123,6 +139,16 @@ chunks = Table(
         Text,
         comment="Multipart upload that writes the object: what recover aborts; NULL for folders.",
     ),
+    Column(
+        "index_crc32c",
+        BigInteger,
+        comment="CRC-32C of the object from index_start_byte to its end; NULL if nobody noted it.",
+    ),
+    Column(
+        "moves_from",
+        ARRAY(BigInteger),
+        comment="chunks.id of those whose files were copied into it, by repack or repair; NULL for an ingest.",
+    ),
     CheckConstraint("state IN ('writing', 'committed', 'abandoned', 'retired', 'deleted')", name="state"),
     CheckConstraint(
         "state IN ('writing', 'abandoned') OR (size_bytes IS NOT NULL AND data_bytes IS NOT NULL "
@@ -133,7 +159,12 @@ chunks = Table(
     UniqueConstraint("store", "object_key"),
     Index(None, "run_id"),
     Index("chunks_open_idx", "lease_expires_at", postgresql_where=text("state = 'writing'")),
-    Index("chunks_left_idx", "id", postgresql_where=text("state = 'abandoned' AND deleted_at IS NULL")),
+    Index(
+        "chunks_left_idx",
+        "id",
+        postgresql_where=text("state IN ('abandoned', 'deleted') AND deleted_at IS NULL"),
+    ),
+    Index("chunks_retired_idx", "retired_at", postgresql_where=text("state = 'retired'")),
     comment="One row per archive object (chunk), through its whole life.",
 )
 
@@ -201,10 +232,11 @@ retired_locations = Table(
         "reason",
         Text,
         nullable=False,
-        comment="replaced (a newer version was committed) or skipped (packed, but another run was first).",
+        comment="replaced (a newer version was committed), skipped (packed, but another version stayed), "
+        "removed (by rm) or moved (into another chunk, by repack or repair).",
     ),
     _source_etag(),
-    CheckConstraint("reason IN ('replaced', 'skipped')", name="reason"),
+    CheckConstraint("reason IN ('replaced', 'skipped', 'removed', 'moved')", name="reason"),
     Index(None, "file_path"),
     Index(None, "caf_file_id"),
     comment="What paths pointed to before: every entry of a chunk is either here or in file_locations.",
@@ -217,7 +249,7 @@ events = Table(
     Column("run_id", BigInteger, ForeignKey("ingest_runs.id"), comment="The run it belongs to."),
     Column("chunk_id", BigInteger, ForeignKey("chunks.id"), comment="The chunk it is about."),
     _time("happened_at", "When it was recorded.", default=True),
-    Column("kind", Text, nullable=False, comment="chunk_begun, chunk_committed, chunk_abandoned, file_failed."),
+    Column("kind", Text, nullable=False, comment="chunk_begun, chunk_committed, chunk_abandoned, file_failed, ..."),
     Column("file_path", Text, comment="The file it is about, with undecodable bytes escaped."),
     Column("detail", Text, comment="What happened, in one line."),
     Index(None, "run_id"),
@@ -248,4 +280,175 @@ listings = Table(
     Index("listings_open_key", "source", "scope", unique=True, postgresql_where=text("finished_at IS NULL")),
     Index(None, "run_id"),
     comment="Listings of remote sources: where an interrupted one goes on.",
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    Column(
+        "id",
+        BigInteger,
+        Identity(always=True),
+        primary_key=True,
+        comment="Order of the changes: of two that concern the same path, the later one has the higher number.",
+    ),
+    Column(
+        "chunk_id", BigInteger, ForeignKey("chunks.id"), comment="The chunk that was committed, if it was that."
+    ),
+    _time("happened_at", "When it was committed.", default=True),
+    Column("uuid", Uuid, nullable=False, unique=True, comment="Part of the object key, so that it is never taken."),
+    Column(
+        "kind",
+        Text,
+        nullable=False,
+        comment="commit (of a chunk), move (the same, by repack or repair), remove (rm) or restore (undelete).",
+    ),
+    Column(
+        "unwritten",
+        ARRAY(Text),
+        nullable=False,
+        comment="URLs of the stores that do not have it yet: recover writes it there.",
+    ),
+    CheckConstraint("kind IN ('commit', 'move', 'remove', 'restore')", name="kind"),
+    Index(None, "chunk_id"),
+    Index("journal_unwritten_idx", "id", postgresql_where=text("unwritten <> '{}'")),
+    comment="Every change of file_locations, in order. Stores keep it beside the chunks, for a rebuild.",
+)
+
+journal_files = Table(
+    "journal_files",
+    metadata,
+    Column("journal_id", BigInteger, ForeignKey("journal.id"), primary_key=True, comment="The change: journal.id."),
+    Column("caf_file_id", BigInteger, nullable=False, comment="The chunk: chunks.id."),
+    Column("start_byte", BigInteger, nullable=False, comment="First byte of the file in the chunk."),
+    Column("file_path", Text(collation="C"), primary_key=True, comment="Name of the file."),
+    comment="Files that a change is about, until it is in every store. Of a commit: those that were skipped.",
+)
+
+
+def _object_columns(what: str) -> list[Column[object] | CheckConstraint]:
+    """The life of an object in a store that is no chunk itself."""
+    return [
+        _time("begun_at", "When the row was made, before the first byte was written.", default=True),
+        _time("committed_at", f"When the {what} was durable and whole."),
+        _time("abandoned_at", f"When the writer, or recover, gave the {what} up."),
+        _time("deleted_at", "When the store had nothing of it any more, neither object nor upload."),
+        _time("lease_expires_at", "While writing: the writer is taken for dead after this time."),
+        Column(
+            "state",
+            Text,
+            nullable=False,
+            server_default=text("'writing'"),
+            comment="writing -> committed or abandoned; committed -> deleted.",
+        ),
+        Column("store", Text, nullable=False, comment="URL of the store that holds the object."),
+        Column("object_key", Text, nullable=False, comment="Key of the object in that store."),
+        Column("lease_owner", Text, comment="While writing: host and process of the writer."),
+        Column("etag", Text, comment="Entity tag that the store gave the object; NULL for folders."),
+        Column("upload_id", Text, comment="Multipart upload that writes the object; NULL for folders."),
+        CheckConstraint("state IN ('writing', 'committed', 'abandoned', 'deleted')", name="state"),
+    ]
+
+
+chunk_copies = Table(
+    "chunk_copies",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Number of the copy."),
+    Column(
+        "chunk_id", BigInteger, ForeignKey("chunks.id"), nullable=False, comment="The chunk that it is a copy of."
+    ),
+    *_object_columns("copy"),
+    Index(
+        "chunk_copies_object_key",
+        "store",
+        "object_key",
+        unique=True,
+        postgresql_where=text("deleted_at IS NULL"),
+    ),
+    Index(None, "chunk_id"),
+    comment="Further objects with the very bytes of a chunk: reads go there when the first one fails.",
+)
+
+backups = Table(
+    "backups",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Number of the backup."),
+    Column("journal_id", BigInteger, comment="The last change (journal.id) that is in it."),
+    Column("size_bytes", BigInteger, comment="Size of the object."),
+    *_object_columns("backup"),
+    UniqueConstraint("store", "object_key"),
+    comment="Backups of the catalog, as objects in a store.",
+)
+
+verify_runs = Table(
+    "verify_runs",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Number of the run."),
+    _time("started_at", "When it began.", default=True),
+    _time("finished_at", "When it had checked all it was to check; NULL while it can go on."),
+    Column("process_id", Integer, nullable=False, comment="Process id on its host, of the one that went on last."),
+    Column("level", Text, nullable=False, comment="catalog, index, data or source."),
+    Column("host", Text, nullable=False, comment="Host name, of the one that went on last."),
+    Column(
+        "scope",
+        JSONB,
+        nullable=False,
+        comment="What it was to check: chunks, prefix, older_than, sample, ...; a run of the same scope goes on.",
+    ),
+    CheckConstraint("level IN ('catalog', 'index', 'data', 'source')", name="level"),
+    Index("verify_runs_open_idx", "id", postgresql_where=text("finished_at IS NULL")),
+    comment="Every verify: what it was asked.",
+)
+
+verifications = Table(
+    "verifications",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Number of the check."),
+    Column("run_id", BigInteger, ForeignKey("verify_runs.id"), nullable=False, comment="The verify that made it."),
+    Column("chunk_id", BigInteger, ForeignKey("chunks.id"), comment="The chunk; NULL for the catalog as a whole."),
+    Column("copy_id", BigInteger, ForeignKey("chunk_copies.id"), comment="Which copy; NULL for the chunk itself."),
+    _count("files_checked", "Files whose bytes, or rows, were looked at."),
+    _count("bytes_read", "Bytes read from the store or the source."),
+    _count("finding_count", "Rows in findings."),
+    _time("started_at", "When it began.", default=True),
+    _time("finished_at", "When it was done.", default=True),
+    Column("level", Text, nullable=False, comment="catalog, index, data or source: each looks at more."),
+    Column(
+        "verdict",
+        Text,
+        nullable=False,
+        comment="ok, damaged (see findings), missing (no object) or unreadable (the store did not give it).",
+    ),
+    Column("checked_by", Text, nullable=False, comment="Host and process that checked."),
+    CheckConstraint("level IN ('catalog', 'index', 'data', 'source')", name="level"),
+    CheckConstraint("verdict IN ('ok', 'damaged', 'missing', 'unreadable')", name="verdict"),
+    Index(None, "chunk_id", "id"),
+    Index(None, "run_id"),
+    comment="History of checks: which chunk was checked when, at which level, with what verdict.",
+)
+
+findings = Table(
+    "findings",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Number of the finding."),
+    Column(
+        "verification_id",
+        BigInteger,
+        ForeignKey("verifications.id"),
+        nullable=False,
+        comment="The check that found it.",
+    ),
+    Column("start_byte", BigInteger, comment="First byte of what is wrong, in the chunk, if it is about bytes."),
+    Column("end_byte", BigInteger, comment="One past its last byte."),
+    Column(
+        "kind",
+        Text,
+        nullable=False,
+        comment="file (its bytes), index, gap (bytes of no file), size, missing, mapping (index and rows differ), "
+        "catalog (rows contradict each other), source (differs at its source), unreadable (not given).",
+    ),
+    Column("file_path", Text(collation="C"), comment="The file it is about."),
+    Column("detail", Text, nullable=False, comment="What is wrong, in one line."),
+    Index(None, "verification_id"),
+    comment="What checks found to be wrong.",
 )

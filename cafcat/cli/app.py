@@ -8,18 +8,26 @@ from typing import Annotated
 import typer
 
 from cafcat.cli import (
+    backup,
     chunks,
     completion,
     config,
+    copy,
     db,
     ingest,
     inspect,
     listing,
+    prune,
     read,
+    rebuild,
     recover,
+    remove,
+    repack,
+    repair,
     runs,
     sql,
     url,
+    verify,
     version,
 )
 from cafcat.cli.call import Call, with_shared_options
@@ -53,7 +61,29 @@ def _start(
 
 
 app.callback()(with_shared_options(_start))
-for module in (ingest, read, listing, url, inspect, chunks, runs, recover, db, sql, config, completion, version):
+for module in (
+    ingest,
+    read,
+    listing,
+    url,
+    inspect,
+    chunks,
+    runs,
+    remove,
+    prune,
+    repack,
+    verify,
+    repair,
+    copy,
+    recover,
+    rebuild,
+    backup,
+    db,
+    sql,
+    config,
+    completion,
+    version,
+):
     module.register(app)
 
 

@@ -93,13 +93,20 @@ class Call:
         """The repository; it connects when it is first asked something. To be closed by `with`."""
         from cafcat.repository import Repository
 
-        return Repository(self.settings())
+        return Repository(self.settings(), self.warn)
 
     def database(self) -> "Database":
         """The database, for `cafcat db`."""
         from cafcat.database import Database
 
         return Database(self.settings())
+
+    def warn(self, message: str) -> None:
+        """Says on stderr what the user should know although all went well; not with --quiet."""
+        if self.json:
+            self.output.error_document({"warning": message})
+        elif not self.quiet:
+            self.output.notice(message)
 
     def report(self, error: Exception) -> int:
         """Prints an error on stderr and returns its exit code."""

@@ -1,7 +1,7 @@
 """`cafcat ls`, `find`, `stat` and `locate`."""
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -126,8 +126,13 @@ def _stat(call: Call, repository: "Repository", path: str) -> None:
             call.output.line(
                 f"before      {before['size_bytes']} bytes, modified {before['modified_at']},"
                 f" chunk {before['chunk']} [{before['start_byte']}, {before['end_byte']}),"
-                f" until {before['retired_at']} ({before['reason']}, run {before['run']})"
+                f" until {before['retired_at']} ({_why(before)})"
             )
+
+
+def _why(before: dict[str, Any]) -> str:
+    """ "replaced, run 7"; what was removed, or moved, was not so by a run."""
+    return before["reason"] if before["run"] is None else f"{before['reason']}, run {before['run']}"
 
 
 def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expires = None) -> int:

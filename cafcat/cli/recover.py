@@ -13,6 +13,7 @@ from cafcat.cli.stopping import StopOnSignal
 from cafcat.units import format_size
 
 if TYPE_CHECKING:
+    from cafcat.maintenance.left_copies import SettledCopy
     from cafcat.maintenance.recover import RecoverReport, SettledChunk
 
 __all__ = ["register"]
@@ -25,13 +26,20 @@ class _Progress(ShownProgress):
         super().__init__(call)
         self._would = "would be " if dry_run else ""
 
-    def settled(self, chunk: "SettledChunk") -> None:
+    def settled(self, chunk: "SettledChunk | SettledCopy") -> None:
         if self._call.verbose and self._call.json:
             self._call.output.document(chunk._asdict())
         elif self._call.verbose:
-            whole = f": {plural(chunk.files, 'file')}, {format_size(chunk.size_bytes)}" if chunk.size_bytes else ""
-            why = f": {chunk.reason}" if chunk.reason else ""
-            self._print(f"chunk {chunk.uuid} {self._would}{chunk.outcome}{whole}{why}")
+            self._print(self._in_words(chunk))
+
+    def _in_words(self, chunk: "SettledChunk | SettledCopy") -> str:
+        from cafcat.maintenance.left_copies import SettledCopy
+
+        why = f": {chunk.reason}" if chunk.reason else ""
+        if isinstance(chunk, SettledCopy):
+            return f"copy of chunk {chunk.copy_of} in {chunk.store} {self._would}{chunk.outcome}{why}"
+        whole = f": {plural(chunk.files, 'file')}, {format_size(chunk.size_bytes)}" if chunk.size_bytes else ""
+        return f"chunk {chunk.uuid} {self._would}{chunk.outcome}{whole}{why}"
 
 
 def recover(
@@ -88,6 +96,9 @@ def _done(report: "RecoverReport") -> str:
             (report.adopted, adopted),
             (report.abandoned, f"abandoned {plural(report.abandoned, 'chunk')}"),
             (report.cleaned, f"cleaned up {plural(report.cleaned, 'abandoned chunk')}"),
+            (report.copies_adopted, f"adopted {_copies(report.copies_adopted)}"),
+            (report.copies_removed, f"removed what was left of {_copies(report.copies_removed)}"),
+            (report.backups_removed, f"removed what was left of {plural(report.backups_removed, 'backup')}"),
             (report.uploads_removed, f"removed {plural(report.uploads_removed, 'late upload')}"),
             (report.objects_removed, f"removed {plural(report.objects_removed, 'late object')}"),
         )
@@ -95,6 +106,10 @@ def _done(report: "RecoverReport") -> str:
     ]
     nothing = "nothing was recovered" if report.failed or report.interrupted else "nothing to recover"
     return would + ", ".join(done) if done else nothing
+
+
+def _copies(count: int) -> str:
+    return "1 copy" if count == 1 else f"{count} copies"
 
 
 def _files(report: "RecoverReport") -> str:

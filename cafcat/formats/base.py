@@ -29,13 +29,15 @@ class Sink(Protocol):
 
 
 class FinishedArchive(NamedTuple):
-    """Sizes of a finished archive in bytes. The index span is `[index_start_byte, index_end_byte)`."""
+    """Sizes of a finished archive in bytes. The index span is `[index_start_byte, index_end_byte)`; index_crc32c is
+    that of all bytes from its start to the end of the archive."""
 
     size_bytes: int
     index_start_byte: int
     index_end_byte: int
     file_count: int
     data_bytes: int
+    index_crc32c: int | None = None
 
 
 class EntryWriter(Protocol):

@@ -169,16 +169,20 @@ class CafWriter:
         if self._ended or self._open_path is not None:
             self._raise_unusable()
         data_bytes, index_bytes = self._position, self._index.size_bytes
+        checksum = 0
         try:
             for block in self._index.blocks():
+                checksum = crc32c(block, checksum)
                 self._put(block)
         except BaseException as error:
             self._break(error)
             raise
-        self._put(_FOOTER.pack(index_bytes))
+        footer = _FOOTER.pack(index_bytes)
+        self._put(footer)
         self._ended = "finished"
         index_end = data_bytes + index_bytes
-        return FinishedArchive(self._position, data_bytes, index_end, self.file_count, data_bytes)
+        checksum = crc32c(footer, checksum)
+        return FinishedArchive(self._position, data_bytes, index_end, self.file_count, data_bytes, checksum)
 
     def _index_bytes(self) -> int:
         """Size of the index in bytes, with a file that is being written."""

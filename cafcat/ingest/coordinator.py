@@ -2,36 +2,22 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from typing import Final, NamedTuple
+from typing import Final
 
 from cafcat.catalog.chunks import Known
 from cafcat.errors import CafcatError, Conflict, Refused, SourceFailed
 from cafcat.formats.base import Writer
-from cafcat.ingest.batches import Opened, SourceBroke, batches_of, blocks_of, open_each
-from cafcat.ingest.chunk import ChunkPlace, OpenChunk
-from cafcat.ingest.positions import Positions
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
+from cafcat.scanning.batches import Opened, SourceBroke, batches_of, blocks_of, open_each
+from cafcat.scanning.positions import Positions
 from cafcat.sources.base import OpenFile, Source
+from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
-__all__ = ["HARD_LIMIT_BYTES", "MAX_FILES", "Ingest", "Limits"]
-
-HARD_LIMIT_BYTES: Final = 32_000_000_000
-"""No chunk is larger, index and footer counted."""
-MAX_FILES: Final = 1_000_000
-"""No chunk has more files."""
+__all__ = ["Ingest"]
 
 _EVENTS: Final = 5_000
-_WHOLE_FILE_BYTES: Final = 1 << 20
-"""Files up to this size are read before they are written: if reading fails the chunk has no dead bytes."""
-
-
-class Limits(NamedTuple):
-    """When a chunk is full. A chunk exceeds the target only if it holds a single file."""
-
-    target_bytes: int
-    hard_bytes: int = HARD_LIMIT_BYTES
-    max_files: int = MAX_FILES
 
 
 class _Discard:
@@ -175,7 +161,7 @@ class Ingest:
             if isinstance(result, SourceFailed):
                 raise result
             with result as opened:
-                if opened.size_bytes <= _WHOLE_FILE_BYTES:
+                if opened.size_bytes <= WHOLE_FILE_BYTES:
                     content = opened.read()
                     chunk = self._room_for(file.path, len(content))
                     chunk.add(file.path, content, opened.modified_ns, opened.etag)
@@ -215,20 +201,12 @@ class Ingest:
 
     def _room_for(self, path: str, size_bytes: int) -> OpenChunk:
         """The open chunk if the file fits into it, else a new one. Raises Refused if it fits into none."""
-        if self._chunk is not None and self._fits(self._chunk, path, size_bytes):
+        if self._chunk is not None and self._limits.have_room(self._chunk, path, size_bytes):
             return self._chunk
         self._check_size(path, size_bytes)
         self._finish_chunk()
         self._chunk = OpenChunk(self._place)
         return self._chunk
-
-    def _fits(self, chunk: OpenChunk, path: str, size_bytes: int) -> bool:
-        limits = self._limits
-        return (
-            chunk.size_with(path, size_bytes) <= limits.target_bytes
-            and chunk.file_count < limits.max_files
-            and chunk.has_room(path, size_bytes)
-        )
 
     def _finish_chunk(self) -> None:
         chunk = self._chunk
@@ -263,8 +241,8 @@ class Ingest:
     def _record_failures(self) -> None:
         """Failures become events; losing them with a catalog that is gone must not hide why it is gone."""
         failures, self._failures = self._failures, []
-        if failures and not self._dry_run:
+        if failures and self.report.run is not None:
             try:
-                self._place.catalog.runs.record_failures(self._place.run, failures)
+                self._place.catalog.runs.record_failures(self.report.run, failures)
             except CafcatError:
                 self._failures = failures[-_EVENTS:]

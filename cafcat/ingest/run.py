@@ -1,19 +1,19 @@
 """One ingest from its beginning to its end, and the row of `ingest_runs` that tells of it."""
 
 import os
-import socket
 from collections.abc import Callable, Sequence
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.errors import InvalidInput
+from cafcat.catalog.owners import owner_name
 from cafcat.formats import registry as formats
-from cafcat.ingest.chunk import ChunkPlace
-from cafcat.ingest.coordinator import Ingest, Limits
-from cafcat.ingest.opening import Opening, printable_options
+from cafcat.ingest.coordinator import Ingest
 from cafcat.model import IngestReport, RunState
 from cafcat.progress import Progress
+from cafcat.scanning.opening import Opening, printable_options
 from cafcat.sources.base import Source
 from cafcat.stores.base import Store
+from cafcat.writing.chunk import ChunkPlace
+from cafcat.writing.limits import Limits
 
 __all__ = ["IngestRun"]
 
@@ -36,8 +36,7 @@ class IngestRun:
         """Args: target_size: bytes of a chunk; version: of the program, for the record. Raises InvalidInput for a
         size that no chunk can have."""
         self._limits = Limits(target_bytes=target_size)
-        if not 0 < self._limits.target_bytes <= self._limits.hard_bytes:
-            raise InvalidInput(f"a target size is between 1 and {self._limits.hard_bytes} bytes, not {target_size}")
+        self._limits.check()
         self._catalog = catalog
         self._store = store
         self._opening = opening
@@ -77,8 +76,6 @@ class IngestRun:
         return self._catalog.runs.begin_run(
             sources=[source.name for source in sources],
             options=printable_options(recorded),
-            host=socket.gethostname(),
-            process_id=os.getpid(),
             version=self._version,
         )
 
@@ -93,5 +90,4 @@ class IngestRun:
                 raise
 
     def _place(self, run: int) -> ChunkPlace:
-        owner = f"{socket.gethostname()}:{os.getpid()}:run {run}"
-        return ChunkPlace(self._catalog, self._store, formats.by_name("caf"), run, owner)
+        return ChunkPlace(self._catalog, self._store, formats.by_name("caf"), run, owner_name(f"run {run}"))

@@ -10,12 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.commit import ChunkCommit
 from cafcat.catalog.mapping import Mapping
+from cafcat.catalog.owners import role_of
 from cafcat.catalog.recovery import LeftChunk
 from cafcat.errors import (
     CafcatError,
@@ -28,15 +31,18 @@ from cafcat.errors import (
     StoreFailed,
 )
 from cafcat.formats import registry as formats
+from cafcat.maintenance.backup import settle_backups
+from cafcat.maintenance.left_copies import LeftCopies, SettledCopy
 from cafcat.maintenance.own_index import read_whole
 from cafcat.model import ChunkState, ChunkSummary
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
+from cafcat.stores.keys import JOURNAL_PREFIX, is_chunk_key
+from cafcat.writing.journal import remove_journal, sweep_journal, write_journal
+from cafcat.writing.lease import LEASE_SECONDS
 
 __all__ = ["Outcome", "Recover", "RecoverReport", "SettledChunk"]
 
-LEASE_SECONDS: Final = 900
-"""As that of a writer: a recover that has not been heard of for so long is taken for dead."""
 _RENEW_SECONDS: Final = 60
 _KNOWN_CHUNKS: Final = 10
 """So many chunks are looked for to see whether a store is the one that the catalog means."""
@@ -75,7 +81,7 @@ class RecoverReport:
     unknown_objects: what no chunk of this catalog names; left alone. failed: what could not be settled, and why.
     files_adopted: found under their paths now; files_skipped: in adopted chunks, where their paths had newer files,
     or other files that the run was told to keep. bytes_adopted: of the files adopted. A dry run counts all files of
-    a chunk as adopted.
+    a chunk as adopted. copies_adopted; copies_removed, backups_removed: of which something was left.
     """
 
     adopted: int
@@ -91,6 +97,9 @@ class RecoverReport:
     files_adopted: int
     files_skipped: int
     bytes_adopted: int
+    copies_adopted: int
+    copies_removed: int
+    backups_removed: int
     interrupted: bool
     dry_run: bool
 
@@ -106,12 +115,12 @@ class Recover:
         owner: str,
         dry_run: bool,
         progress: Progress,
-        on_settled: Callable[[SettledChunk], object],
+        on_settled: Callable[[SettledChunk | SettledCopy], object],
         should_stop: Callable[[], bool],
     ) -> None:
         """`store_of` gives the store of a URL in `chunks.store`; `owner` is who has the leases that are taken;
-        `on_settled` is told of each chunk. `should_stop` is asked between chunks; it may raise in the middle of
-        one, which then stays as it is."""
+        `on_settled` is told of each chunk and copy. `should_stop` is asked between chunks; it may raise in the
+        middle of one, which then stays as it is."""
         self._catalog = catalog
         self._store_of = store_of
         self._owner = owner
@@ -124,6 +133,9 @@ class Recover:
         self._counts: Counter[str] = Counter()
         self._leases_end_at: str | None = None
         self._failed: list[str] = []
+        self._copies = LeftCopies(
+            catalog, owner=owner, dry_run=dry_run, advance=self._advance_copy, on_settled=self._tell_of_copy
+        )
 
     @property
     def report(self) -> RecoverReport:
@@ -143,6 +155,9 @@ class Recover:
             files_adopted=counts["files_adopted"],
             files_skipped=counts["files_skipped"],
             bytes_adopted=counts["bytes_adopted"],
+            copies_adopted=counts["copies_adopted"],
+            copies_removed=counts["copies_removed"],
+            backups_removed=counts["backups_removed"],
             interrupted=self._interrupted,
             dry_run=self._dry_run,
         )
@@ -153,13 +168,29 @@ class Recover:
         for url in stores:
             if self._stopped():
                 return
-            self._count_leases(url)
             with self._reported(f"store {url}"):
                 store = self._store_of(url)
                 self._check_store(store, url)
-                self._take_store(store, url)
+                self._settle_all(store, url)
+                self._prove(store, url)
+                self._sweep(store, url)
+            self._count_leases(url)
+        if not self._dry_run:
+            self._catalog.runs.end_dead()
 
-    def _take_store(self, store: Store, url: str) -> None:
+    def settle(self, url: str) -> None:
+        """The part of `take` that costs a query or two if nothing was left in that store: what the catalog itself
+        knows of. Errors as there."""
+        recovery = self._catalog.recovery
+        with self._reported(f"store {url}"):
+            store = self._store_of(url)
+            are_left = recovery.remains(url) or recovery.overdue(url) or self._copies.are_in(url)
+            if are_left or self._catalog.journal.unwritten([url]):
+                self._check_store(store, url)
+                self._settle_all(store, url)
+        self._catalog.runs.end_dead()
+
+    def _settle_all(self, store: Store, url: str) -> None:
         """Remains first: what fails here to be removed is then not tried twice."""
         recovery = self._catalog.recovery
         for chunk in recovery.remains(url):
@@ -172,10 +203,42 @@ class Recover:
                 return
             with self._reported(f"chunk {chunk.uuid}"):
                 self._settle(store, chunk)
+        for what, settle in self._copies.works(store, url):
+            if self._stopped():
+                return
+            with self._reported(what):
+                settle()
+        self._settle_backups(store, url)
+        if not self._dry_run:
+            write_journal(self._catalog.journal, store)
+
+    def _prove(self, store: Store, url: str) -> None:
+        """Chunks whose lease is not over, but whose object is there: a whole one proves itself. If its writer
+        lives, it was about to commit the same, and whoever comes second sees that it is done."""
+        for chunk in self._catalog.recovery.leased(url):
+            if self._stopped():
+                return
+            if role_of(chunk.owner) != "recover" and _has(store, chunk.object_key):
+                with contextlib.suppress(Corrupt, NotFound, Locked), Mapping(chunk.id) as mapping:
+                    self._adopt(chunk, self._read_whole(store, chunk, mapping, self._pass), mapping)
+
+    def _settle_backups(self, store: Store, url: str) -> None:
+        """None is adopted: the next one is newer."""
+        with self._reported(f"backups in {url}"):
+            if self._dry_run:
+                backups = self._catalog.backups
+                self._counts["backups_removed"] += len(backups.remains(url)) + len(backups.overdue(url))
+            else:
+                self._counts["backups_removed"] += settle_backups(self._catalog, store, self._owner)
+
+    def _sweep(self, store: Store, url: str) -> None:
+        """What no row of the catalog led to: it came after its row was settled."""
         if not self._stopped():
             nested = self._nested(url)
             self._sweep_uploads(store, url, nested)
             self._sweep_objects(store, url, nested)
+            if not self._dry_run:
+                sweep_journal(self._catalog.journal, store)
 
     def _stopped(self) -> bool:
         self._interrupted = self._should_stop() or self._interrupted
@@ -218,11 +281,12 @@ class Recover:
         if not self._dry_run:
             store.discard(chunk.object_key, chunk.upload_id)
             store.delete(chunk.object_key)
+            remove_journal(self._catalog.journal, store, chunk.id)
             self._catalog.chunks.record_removed(chunk.id)
 
     def _settle(self, store: Store, found: LeftChunk) -> None:
         """Adopts or abandons an overdue chunk. If that cannot be done now, its lease is given back."""
-        chunk = found if self._dry_run else self._catalog.recovery.take(found.id, self._owner, LEASE_SECONDS)
+        chunk = found if self._dry_run else self._catalog.recovery.take(found, self._owner, LEASE_SECONDS)
         if chunk is None:
             return
         self._renewed = time.monotonic()
@@ -238,22 +302,24 @@ class Recover:
     def _adopt_or_abandon(self, store: Store, chunk: LeftChunk) -> None:
         with Mapping(chunk.id) as mapping:
             try:
-                summary = read_whole(
-                    store,
-                    chunk.object_key,
-                    formats.by_name(chunk.format),
-                    mapping.add,
-                    lambda size_bytes: self._advance(chunk, size_bytes),
-                )
+                summary = self._read_whole(store, chunk, mapping, partial(self._advance, chunk))
             except (NotFound, Corrupt) as error:
                 self._abandon(store, chunk, str(error))
             else:
                 self._adopt(chunk, summary, mapping)
 
-    def _advance(self, chunk: LeftChunk, size_bytes: int) -> None:
-        """With each block. A catalog that does not answer right now is no reason to stop: the lease is long."""
+    def _read_whole(
+        self, store: Store, chunk: LeftChunk, mapping: Mapping, advance: Callable[[int], object]
+    ) -> ChunkSummary:
+        return read_whole(store, chunk.object_key, formats.by_name(chunk.format), mapping.add, advance)
+
+    def _pass(self, size_bytes: int) -> None:
         self._should_stop()
         self._progress.advance(0, size_bytes)
+
+    def _advance(self, chunk: LeftChunk, size_bytes: int) -> None:
+        """With each block. A catalog that does not answer right now is no reason to stop: the lease is long."""
+        self._pass(size_bytes)
         now = time.monotonic()
         if now - self._renewed >= _RENEW_SECONDS and not self._dry_run:
             self._renewed = now
@@ -264,14 +330,20 @@ class Recover:
         files, skipped, live_bytes = summary.file_count, 0, mapping.size_bytes
         if not self._dry_run:
             with _ours(chunk):
-                commit = self._catalog.chunks.commit_chunk(
-                    chunk.id, summary, mapping, chunk.on_conflict, all_new=True, yields=True
-                )
+                commit = self._commit(chunk, summary, mapping)
             files, skipped, live_bytes = commit.added + commit.replaced, commit.skipped, commit.live_bytes
         self._counts.update(files_adopted=files, files_skipped=skipped, bytes_adopted=live_bytes)
         self._progress.advance(summary.file_count, 0)
         outcome = Outcome.ADOPTED
         self._tell(SettledChunk(chunk.uuid, chunk.store, outcome, summary.file_count, summary.size_bytes))
+
+    def _commit(self, chunk: LeftChunk, summary: ChunkSummary, mapping: Mapping) -> ChunkCommit:
+        """As its writer would have: what repack or repair copied is no news, and must bring nothing back that was
+        removed or replaced since."""
+        commit = self._catalog.commit
+        if chunk.moves_from is not None:
+            return commit.commit_moved(chunk.id, summary, mapping, chunk.moves_from)
+        return commit.commit_chunk(chunk.id, summary, mapping, chunk.on_conflict, all_new=True, yields=True)
 
     def _abandon(self, store: Store, chunk: LeftChunk, reason: str) -> None:
         if not self._dry_run:
@@ -284,6 +356,14 @@ class Recover:
         self._counts[settled.outcome] += 1
         self._on_settled(settled)
 
+    def _tell_of_copy(self, settled: SettledCopy) -> None:
+        self._counts["copies_adopted" if settled.outcome == Outcome.ADOPTED else "copies_removed"] += 1
+        self._on_settled(settled)
+
+    def _advance_copy(self, size_bytes: int) -> None:
+        self._should_stop()
+        self._progress.advance(0, size_bytes)
+
     def _nested(self, url: str) -> tuple[str, ...]:
         """How keys begin that belong to other stores of the catalog, below this one."""
         below = url.rstrip("/") + "/"
@@ -291,24 +371,24 @@ class Recover:
         return tuple(f"{other.removeprefix(below)}/" for other in others)
 
     def _sweep_uploads(self, store: Store, url: str, nested: tuple[str, ...]) -> None:
-        """Uploads of settled chunks: a request that was on its way when the writer died may begin one later."""
-        for keys in _batches(key for key in store.uploads() if not key.startswith(nested)):
+        """Uploads of what is settled: a request that was on its way when the writer died may begin one later."""
+        for keys in _batches(key for key in store.uploads() if not key.startswith((JOURNAL_PREFIX, *nested))):
             states = self._catalog.recovery.settled(url, keys)
             for key in keys:
                 if key not in states:
-                    self._counts["unknown_uploads"] += 1
+                    self._counts["unknown_uploads"] += is_chunk_key(key)
                 elif states[key] is not None:
                     if not self._dry_run:
                         store.discard(key)
                     self._counts["uploads_removed"] += 1
 
     def _sweep_objects(self, store: Store, url: str, nested: tuple[str, ...]) -> None:
-        """Objects of abandoned chunks, which came late likewise."""
-        for keys in _batches(found.key for found in store.list() if not found.key.startswith(nested)):
+        """Objects of what was abandoned, which came late likewise."""
+        for keys in _batches(key for key, _ in store.list() if not key.startswith((JOURNAL_PREFIX, *nested))):
             states = self._catalog.recovery.settled(url, keys)
             for key in keys:
                 if key not in states:
-                    self._counts["unknown_objects"] += 1
+                    self._counts["unknown_objects"] += is_chunk_key(key)
                 elif states[key] is ChunkState.ABANDONED:
                     if not self._dry_run:
                         store.delete(key)

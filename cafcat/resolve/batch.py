@@ -8,11 +8,11 @@ from pathlib import Path
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, StoreFailed
 from cafcat.model import Location
 from cafcat.resolve.fetch import fetch
-from cafcat.resolve.outputs import check_free, write_single
+from cafcat.resolve.outputs import check_free, is_special, write_single
 from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, Wanted, in_read_order, merged
 from cafcat.resolve.reading import Reading
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "save_single"]
 
 Failures = list[tuple[str, CafcatError]]
 """Names as they were asked for, and why each cannot be had."""
@@ -36,7 +36,7 @@ class Batch:
             yield from failed
             with closing(fetch(self._reading, reads)) as files:
                 for wanted, blocks in files:
-                    yield wanted.name, _joined(blocks)
+                    yield wanted.name, self._joined(wanted, blocks)
 
     def stream(self, paths: Iterable[str]) -> Iterator[tuple[str, Iterator[bytes] | CafcatError]]:
         """The content of each in blocks, in the order asked for; before each five thousand, those of them that
@@ -60,7 +60,8 @@ class Batch:
             yield from failed
             with closing(fetch(self._reading, reads)) as files:
                 for wanted, blocks in files:
-                    yield wanted.name, _written(wanted, blocks, outputs[wanted.name], overwrite=overwrite)
+                    output = outputs[wanted.name]
+                    yield wanted.name, self._written(wanted, blocks, output, overwrite=overwrite)
 
     def plan(self, paths: Iterable[str], *, in_order: bool = False) -> ReadPlan:
         """What `read` and `get`, or in_order `stream`, would do."""
@@ -95,18 +96,39 @@ class Batch:
                 failed.append((name, error))
         return failed, wanted
 
+    def _joined(self, wanted: Wanted, blocks: Iterator[bytes]) -> bytes | CafcatError:
+        parts: list[bytes] = []
 
-def _joined(blocks: Iterator[bytes]) -> bytes | CafcatError:
-    try:
-        return b"".join(blocks)
-    except (Corrupt, StoreFailed) as error:
-        return error
+        def take(blocks: Iterator[bytes]) -> None:
+            parts[:] = blocks
+
+        try:
+            self._reading.save(wanted, blocks, take)
+        except (Corrupt, StoreFailed) as error:
+            return error
+        return b"".join(parts)
+
+    def _written(
+        self, wanted: Wanted, blocks: Iterator[bytes], output: Path, *, overwrite: bool
+    ) -> Location | CafcatError:
+        try:
+            save_single(self._reading, wanted, blocks, output, overwrite=overwrite)
+        except (Conflict, Corrupt, InvalidInput, StoreFailed) as error:
+            return error
+        return wanted.location
 
 
-def _written(wanted: Wanted, blocks: Iterator[bytes], output: Path, *, overwrite: bool) -> Location | CafcatError:
+def save_single(
+    reading: Reading, wanted: Wanted, blocks: Iterator[bytes], output: Path, *, overwrite: bool
+) -> None:
+    """Writes a file to disk, as `write_single` does, with its time if it is the whole file; from a copy where its
+    own chunk is damaged, also if that is seen only at the end."""
     modified_ns = wanted.location.modified_ns if wanted.is_whole else None
-    try:
+
+    def write(blocks: Iterator[bytes]) -> None:
         write_single(output, blocks, modified_ns, overwrite=overwrite)
-    except (Conflict, Corrupt, InvalidInput, StoreFailed) as error:
-        return error
-    return wanted.location
+
+    if is_special(output):
+        write(blocks)  # what has gone into a pipe is gone
+    else:
+        reading.save(wanted, blocks, write)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -90,7 +91,7 @@ class Extract:
                 if self._should_stop():
                     self.report.interrupted = True
                     return
-                self._write(wanted.location, self._watched(blocks))
+                self._write(wanted, blocks)
 
     def _watched(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """A large file is finished when `should_stop` says True, and given up only when it raises."""
@@ -98,18 +99,22 @@ class Extract:
             self._should_stop()
             yield block
 
-    def _write(self, place: Location, blocks: Iterator[bytes]) -> None:
+    def _write(self, wanted: Wanted, blocks: Iterator[bytes]) -> None:
+        place = wanted.location
         try:
             if place.path.endswith("/") and not place.size_bytes:
                 self._tree.make_folder(place.path[:-1])  # how S3's consoles keep an empty folder
             else:
-                self._tree.write(place.path, blocks, place.modified_ns, overwrite=self._overwrite)
+                self._reading.save(wanted, blocks, partial(self._write_file, place))
         except (Corrupt, Conflict, InvalidInput, StoreFailed) as error:
             self._failed(place, error)
         else:
             self.report.files += 1
             self.report.bytes += place.size_bytes
             self._progress.advance(1, place.size_bytes)
+
+    def _write_file(self, place: Location, blocks: Iterator[bytes]) -> None:
+        self._tree.write(place.path, self._watched(blocks), place.modified_ns, overwrite=self._overwrite)
 
     def _failed(self, place: Location, error: CafcatError) -> None:
         problem = FileProblem(place.path, _KINDS.get(error.kind, ProblemKind.NAME), error.message)

@@ -8,9 +8,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from cafcat.checksums import crc32c
-from cafcat.errors import CafcatError, Corrupt, NotFound, StoreFailed
+from cafcat.errors import CafcatError, Corrupt, StoreFailed
+from cafcat.resolve.places import FAILURES, Trial
 from cafcat.resolve.plan import RangeRead, Wanted, merging_of
-from cafcat.resolve.reading import Reading, check, error_of_file
+from cafcat.resolve.reading import Reading
 from cafcat.stores.base import RemoteStore, Store
 
 if TYPE_CHECKING:
@@ -28,12 +29,13 @@ _Blocks = Iterator[bytes]
 
 def fetch(reading: Reading, reads: Iterable[RangeRead]) -> Generator[tuple[Wanted, _Blocks], None, None]:
     """The files of the reads, in order, each with its blocks: those of a whole file are checked against its
-    checksum before the last one comes. Blocks raise Corrupt and StoreFailed for that file alone.
+    checksum before the last one comes. What fails is read from copies. Blocks raise Corrupt and StoreFailed for
+    that file alone.
 
     Raises what concerns more than one file: AccessDenied, Unavailable if a store is out of reach. Close it if you
     do not take all.
     """
-    for url, of_store in groupby(reads, key=lambda read: read.store):
+    for url, of_store in groupby(map(reading.directed, reads), key=lambda read: read.store):
         store = reading.store_of(url)
         with closing(_answers(store, of_store)) as answers:
             for read, answer in answers:
@@ -44,7 +46,7 @@ def _files(reading: Reading, store: Store, read: RangeRead, answer: _Answer) -> 
     """A function of its own, so that the bytes of a read are let go before the next is waited for."""
     blocks_of = _blocks_of(reading, store, read, answer)
     for wanted in read.wanted:
-        yield wanted, blocks_of(wanted) if wanted.size_bytes else _content(wanted, b"")
+        yield wanted, blocks_of(wanted) if wanted.size_bytes else _content(reading, wanted, b"")
 
 
 def _blocks_of(reading: Reading, store: Store, read: RangeRead, answer: _Answer) -> Callable[[Wanted], _Blocks]:
@@ -53,33 +55,38 @@ def _blocks_of(reading: Reading, store: Store, read: RangeRead, answer: _Answer)
         return reading.blocks
     try:
         data = answer()
-    except (Corrupt, NotFound, StoreFailed) as error:
-        return _after(error, reading, store)
-    return lambda wanted: _content(wanted, _cut(wanted, read, data))
+    except FAILURES as error:
+        return _after(error, reading, store, read)
+    return lambda wanted: _content(reading, wanted, _cut(wanted, read, data))
 
 
-def _after(error: CafcatError, reading: Reading, store: Store) -> Callable[[Wanted], _Blocks]:
-    """A read of several files failed. What is wrong with one must not cost its neighbours: each is read for itself.
-    But an object that is not there is so for all, and so is one that a server could not give after all retries."""
-    if isinstance(error, Corrupt) or (isinstance(error, StoreFailed) and not isinstance(store, RemoteStore)):
+def _after(error: CafcatError, reading: Reading, store: Store, read: RangeRead) -> Callable[[Wanted], _Blocks]:
+    """A read of several files failed. What is wrong with one must not cost its neighbours: each is read for
+    itself. But an object that is not there is so for all, and so is one that a server could not give after all
+    retries: all are read from a copy at once."""
+    is_copy = read.store != read.wanted[0].location.store
+    by_byte = isinstance(error, Corrupt) or (isinstance(error, StoreFailed) and not isinstance(store, RemoteStore))
+    if is_copy or by_byte:
         return reading.blocks
-    reading.check_in_reach(store)
-    return lambda wanted: _failing(wanted, error)
+    found = reading.elsewhere(read, error)
+    if isinstance(found, Trial):
+        return lambda wanted: _failing(wanted, found)
+    return lambda wanted: _content(reading, wanted, _cut(wanted, read, found))
 
 
 def _cut(wanted: Wanted, read: RangeRead, data: bytes) -> bytes:
     return data[wanted.start_byte - read.start_byte : wanted.end_byte - read.start_byte]
 
 
-def _content(wanted: Wanted, data: bytes) -> _Blocks:
-    if wanted.is_whole:
-        check(wanted.location, crc32c(data))
-    yield data
+def _content(reading: Reading, wanted: Wanted, data: bytes) -> _Blocks:
+    """What is wrong is read once more, alone, wherever it can be read."""
+    is_right = not wanted.is_whole or crc32c(data) == wanted.location.crc32c
+    yield data if is_right else reading.content(wanted)
 
 
-def _failing(wanted: Wanted, error: CafcatError) -> _Blocks:
+def _failing(wanted: Wanted, trial: Trial) -> _Blocks:
     yield from ()
-    raise error_of_file(wanted.location, error) from error
+    raise trial.error(wanted.location)
 
 
 def _answers(store: Store, reads: Iterable[RangeRead]) -> Generator[tuple[RangeRead, _Answer], None, None]:

@@ -11,7 +11,7 @@ from typing import Self
 
 from cafcat.errors import Conflict, InvalidInput, OutputFailed
 
-__all__ = ["OutputTree", "check_free", "safe_parts", "write_file", "write_single"]
+__all__ = ["OutputTree", "check_free", "is_special", "safe_parts", "write_file", "write_single"]
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -57,7 +57,7 @@ def write_file(
 def check_free(output: Path, *, overwrite: bool) -> None:
     """Raises Conflict for what write_single would refuse to write to before it reads a byte."""
     with _disk_errors(str(output)):
-        if output.is_dir() or (not overwrite and os.path.lexists(output) and not _is_special(output)):
+        if output.is_dir() or (not overwrite and os.path.lexists(output) and not is_special(output)):
             raise FileExistsError
 
 
@@ -66,7 +66,7 @@ def write_single(output: Path, blocks: Iterable[bytes], modified_ns: int | None,
     Conflict before a byte is read if there is a file or folder already."""
     check_free(output, overwrite=overwrite)
     with _disk_errors(str(output)):
-        if _is_special(output):
+        if is_special(output):
             with output.open("wb", buffering=0) as file:
                 for block in blocks:
                     _write_all(file.fileno(), block)
@@ -78,7 +78,8 @@ def write_single(output: Path, blocks: Iterable[bytes], modified_ns: int | None,
         os.close(folder)
 
 
-def _is_special(output: Path) -> bool:
+def is_special(output: Path) -> bool:
+    """Whether it is written to, and not replaced: a device, a pipe, a socket."""
     return output.is_char_device() or output.is_fifo() or output.is_socket()
 
 

@@ -1,17 +1,28 @@
 """One file: one query, one range read, and its checksum before anybody relies on the bytes."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.lookup import LOOKED_UP_PATHS
 from cafcat.checksums import crc32c
-from cafcat.errors import AccessDenied, CafcatError, Corrupt, InvalidInput, NotFound, StoreFailed, Unavailable
+from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
-from cafcat.resolve.plan import Wanted
-from cafcat.stores.base import RemoteStore, Store
+from cafcat.resolve.places import FAILURES, Place, Places, Trial
+from cafcat.resolve.plan import RangeRead, Wanted
+from cafcat.stores.base import Store
 
-__all__ = ["Reading", "check", "error_of_file"]
+__all__ = ["Damaged", "Reading", "check"]
+
+HELD_BYTES: Final = 8 << 20
+"""A file up to this size is checked before its first byte is handed out: a copy can still give it."""
+
+
+class Damaged(Corrupt):
+    """A file was damaged, and that was seen only when most of it had been handed out. Who can begin anew may get it
+    from a copy."""
 
 
 def check(location: Location, found: int) -> None:
@@ -21,23 +32,14 @@ def check(location: Location, found: int) -> None:
         raise Corrupt(message, path=location.path, chunk=str(location.chunk), byte=location.start_byte)
 
 
-def error_of_file(location: Location, error: CafcatError) -> CafcatError:
-    """What an error of a store means for one file. The catalog has the file: an object that is not there is
-    damage, not a wrong name."""
-    if isinstance(error, StoreFailed):
-        return StoreFailed(error.message, path=location.path, hint=error.hint)
-    if isinstance(error, NotFound):
-        message = f"the chunk is not where it was: {error.message}"
-        return Corrupt(message, path=location.path, chunk=str(location.chunk), byte=location.start_byte)
-    return Corrupt(error.message, path=location.path, chunk=error.chunk, byte=error.byte)
-
-
 class Reading:
-    """Reads files by path."""
+    """Reads files by path: from the chunk's own object, and where that fails from a copy of it."""
 
-    def __init__(self, catalog: Catalog, store_of: Callable[[str], Store]) -> None:
-        """`store_of` gives the store of a URL in `chunks.store`."""
+    def __init__(self, catalog: Catalog, store_of: Callable[[str], Store], warn: Callable[[str], object]) -> None:
+        """`store_of` gives the store of a URL in `chunks.store`; `warn` is told once of each chunk, or store, of
+        which copies are read."""
         self._catalog = catalog
+        self._places = Places(catalog.copies.of_chunk, store_of, warn)
         self.store_of = store_of
 
     def locate(self, path: str) -> Location:
@@ -75,55 +77,131 @@ class Reading:
         """Bytes `[start, end)` of the file, cut at its end; a negative start counts from the end. All of it is
         checked against its checksum, a part cannot be. Raises Corrupt, InvalidInput if the range begins beyond
         the file, AccessDenied, StoreFailed, Unavailable if the whole store is out of reach."""
-        wanted = self.wanted(location.path, location, start, end)
-        store = self.store_of(location.store)
-        with self.told_of(location):
-            data = store.read(location.object_key, wanted.start_byte, wanted.end_byte)
-        if wanted.is_whole:
-            check(location, crc32c(data))
-        return data
+        return self.content(self.wanted(location.path, location, start, end))
+
+    def content(self, wanted: Wanted) -> bytes:
+        """As `read`."""
+        trial = Trial(self._places, wanted.location)
+        for place in trial:
+            try:
+                data = self.store_of(place.store).read(place.object_key, wanted.start_byte, wanted.end_byte)
+                if wanted.is_whole:
+                    check(wanted.location, crc32c(data))
+            except FAILURES as error:
+                trial.failed(place, error)
+            else:
+                trial.succeeded(place)
+                return data
+        raise trial.error()
 
     def stream(self, location: Location, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB. The last block of a whole file comes only if the checksum is
-        right; until then the bytes are unproven."""
+        """The same in blocks of at most 1 MiB. A file of at most 8 MiB is checked before its first block comes. Of
+        a larger one the last block comes only if the checksum is right: until then the bytes are unproven."""
         return self.blocks(self.wanted(location.path, location, start, end))
 
     def wanted(self, name: str, location: Location, start: int = 0, end: int | None = None) -> Wanted:
         """Bytes `[start, end)` of a file as bytes of its chunk. Raises InvalidInput as `read` does."""
         return Wanted(name, location, *_span(location, start, end))
 
-    def blocks(self, wanted: Wanted) -> Iterator[bytes]:
-        """As `stream`."""
+    def blocks(self, wanted: Wanted, *, can_restart: bool = False) -> Iterator[bytes]:
+        """As `stream`. `can_restart`: it is for `save`, so that nothing has to be held back."""
+        if wanted.is_whole and wanted.size_bytes <= HELD_BYTES and not can_restart:
+            return self._held(wanted)
         blocks = self._unchecked(wanted)
-        return _checked(wanted.location, blocks) if wanted.is_whole else blocks
+        return self._advised(wanted, _checked(wanted.location, blocks)) if wanted.is_whole else blocks
+
+    def _advised(self, wanted: Wanted, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """What was handed out cannot be taken back: says what to do."""
+        try:
+            yield from blocks
+        except Damaged as error:
+            if self._places.copies(wanted.location.chunk):
+                error.hint = "a copy may be whole: get it into a file (get -o FILE), or run cafcat repair"
+            raise
+
+    def _held(self, wanted: Wanted) -> Iterator[bytes]:
+        """Nothing is handed out before all of it is proven."""
+        trial = Trial(self._places, wanted.location)
+        for place in trial:
+            try:
+                blocks = list(_checked(wanted.location, self._stream(place, wanted, wanted.start_byte)))
+            except FAILURES as error:
+                trial.failed(place, error)
+            else:
+                trial.succeeded(place)
+                yield from blocks
+                return
+        raise trial.error()
 
     def _unchecked(self, wanted: Wanted) -> Iterator[bytes]:
-        place = wanted.location
-        with self.told_of(place):
-            yield from self.store_of(place.store).stream(place.object_key, wanted.start_byte, wanted.end_byte)
+        """Where one place fails, the next goes on."""
+        position = wanted.start_byte
+        trial = Trial(self._places, wanted.location)
+        for place in trial:
+            try:
+                for block in self._stream(place, wanted, position):
+                    position += len(block)
+                    yield block
+            except FAILURES as error:
+                trial.failed(place, error)
+            else:
+                trial.succeeded(place)
+                return
+        raise trial.error()
 
-    @contextmanager
-    def told_of(self, location: Location) -> Iterator[None]:
-        """Errors of a store as errors of one file. Raises Unavailable if it is not the object that is gone but the
-        whole store."""
-        try:
-            yield
-        except (Corrupt, NotFound, StoreFailed) as error:
-            if not isinstance(error, Corrupt):
-                self.check_in_reach(self.store_of(location.store))
-            raise error_of_file(location, error) from error
+    def _stream(self, place: Place, wanted: Wanted, start_byte: int) -> Iterator[bytes]:
+        return self.store_of(place.store).stream(place.object_key, start_byte, wanted.end_byte)
 
-    def check_in_reach(self, store: Store) -> None:
-        """After a read over the network that failed: raises Unavailable if the bucket is gone or nobody answers,
-        so that not every file finds that out by itself."""
-        if not isinstance(store, RemoteStore):
-            return
+    def save(self, wanted: Wanted, blocks: Iterator[bytes], write: Callable[[Iterator[bytes]], object]) -> None:
+        """Gives the blocks (of `blocks` with can_restart) to `write`, which leaves nothing behind if they end in an
+        error: if they prove to be damaged at their end, it is called again, with those of a copy. Raises what
+        `write` does."""
         try:
-            next(store.list(), None)
-        except AccessDenied:
-            return  # it answers; who may read need not be allowed to list
-        except (NotFound, StoreFailed) as error:
-            raise Unavailable(f"the store is out of reach: {error.message}", hint=error.hint) from error
+            write(blocks)
+        except Damaged as error:
+            self._save_copy(wanted, error, write)
+
+    def _save_copy(self, wanted: Wanted, found: Damaged, write: Callable[[Iterator[bytes]], object]) -> None:
+        trial = Trial(self._places, wanted.location)
+        trial.own_failed(found)
+        for place in trial.copies():
+            try:
+                write(_checked(wanted.location, self._copy_blocks(place, wanted)))
+            except Damaged as error:
+                trial.failed(place, error)
+            else:
+                trial.succeeded(place)
+                return
+        raise trial.error()
+
+    def _copy_blocks(self, place: Place, wanted: Wanted) -> Iterator[bytes]:
+        """Whatever goes wrong with the copy is told apart from what goes wrong with writing."""
+        try:
+            yield from self._stream(place, wanted, wanted.start_byte)
+        except FAILURES as error:
+            raise Damaged(error.message, path=wanted.location.path) from error
+
+    def directed(self, read: RangeRead) -> RangeRead:
+        """The read as it is; or, if it is known by now that the object cannot be read, of a copy."""
+        place = self._places.instead(read.wanted[0].location)
+        return read if place is None else replace(read, store=place.store, object_key=place.object_key)
+
+    def elsewhere(self, read: RangeRead, error: CafcatError) -> bytes | Trial:
+        """The bytes of a read that failed, from a copy; or what is to be said of it. Raises AccessDenied,
+        Unavailable if the store is out of reach, where no copy helps."""
+        trial = Trial(self._places, read.wanted[0].location)
+        trial.own_failed(error)
+        for place in trial.copies():
+            try:
+                data = self.store_of(place.store).read(place.object_key, read.start_byte, read.end_byte)
+            except FAILURES as failure:
+                trial.failed(place, failure)
+            else:
+                trial.succeeded(place)
+                return data
+        if trial.concerns_all:
+            raise trial.error()
+        return trial
 
 
 def _checked(location: Location, blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -134,7 +212,10 @@ def _checked(location: Location, blocks: Iterator[bytes]) -> Iterator[bytes]:
             yield held
         checksum = crc32c(block, checksum)
         held = block
-    check(location, checksum)
+    try:
+        check(location, checksum)
+    except Corrupt as error:
+        raise Damaged(error.message, path=error.path, chunk=error.chunk, byte=error.byte) from None
     if held:
         yield held
 

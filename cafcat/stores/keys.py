@@ -2,7 +2,11 @@
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["PARTIAL_SUFFIX", "check_key"]
+__all__ = ["BACKUP_PREFIX", "JOURNAL_PREFIX", "PARTIAL_SUFFIX", "check_key", "is_chunk_key"]
+
+JOURNAL_PREFIX = "journal/"
+BACKUP_PREFIX = "backups/"
+"""What cafcat keeps beside the chunks."""
 
 PARTIAL_SUFFIX = ".partial"
 """Objects being written are kept under their key with this behind it, where a store has no better way."""
@@ -20,6 +24,11 @@ def check_key(key: str) -> str:
     if problem:
         raise InvalidInput(f"bad object key {key!r}: {problem}")
     return key
+
+
+def is_chunk_key(key: str) -> bool:
+    """False for what is kept beside the chunks."""
+    return not key.startswith((JOURNAL_PREFIX, BACKUP_PREFIX))
 
 
 def _problem(key: str) -> str | None:

@@ -10,7 +10,7 @@ import psycopg.sql
 import pytest
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.chunks import ChunkCommit
+from cafcat.catalog.commit import ChunkCommit
 from cafcat.catalog.connection import connect
 from cafcat.catalog.lookup import FindFilter
 from cafcat.catalog.mapping import Mapping, to_microseconds
@@ -32,7 +32,7 @@ def catalog(url: str) -> Iterator[Catalog]:
 
 def begin(catalog: Catalog) -> tuple[int, uuid.UUID]:
     name = uuid.uuid4()
-    run = catalog.runs.begin_run(sources=["test"], options={}, host="here", process_id=1, version="0")
+    run = catalog.runs.begin_run(sources=["test"], options={}, version="0")
     chunk_id = catalog.chunks.begin_chunk(
         uuid=name,
         run=run,
@@ -64,7 +64,7 @@ def commit(
     chunk_id, name = begin(catalog)
     mapping, summary = filled(chunk_id, paths, size)
     with mapping:
-        return catalog.chunks.commit_chunk(chunk_id, summary, mapping, on_conflict, all_new=all_new), name
+        return catalog.commit.commit_chunk(chunk_id, summary, mapping, on_conflict, all_new=all_new), name
 
 
 def check_counters(catalog: Catalog) -> None:
@@ -122,7 +122,7 @@ def test_fail_commits_nothing(catalog: Catalog) -> None:
     chunk_id, name = begin(catalog)
     mapping, summary = filled(chunk_id, ["a", "b"], 5)
     with mapping, pytest.raises(Conflict, match="meanwhile") as raised:
-        catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.FAIL, all_new=True)
+        catalog.commit.commit_chunk(chunk_id, summary, mapping, OnConflict.FAIL, all_new=True)
     assert raised.value.path == "b"
     assert [place.path for place in catalog.files.page("")] == ["b"]
     assert catalog.chunks.chunk(str(name)).state is ChunkState.WRITING
@@ -134,11 +134,11 @@ def test_a_chunk_is_committed_or_abandoned_once(catalog: Catalog) -> None:
     mapping, summary = filled(chunk_id, ["a"], 5)
     catalog.chunks.abandon_chunk(chunk_id, "because")
     with mapping, pytest.raises(Conflict, match="abandoned"):
-        catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+        catalog.commit.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
     with pytest.raises(Conflict):
         catalog.chunks.abandon_chunk(chunk_id, "again")
     with pytest.raises(Conflict):
-        catalog.chunks.renew_lease(chunk_id, 60)
+        catalog.chunks.renew_lease(chunk_id, "test", 60)
     assert catalog.files.page("") == []
 
 
@@ -147,7 +147,7 @@ def test_a_row_that_breaks_a_rule_commits_nothing(catalog: Catalog) -> None:
     mapping, summary = filled(chunk_id, ["a"], 5)
     mapping.add(Entry("b", 9, 3, 0, None))
     with mapping, pytest.raises(CafcatError, match="span"):
-        catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+        catalog.commit.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
     assert catalog.files.page("") == []
     assert catalog.chunks.chunk(str(name)).state is ChunkState.WRITING
 
@@ -179,11 +179,11 @@ def test_a_connection_cut_during_the_commit(
     monkeypatch.setattr(mapping, "blocks", cut_then_blocks)
     with mapping:
         if cuts == 1:
-            done = catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+            done = catalog.commit.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
             assert done[:3] == (1, 0, 0)
         else:
             with pytest.raises(CatalogUnavailable):
-                catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+                catalog.commit.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
     state = ChunkState.COMMITTED if cuts == 1 else ChunkState.WRITING
     assert catalog.chunks.chunk(str(name)).state is state
     assert len(catalog.files.page("")) == (cuts == 1)
@@ -196,7 +196,7 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
     commit(catalog, ["b"])
     chunk_id, _ = begin(catalog)
     mapping, summary = filled(chunk_id, ["a", "b"], 5)
-    real = catalog.chunks._commit
+    real = catalog.commit._commit
 
     def committed_but_cut(*arguments: object) -> ChunkCommit:
         real(*arguments)  # type: ignore[arg-type]
@@ -204,17 +204,17 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
             other.execute(CUT)
         raise CatalogUnavailable("the connection was lost")
 
-    monkeypatch.setattr(catalog.chunks, "_commit", committed_but_cut)
+    monkeypatch.setattr(catalog.commit, "_commit", committed_but_cut)
     with mapping:
         for _ in range(20):  # the notice of the end takes a moment to arrive
             try:
-                done = catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=False)
+                done = catalog.commit.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=False)
                 break
             except Conflict:
                 pytest.fail("it was committed twice")
             except CatalogUnavailable:
                 monkeypatch.setattr(
-                    catalog.chunks, "_commit", lambda *_: (_ for _ in ()).throw(CatalogUnavailable("still"))
+                    catalog.commit, "_commit", lambda *_: (_ for _ in ()).throw(CatalogUnavailable("still"))
                 )
     assert done[:3] == (1, 1, 0)
     check_counters(catalog)
@@ -255,7 +255,7 @@ def test_settings_of_the_role_do_not_break_a_commit(catalog: Catalog, url: str) 
             other.execute(psycopg.sql.SQL(f"ALTER DATABASE {{}} SET {setting}").format(name))
     wait_until_alone(url)
     with mapping:
-        done = catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=False)
+        done = catalog.commit.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=False)
     assert done[:3] == (19_999, 1, 0)
 
 
@@ -307,7 +307,7 @@ def test_times_that_no_calendar_has_are_kept_in_bounds(catalog: Catalog) -> None
     with Mapping(chunk_id) as mapping:
         for number, time_ns in enumerate(far):
             mapping.add(Entry(f"f{number}", 0, 0, 0, time_ns))
-        catalog.chunks.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
+        catalog.commit.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=True)
     found = [place.modified_ns for place in catalog.files.page("")]
     assert found == [to_microseconds(time_ns) * 1000 for time_ns in far]
 

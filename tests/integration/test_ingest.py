@@ -16,13 +16,13 @@ import cafcat
 from cafcat.catalog.mapping import Mapping
 from cafcat.checksums import crc32c
 from cafcat.errors import CatalogUnavailable, Conflict, InvalidInput, NotFound, StoreFailed
-from cafcat.ingest import coordinator
-from cafcat.ingest.chunk import OpenChunk
-from cafcat.ingest.sink import BlockSink
 from cafcat.model import ChunkState, FileProblem, OnConflict, ProblemKind, RunState
 from cafcat.progress import Progress
 from cafcat.stores.local import LocalStore
 from cafcat.stores.local_upload import LocalUpload
+from cafcat.writing.chunk import OpenChunk
+from cafcat.writing.limits import HARD_LIMIT_BYTES, Limits
+from cafcat.writing.sink import BlockSink
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_chunk_takes_no_more_files_than_the_limit(
 ) -> None:
     for number in range(25):
         (tree / f"f{number:02}").write_bytes(b"x")
-    limits = coordinator.Limits(target_bytes=1_000_000, max_files=10)
+    limits = Limits(target_bytes=1_000_000, max_files=10)
     monkeypatch.setattr("cafcat.ingest.run.Limits", lambda **_: limits)
     repository.ingest(["tree"], include=["f*"])
     assert [chunk.file_count for chunk in repository.chunks()] == [10, 10, 5]
@@ -162,7 +162,7 @@ def test_a_file_larger_than_any_chunk_is_refused_by_name_and_the_rest_goes_on(
     repository: cafcat.Repository, tree: Path
 ) -> None:
     with (tree / "huge").open("wb") as file:
-        file.truncate(coordinator.HARD_LIMIT_BYTES)  # a hole: takes no space
+        file.truncate(HARD_LIMIT_BYTES)  # a hole: takes no space
     recorder = Recorder()
     report = repository.ingest(["tree"], progress=recorder)
     refused = [problem for problem in recorder.problems if problem.kind.is_failure]
@@ -180,7 +180,7 @@ def test_limits_count_index_and_footer(
     repository: cafcat.Repository, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The largest file that fits alone into a chunk makes a chunk of exactly the hard limit, or a little less."""
-    limits = coordinator.Limits(target_bytes=50_000, hard_bytes=100_000)
+    limits = Limits(target_bytes=50_000, hard_bytes=100_000)
     monkeypatch.setattr("cafcat.ingest.run.Limits", lambda **_: limits)
     for size in range(99_800, 99_960, 7):
         (tree / f"just{size}").write_bytes(bytes(size))
@@ -324,7 +324,7 @@ def test_bytes_that_the_catalog_may_point_to_are_never_removed(
 ) -> None:
     """The commit arrives, its answer does not, and when we look the database answers only with errors (it has
     become read-only, say, or a standby): the object stays."""
-    real = repository._catalog.chunks._commit
+    real = repository._catalog.commit._commit
     name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]))
 
     def read_only(value: str) -> None:
@@ -344,7 +344,7 @@ def test_bytes_that_the_catalog_may_point_to_are_never_removed(
         raise CatalogUnavailable("the answer was lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(repository._catalog.chunks, "_commit", lost)
+        patch.setattr(repository._catalog.commit, "_commit", lost)
         with pytest.raises(cafcat.CafcatError):
             repository.ingest(["tree"])
     read_only("off")
@@ -439,7 +439,7 @@ def test_a_database_that_is_gone_at_the_commit_leaves_a_whole_chunk_that_can_be_
 ) -> None:
     """The object is durable, the row says writing: recovery has all that it needs."""
     name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]))
-    real = repository._catalog.chunks._commit
+    real = repository._catalog.commit._commit
 
     def allow(connections: bool) -> None:
         with psycopg.connect(postgres_server, autocommit=True) as other:
@@ -454,7 +454,7 @@ def test_a_database_that_is_gone_at_the_commit_leaves_a_whole_chunk_that_can_be_
         return real(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(repository._catalog.chunks, "_commit", gone)
+        patch.setattr(repository._catalog.commit, "_commit", gone)
         with pytest.raises(CatalogUnavailable):
             repository.ingest(["tree"])
     allow(True)
@@ -470,12 +470,12 @@ def test_an_interrupt_anywhere_leaves_nothing_behind(
     repository: cafcat.Repository, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KeyboardInterrupt out of each step of making a chunk durable and committing it."""
-    chunks = repository._catalog.chunks
+    commit = repository._catalog.commit
     steps = [
         (LocalUpload, "write"),
         (LocalUpload, "commit"),
         (BlockSink, "finish"),
-        (type(chunks), "_commit"),
+        (type(commit), "_commit"),
         (Mapping, "flush"),
         (LocalStore, "create"),
         (OpenChunk, "add"),
@@ -527,5 +527,5 @@ def test_nothing_to_ingest_and_missing_sources(repository: cafcat.Repository, tr
     with pytest.raises(InvalidInput):
         repository.ingest(["tree"], target_size=0)
     with pytest.raises(InvalidInput):
-        repository.ingest(["tree"], target_size=coordinator.HARD_LIMIT_BYTES + 1)
+        repository.ingest(["tree"], target_size=HARD_LIMIT_BYTES + 1)
     assert repository.runs() == []

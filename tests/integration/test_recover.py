@@ -17,14 +17,15 @@ import pytest
 
 import cafcat
 from cafcat.checksums import crc32c, crc64nvme
-from cafcat.errors import CafcatError, Conflict, InvalidInput, Locked, NotFound
+from cafcat.errors import CafcatError, InvalidInput, Locked, NotFound
 from cafcat.formats.caf import CAF
-from cafcat.ingest.chunk import ChunkPlace, OpenChunk
 from cafcat.maintenance import recover as recovering
 from cafcat.maintenance.recover import Outcome, RecoverReport, SettledChunk
 from cafcat.model import ChunkState, OnConflict
 from cafcat.progress import Progress
+from cafcat.stores.keys import is_chunk_key
 from cafcat.testing.formats import ListSink
+from cafcat.writing.chunk import ChunkPlace, OpenChunk
 from tests.s3_server import S3Server
 from tests.services import Databases
 
@@ -52,7 +53,8 @@ class Folder:
         self.url = folder.as_uri()
 
     def objects(self) -> dict[str, bytes]:
-        return {name: data for name, data in self._files().items() if not name.endswith(".partial")}
+        files = self._files().items()
+        return {name: data for name, data in files if not name.endswith(".partial") and is_chunk_key(name)}
 
     def write(self, key: str, data: bytes) -> None:
         (self.folder / key).write_bytes(data)
@@ -76,7 +78,8 @@ class Bucket:
 
     def objects(self) -> dict[str, bytes]:
         found = self.client.list_objects_v2(Bucket=self.bucket, Prefix="pre/fix/").get("Contents", [])
-        return {item["Key"].removeprefix("pre/fix/"): self._read(item["Key"]) for item in found}
+        keys = {item["Key"].removeprefix("pre/fix/"): item["Key"] for item in found}
+        return {name: self._read(key) for name, key in keys.items() if is_chunk_key(name)}
 
     def _read(self, key: str) -> bytes:
         return self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
@@ -141,9 +144,7 @@ def local(open_at: Opener, folder: Folder) -> cafcat.Repository:
 def begin(repository: cafcat.Repository, files: Mapping[str, bytes], on_conflict: str = "replace") -> OpenChunk:
     """A chunk with these files, as an ingest writes it, that nobody has finished."""
     options = {"on_conflict": on_conflict}
-    run = repository._catalog.runs.begin_run(
-        sources=["tree"], options=options, host="here", process_id=1, version="0"
-    )
+    run = repository._catalog.runs.begin_run(sources=["tree"], options=options, version="0")
     store = repository._store_of(repository.settings.store)
     chunk = OpenChunk(ChunkPlace(repository._catalog, store, CAF, run, "here:1:test"))
     for path, content in files.items():
@@ -351,20 +352,19 @@ def test_an_ingest_is_killed_at_every_step(repository: cafcat.Repository, place:
     for path, content in FILES.items():
         (tmp_path / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tree" / path).write_bytes(content)
+    whole: set[str] = set()
+    half: set[str] = set()
     for _ in killed_at_each_step(repository, place, tmp_path, "ingest"):
-        pass
-    left = {key for (key,) in sql(repository, "SELECT object_key FROM chunks WHERE state = 'writing'")}
-    whole = left & set(place.objects())
+        # The next ingest settles this before it begins: its writer is known to be dead, whatever its lease says.
+        left = {key for (key,) in sql(repository, "SELECT object_key FROM chunks WHERE state = 'writing'")}
+        whole |= left & set(place.objects())
+        half |= left - whole
+    assert recover(repository).failed == ()
     assert whole
-    assert place.uploads()
-
-    settled: list[SettledChunk] = []
-    report = recover(repository, on_settled=settled.append)
-    assert report.failed == ()
-    adopted = {f"{chunk.uuid}.caf" for chunk in settled if chunk.outcome is Outcome.ADOPTED}
-    assert adopted == whole
-    assert (report.adopted, report.abandoned, report.cleaned) == (len(whole), len(left - whole), 0)
-    assert report.files_adopted == len(FILES) * len(whole)
+    assert half
+    states_of = dict(sql(repository, "SELECT object_key, state FROM chunks"))
+    assert {states_of[key] for key in whole} == {"committed"}
+    assert {states_of[key] for key in half} == {"abandoned"}
     found = check(repository, place)
     runs = {path.split("/")[0] for path in found}
     assert len(runs) == states(repository).count("committed") > len(whole)
@@ -453,7 +453,7 @@ def test_many_blocks_are_checked_and_the_lease_is_kept_meanwhile(
     assert len(blocks) > 8
     assert max(blocks) <= 1 << 20
     assert all(live)
-    assert sql(repository, "SELECT lease_owner FROM chunks")[0][0].endswith(":recover")
+    assert sql(repository, "SELECT lease_owner FROM chunks")[0][0].split(" [")[0].endswith(":recover")
     assert check(repository, place) == files
 
 
@@ -592,20 +592,39 @@ def test_recover_twice(repository: cafcat.Repository, place: Place) -> None:
 
 def test_a_chunk_that_is_being_written_is_left_alone(repository: cafcat.Repository, place: Place) -> None:
     writing = begin(repository, FILES)
-    whole = begin(repository, {"whole": b"whole"})
-    summary = whole._make_durable(lambda: None)
     report = repository.recover()
     leases = sql(
         repository, "SELECT to_char(max(lease_expires_at) AT TIME ZONE 'UTC', 'HH24:MI:SS.US') FROM chunks"
     )
     assert report.leases_end_at
     assert report.leases_end_at.endswith(f"T{leases[0][0]}Z")
-    assert counted(report) == {"still_leased": 2, "leases_end_at": report.leases_end_at}
-    assert states(repository) == ["writing", "writing"]
+    assert counted(report) == {"still_leased": 1, "leases_end_at": report.leases_end_at}
+    assert states(repository) == ["writing"]
     writing.finish(OnConflict.REPLACE, lambda: None)
-    with whole._mapping as mapping:
-        repository._catalog.chunks.commit_chunk(whole._id, summary, mapping, OnConflict.REPLACE, all_new=True)
-    assert check(repository, place) == FILES | {"whole": b"whole"}
+    assert check(repository, place) == FILES
+
+
+def test_a_whole_chunk_proves_itself_before_its_lease_is_over(repository: cafcat.Repository, place: Place) -> None:
+    whole = begin(repository, FILES)
+    whole._make_durable(lambda: None)
+    whole._mapping.close()
+    assert repository.recover(dry_run=True).adopted == 1
+    assert states(repository) == ["writing"]
+    assert counted(repository.recover()) == {"adopted": 1}
+    assert check(repository, place) == FILES
+
+
+def test_a_damaged_chunk_with_a_lease_is_left_alone(repository: cafcat.Repository, place: Place) -> None:
+    chunk = begin(repository, FILES)
+    place.write(key_of(chunk), b"not an archive")
+    assert counted(repository.recover()) == {"still_leased": 1} | left_to(repository)
+    assert states(repository) == ["writing"]
+    chunk._lease.end()
+    die_half_way(chunk)
+
+
+def left_to(repository: cafcat.Repository) -> dict[str, object]:
+    return {"leases_end_at": repository.recover(dry_run=True).leases_end_at}
 
 
 def test_recover_beside_writers(local: cafcat.Repository, folder: Folder, open_at: Opener) -> None:
@@ -670,16 +689,16 @@ def test_a_lease_is_taken_once_and_only_its_owner_can_move_it(local: cafcat.Repo
     recovery = local._catalog.recovery
     end_leases(local)
     [found] = recovery.overdue(local._store_of(local.settings.store).url)
-    assert recovery.take(found.id, "first", 60) == found
-    assert recovery.take(found.id, "second", 60) is None
+    assert recovery.take(found, "first", 60) == found._replace(owner="first")
+    assert recovery.take(found, "second", 60) is None
     recovery.renew(found.id, "first", 60)
     with pytest.raises(Locked):
         recovery.renew(found.id, "second", 60)
     with pytest.raises(Locked):
         recovery.give_back(found.id, "second")
-    assert recovery.take(found.id, "second", 60) is None
+    assert recovery.take(found, "second", 60) is None
     recovery.give_back(found.id, "first")
-    assert recovery.take(found.id, "second", 60) == found
+    assert recovery.take(found, "second", 60) == found._replace(owner="second")
 
 
 class Once(Progress):
@@ -740,9 +759,9 @@ def test_a_writer_that_was_taken_for_dead_loses_nothing_of_what_was_adopted(
         if place.objects():
             reports.append(recover(repository))
 
-    with pytest.raises(Conflict):
-        slow.finish(OnConflict.REPLACE, checkpoint)
+    assert slow.finish(OnConflict.REPLACE, checkpoint).commit.added == len(FILES)
     assert counted(reports[0]) == {"adopted": 1}
+    assert sql(repository, "SELECT count(*) FROM events WHERE kind = 'chunk_committed'") == [(1,)]
     assert check(repository, place) == FILES
     assert {location.path: repository.read(location.path) for location in repository.list()} == FILES
 
@@ -754,7 +773,7 @@ def test_a_writer_that_commits_in_the_last_moment_wins(repository: cafcat.Reposi
 
     def commit_now() -> None:
         with slow._mapping as mapping:
-            repository._catalog.chunks.commit_chunk(slow._id, summary, mapping, OnConflict.REPLACE, all_new=True)
+            repository._catalog.commit.commit_chunk(slow._id, summary, mapping, OnConflict.REPLACE, all_new=True)
 
     assert counted(recover(repository, progress=Once(commit_now))) == {}
     assert check(repository, place) == FILES

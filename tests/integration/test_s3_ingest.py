@@ -505,7 +505,7 @@ def test_a_server_that_ignores_if_match_gives_no_mixed_file(
 def test_a_writer_that_takes_nothing_for_long_keeps_its_lease(
     repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cafcat.ingest.lease.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("cafcat.writing.lease.RENEW_SECONDS", 0.05)
     monkeypatch.setattr("cafcat.sources.s3.PAGE_KEYS", 2)
     source.put({f"{n}": b"%d" % n for n in range(6)})
     url = repository.settings.database_url or ""

@@ -17,6 +17,7 @@ import pytest
 
 import cafcat
 from cafcat.checksums import crc32c
+from cafcat.stores.keys import is_chunk_key
 from tests.s3_server import S3Server
 
 KILLER = """
@@ -92,11 +93,11 @@ class Places:
 
     def objects(self) -> list[str]:
         found = self.client.list_objects_v2(Bucket=self.target).get("Contents", [])
-        return [item["Key"].removeprefix("chunks/") for item in found]
+        return list(filter(is_chunk_key, (item["Key"].removeprefix("chunks/") for item in found)))
 
     def uploads(self) -> list[str]:
         found = self.client.list_multipart_uploads(Bucket=self.target).get("Uploads", [])
-        return [item["Key"].removeprefix("chunks/") for item in found]
+        return list(filter(is_chunk_key, (item["Key"].removeprefix("chunks/") for item in found)))
 
 
 @pytest.fixture

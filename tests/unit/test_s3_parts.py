@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cafcat.errors import InvalidInput
-from cafcat.ingest.coordinator import HARD_LIMIT_BYTES
 from cafcat.stores.registry import UPLOAD_MEMORY
 from cafcat.stores.s3_parts import LARGEST_OBJECT_BYTES, MAX_PARTS, PartPlan, plan_parts
+from cafcat.writing.limits import HARD_LIMIT_BYTES
 
 MIB = 1 << 20
 

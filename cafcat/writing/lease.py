@@ -1,9 +1,9 @@
-"""The lease of a chunk that is being written: renewed by a thread, whatever its writer is waiting for."""
+"""The lease of an object that is being written: renewed by a thread, whatever its writer is waiting for."""
 
+from collections.abc import Callable
 from threading import Event, Thread
 from typing import Final
 
-from cafcat.catalog.chunks import Chunks
 from cafcat.errors import CafcatError, CatalogUnavailable
 
 __all__ = ["LEASE_SECONDS", "Lease"]
@@ -18,16 +18,16 @@ class Lease:
     completions. A catalog that does not answer right now is no reason to give up what was packed: the lease is
     long."""
 
-    def __init__(self, chunks: Chunks, chunk_id: int) -> None:
-        self._chunks = chunks
-        self._chunk_id = chunk_id
+    def __init__(self, renew: Callable[[], object]) -> None:
+        """`renew` makes the lease end LEASE_SECONDS from now; it raises Conflict if somebody else has it."""
+        self._renew_once = renew
         self._ended = Event()
         self._lost: CafcatError | None = None
         self._thread = Thread(target=self._renew, name="cafcat-lease", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Raises Conflict if the chunk was taken from us."""
+        """Raises Conflict if the object was taken from us."""
         if self._lost is not None:
             raise self._lost
 
@@ -39,7 +39,7 @@ class Lease:
     def _renew(self) -> None:
         while not self._ended.wait(RENEW_SECONDS):
             try:
-                self._chunks.renew_lease(self._chunk_id, LEASE_SECONDS)
+                self._renew_once()
             except CatalogUnavailable:
                 continue
             except CafcatError as error:

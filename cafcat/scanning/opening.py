@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from cafcat.catalog.listings import Listings
 from cafcat.errors import InvalidInput
-from cafcat.ingest.positions import Positions
 from cafcat.model import OnConflict
 from cafcat.remote.access import S3Access
+from cafcat.scanning.positions import Positions
 from cafcat.sources.base import Source
 from cafcat.sources.directory import DirectorySource
 from cafcat.sources.filter import PathFilter

@@ -2,29 +2,31 @@
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.chunks import ChunkCommit
+from cafcat.catalog.commit import ChunkCommit
 from cafcat.catalog.mapping import Mapping
 from cafcat.errors import CafcatError, NotFound
 from cafcat.formats.base import EntryWriter, Format
-from cafcat.ingest.lease import LEASE_SECONDS, Lease
-from cafcat.ingest.sink import BlockSink
 from cafcat.model import ChunkSummary, OnConflict
 from cafcat.stores.base import Store
+from cafcat.writing.journal import write_journal
+from cafcat.writing.lease import LEASE_SECONDS, Lease
+from cafcat.writing.sink import BlockSink
 
 __all__ = ["ChunkPlace", "FinishedChunk", "OpenChunk"]
 
 
 class ChunkPlace(NamedTuple):
-    """Where chunks of a run go, and who writes them."""
+    """Where chunks go, and who writes them: owner is who has their leases; run: of the ingest, if it is one."""
 
     catalog: Catalog
     store: Store
     archive_format: Format
-    run: int
+    run: int | None
     owner: str
 
 
@@ -43,7 +45,8 @@ class OpenChunk:
     leaves a trace that recovery can follow.
     """
 
-    def __init__(self, place: ChunkPlace) -> None:
+    def __init__(self, place: ChunkPlace, *, moves: bool = False) -> None:
+        """moves: for live files of other chunks; move_from is told of each of these, and finish_moved ends it."""
         self._place = place
         self.uuid = uuid4()
         self._key = f"{self.uuid}{place.archive_format.suffix}"
@@ -55,7 +58,9 @@ class OpenChunk:
             object_key=self._key,
             owner=place.owner,
             lease_seconds=LEASE_SECONDS,
+            moves=moves,
         )
+        self._moves_from: list[int] = []
         self._settled = False
         self._last_path = ""
         self._hashes: set[int] | None = None
@@ -74,7 +79,8 @@ class OpenChunk:
             self._forget(f"the object could not be begun: {error}", was_begun=not isinstance(error, NotFound))
             raise
         self._writer = place.archive_format.writer(self._sink)
-        self._lease = Lease(place.catalog.chunks, self._id)
+        renew = place.catalog.chunks.renew_lease
+        self._lease = Lease(partial(renew, self._id, place.owner, LEASE_SECONDS))
 
     @property
     def file_count(self) -> int:
@@ -114,6 +120,13 @@ class OpenChunk:
         self._mapping.add(entry.close(), etag)
         self._note(path)
 
+    def move_from(self, source: int) -> None:
+        """To be told before the first file of another chunk (chunks.id) is taken: if we die, recover has to know
+        whose files these are."""
+        if source not in self._moves_from:
+            self._place.catalog.chunks.record_move(self._id, source)
+            self._moves_from.append(source)
+
     def _note(self, path: str) -> None:
         self._last_path = path
         if self._hashes is not None:
@@ -127,19 +140,39 @@ class OpenChunk:
         """Finalizes, makes durable, commits; calls `checkpoint` between these steps, which may raise to give the
         chunk up. After an error nothing is left behind; except that a commit whose outcome nobody can tell leaves
         a whole object and a row `writing`, for recovery to adopt."""
+        commit = self._place.catalog.commit
+        return self._finish(
+            lambda summary: commit.commit_chunk(
+                self._id, summary, self._mapping, on_conflict, all_new=self.all_new
+            ),
+            checkpoint,
+        )
+
+    def finish_moved(self, checkpoint: Callable[[], object]) -> FinishedChunk:
+        """The same for a chunk that took live files of other chunks: their paths point here from now on, unless
+        they changed meanwhile."""
+        commit = self._place.catalog.commit
+        return self._finish(
+            lambda summary: commit.commit_moved(self._id, summary, self._mapping, self._moves_from), checkpoint
+        )
+
+    def _finish(
+        self, commit: Callable[[ChunkSummary], ChunkCommit], checkpoint: Callable[[], object]
+    ) -> FinishedChunk:
         try:
             summary = self._make_durable(checkpoint)
             checkpoint()
             self._lease.end()
-            commit = self._place.catalog.chunks.commit_chunk(
-                self._id, summary, self._mapping, on_conflict, all_new=self.all_new
-            )
+            committed = commit(summary)
         except BaseException as error:
             self.abandon(str(error) or type(error).__name__)
             raise
         self._settled = True
         self._mapping.close()
-        return FinishedChunk(str(self.uuid), summary.size_bytes, commit)
+        # The chunk is committed, whatever becomes of this: what is not written now recover writes.
+        with contextlib.suppress(CafcatError):
+            write_journal(self._place.catalog.journal, self._place.store)
+        return FinishedChunk(str(self.uuid), summary.size_bytes, committed)
 
     def _make_durable(self, checkpoint: Callable[[], object]) -> ChunkSummary:
         self._mapping.flush()
@@ -147,7 +180,16 @@ class OpenChunk:
         checksum = self._sink.finish()
         checkpoint()
         self._upload.commit(checksum)
-        return ChunkSummary(*archive, checksum, self._upload.etag)
+        return ChunkSummary(
+            archive.size_bytes,
+            archive.index_start_byte,
+            archive.index_end_byte,
+            archive.file_count,
+            archive.data_bytes,
+            checksum,
+            self._upload.etag,
+            archive.index_crc32c,
+        )
 
     def abandon(self, reason: str) -> None:
         """Removes what was written and says so in the catalog, as far as store and catalog still answer.

@@ -1,0 +1,103 @@
+"""All rows of one chunk, live and retired, in the order of their bytes.
+
+Postgres hands them over at once, and they wait in a temporary file: reading a chunk may take minutes, and no
+transaction is open meanwhile.
+"""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from tempfile import SpooledTemporaryFile
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from cafcat.errors import StoreFailed
+
+__all__ = ["COPY_ROWS", "ChunkRow", "ChunkRows"]
+
+_MEMORY_BYTES: Final = 8 << 20
+_BLOCK_BYTES: Final = 1 << 20
+
+COPY_ROWS: Final = """
+COPY (
+    SELECT start_byte, end_byte, crc32c, coalesce(modified_at, '-infinity'), is_live, file_path
+    FROM (SELECT start_byte, end_byte, crc32c, modified_at, 1::bigint AS is_live, file_path
+          FROM file_locations WHERE caf_file_id = %(chunk)s
+          UNION ALL
+          SELECT start_byte, end_byte, crc32c, modified_at, 0::bigint, file_path
+          FROM retired_locations WHERE caf_file_id = %(chunk)s) AS entries
+    ORDER BY start_byte, end_byte, file_path
+) TO STDOUT (FORMAT BINARY)
+"""
+"""What ChunkRows takes. One statement: an entry that is being retired or brought back is seen once."""
+
+# PostgreSQL documentation, COPY, "Binary Format": 19 bytes of head; each row is a field count and, for each field,
+# its length and itself. All but the path are of 8 bytes.
+_HEAD_BYTES: Final = 19
+_ROW: Final = Struct(">6xq4xq4xq4xq4xqi")
+_EPOCH_MICROSECONDS: Final = 946_684_800_000_000
+"""Postgres counts time from 2000-01-01 UTC."""
+_NO_TIME: Final = -(1 << 63)
+"""How Postgres sends -infinity."""
+
+
+class ChunkRow(NamedTuple):
+    """An entry as the catalog has it; modified_us: microseconds since 1970 UTC."""
+
+    path: str
+    start_byte: int
+    end_byte: int
+    crc32c: int
+    modified_us: int | None
+    is_live: bool
+
+
+_new_tuple: Final = tuple.__new__
+
+
+class ChunkRows:
+    """Can be gone through again and again; memory does not depend on the number of rows. A context manager:
+    leaving it frees the temporary file."""
+
+    def __init__(self, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Args: blocks: what COPY_ROWS gives. Raises StoreFailed if the temporary file fails."""
+        self._file = SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - closed by close()
+        try:
+            for block in blocks:
+                self._file.write(block)
+            self._file.flush()
+        except OSError as error:
+            self.close()
+            hint = "free space in the folder for temporary files, or set TMPDIR"
+            message = f"the temporary file for the rows of a chunk failed: {error.strerror or error}"
+            raise StoreFailed(message, hint=hint) from error
+
+    def __iter__(self) -> Iterator[ChunkRow]:
+        """In order of start_byte, end_byte and path. One way through at a time."""
+        self._file.seek(_HEAD_BYTES)
+        text, unpack, head_bytes = b"", _ROW.unpack_from, _ROW.size
+        while block := self._file.read(_BLOCK_BYTES):
+            text += block
+            at, length = 0, len(text)
+            while at + head_bytes <= length:
+                start, end, crc32c, time, is_live, path_bytes = unpack(text, at)
+                path_end = at + head_bytes + path_bytes
+                if path_end > length:
+                    break
+                path = text[at + head_bytes : path_end].decode()
+                modified_us = None if time == _NO_TIME else time + _EPOCH_MICROSECONDS
+                # What ChunkRow(...) does, without the cost of a Python call.
+                yield _new_tuple(ChunkRow, (path, start, end, crc32c, modified_us, is_live == 1))
+                at = path_end
+            text = text[at:]
+
+    def close(self) -> None:
+        """Frees the temporary file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,99 @@
+"""What of a catalog is the same in any catalog of the same stores: in one order, whoever has it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Final
+
+from cafcat.catalog.connection import PgConnection
+from cafcat.catalog.snapshot import Snapshot, snapshot
+
+__all__ = ["ComparedTable", "Comparing", "ComparingSnapshot"]
+
+
+class ComparedTable(StrEnum):
+    """What is compared. The names are those of the tables."""
+
+    CHUNKS = "chunks"
+    """Those that have files: committed, or retired and not deleted."""
+    FILE_LOCATIONS = "file_locations"
+    RETIRED_LOCATIONS = "retired_locations"
+    """Of the same chunks: what was replaced, skipped, removed, moved."""
+
+
+_TIME: Final = "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
+_LOCATION: Final = f"l.start_byte, l.end_byte, l.crc32c, {_TIME.format('l.modified_at')}"
+_COLUMNS: Final = {
+    ComparedTable.CHUNKS: (
+        "uuid",
+        "state",
+        "format",
+        "size_bytes",
+        "data_bytes",
+        "index_start_byte",
+        "index_end_byte",
+        "file_count",
+        "live_file_count",
+        "live_bytes",
+        "crc64nvme",
+        "index_crc32c",
+    ),
+    ComparedTable.FILE_LOCATIONS: ("path", "chunk", "start_byte", "end_byte", "crc32c", "modified_at"),
+    ComparedTable.RETIRED_LOCATIONS: (
+        "path", "chunk", "start_byte", "end_byte", "crc32c", "modified_at", "reason",
+    ),
+}  # fmt: skip
+_QUERIES: Final = {
+    ComparedTable.CHUNKS: (
+        f"SELECT {', '.join(_COLUMNS[ComparedTable.CHUNKS])} FROM chunks "  # noqa: S608
+        "WHERE state IN ('committed', 'retired') ORDER BY uuid"
+    ),
+    ComparedTable.FILE_LOCATIONS: (
+        f"SELECT l.file_path, c.uuid, {_LOCATION} "  # noqa: S608
+        "FROM file_locations AS l LEFT JOIN chunks AS c ON c.id = l.caf_file_id ORDER BY l.file_path"
+    ),
+    ComparedTable.RETIRED_LOCATIONS: (
+        f"SELECT l.file_path, c.uuid, {_LOCATION}, l.reason "  # noqa: S608
+        "FROM retired_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id "
+        "WHERE c.state IN ('committed', 'retired') ORDER BY l.file_path, c.uuid, l.start_byte"
+    ),
+}
+_KEY_COLUMNS: Final = {
+    ComparedTable.CHUNKS: 1,
+    ComparedTable.FILE_LOCATIONS: 1,
+    ComparedTable.RETIRED_LOCATIONS: 2,
+}
+
+
+class ComparingSnapshot:
+    """One catalog at one moment."""
+
+    def __init__(self, found: Snapshot) -> None:
+        self._snapshot = found
+
+    def rows(self, table: ComparedTable) -> Iterator[bytes]:
+        """The rows in order of their key, as lines in the text format of COPY."""
+        return self._snapshot.copy(_QUERIES[table])
+
+
+class Comparing:
+    """One side of a comparison."""
+
+    def __init__(self, connect: Callable[[], PgConnection]) -> None:
+        self._connect = connect
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ComparingSnapshot]:
+        """Raises CatalogUnavailable, CatalogOutdated."""
+        with snapshot(self._connect) as found:
+            yield ComparingSnapshot(found)
+
+    @staticmethod
+    def columns(table: ComparedTable) -> tuple[str, ...]:
+        """Names of the values of a row."""
+        return _COLUMNS[table]
+
+    @staticmethod
+    def key_columns(table: ComparedTable) -> int:
+        """So many of the first columns say which row it is."""
+        return _KEY_COLUMNS[table]

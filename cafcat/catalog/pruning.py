@@ -1,0 +1,131 @@
+"""Chunks that nothing points to any more: which may go, the decision that they go, and which still have objects."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from cafcat.catalog.connection import Connection
+from cafcat.catalog.copies import drop_copies
+from cafcat.catalog.events import record_event
+from cafcat.catalog.runs import iso
+
+__all__ = ["ChunkObject", "PrunableChunk", "Pruning", "Waiting"]
+
+_PAGE_ROWS: Final = 1000
+_COPY_LEFT: Final = "k.chunk_id = c.id AND k.deleted_at IS NULL AND k.state IN ('committed', 'deleted')"
+_PRUNABLE: Final = f"""
+SELECT c.id, c.uuid, c.store, c.size_bytes, c.file_count, c.state = 'deleted', {iso("c.retired_at")}
+FROM chunks AS c
+WHERE c.id > %(after)s AND c.store = coalesce(%(store)s, c.store)
+  AND ((c.state = 'retired' AND c.retired_at < now() - make_interval(secs => %(grace)s))
+       OR (c.state = 'deleted'
+           AND (c.deleted_at IS NULL OR EXISTS (SELECT FROM chunk_copies AS k WHERE {_COPY_LEFT}))))
+ORDER BY c.id
+LIMIT %(limit)s
+"""  # noqa: S608
+_OBJECTS: Final = f"""
+SELECT NULL, c.store, c.object_key, c.upload_id, c.size_bytes
+FROM chunks AS c WHERE c.id = %(chunk)s AND c.deleted_at IS NULL
+UNION ALL
+SELECT k.id, k.store, k.object_key, k.upload_id, c.size_bytes
+FROM chunks AS c JOIN chunk_copies AS k ON {_COPY_LEFT} WHERE c.id = %(chunk)s
+ORDER BY 1 NULLS FIRST
+"""  # noqa: S608
+# A live file in it would mean that its counters are wrong: it is looked for all the same, as nobody can give its
+# bytes back. Undelete locks the row (removal.py): whoever comes second sees the state that the first left.
+_DELETE: Final = """
+UPDATE chunks AS c SET state = 'deleted'
+WHERE c.id = %s AND c.state = 'retired' AND c.retired_at < now() - make_interval(secs => %s)
+  AND c.live_file_count = 0 AND NOT EXISTS (SELECT FROM file_locations AS l WHERE l.caf_file_id = c.id)
+"""
+_KNOWN: Final = """
+(SELECT object_key FROM chunks WHERE store = %(store)s AND state IN ('committed', 'retired')
+ ORDER BY id DESC LIMIT %(limit)s)
+UNION ALL
+(SELECT object_key FROM chunk_copies WHERE store = %(store)s AND state = 'committed'
+ ORDER BY id DESC LIMIT %(limit)s)
+"""
+
+
+class PrunableChunk(NamedTuple):
+    """A chunk that may go. is_decided: it is `deleted` already, but objects of it may be left. retired_at: ISO 8601
+    in UTC."""
+
+    id: int
+    uuid: UUID
+    store: str
+    size_bytes: int
+    file_count: int
+    is_decided: bool
+    retired_at: str | None
+
+
+class ChunkObject(NamedTuple):
+    """An object with the bytes of a chunk: a copy (chunk_copies.id), or the chunk itself (None)."""
+
+    copy: int | None
+    store: str
+    object_key: str
+    upload_id: str | None
+    size_bytes: int
+
+
+class Waiting(NamedTuple):
+    """Chunks whose grace period is not over, and their bytes."""
+
+    chunks: int
+    bytes: int
+
+
+class Pruning:
+    """Every method is one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def prunable(self, grace_seconds: int, store: str | None) -> Iterator[PrunableChunk]:
+        """Chunks that were retired longer ago, and those of earlier prunes of which objects may be left; in a store
+        (URL) or, None, in any. A page at a time, by chunks.id."""
+        after = 0
+        while True:
+            parameters = {"after": after, "store": store, "grace": grace_seconds, "limit": _PAGE_ROWS}
+            with self._connection.statement() as connection:
+                rows = connection.execute(_PRUNABLE.encode(), parameters).fetchall()
+            yield from (PrunableChunk(*row) for row in rows)
+            if len(rows) < _PAGE_ROWS:
+                return
+            after = rows[-1][0]
+
+    def waiting(self, grace_seconds: int, store: str | None) -> Waiting:
+        """What `prunable` leaves for later."""
+        statement = (
+            "SELECT count(*), coalesce(sum(size_bytes), 0)::bigint FROM chunks WHERE state = 'retired' "
+            "AND retired_at >= now() - make_interval(secs => %s) AND store = coalesce(%s, store)"
+        )
+        with self._connection.statement() as connection:
+            row = connection.execute(statement, (grace_seconds, store)).fetchone()
+        assert row is not None  # noqa: S101 - an aggregate gives one row
+        return Waiting(*row)
+
+    def decide(self, chunk_id: int, grace_seconds: int) -> bool:
+        """`retired` becomes `deleted`, with all copies: then undelete cannot bring it back. False if it is not so
+        any more, or a file points to it."""
+        with self._connection.transaction() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
+            if connection.execute(_DELETE, (chunk_id, grace_seconds)).rowcount != 1:
+                return False
+            drop_copies(connection, [chunk_id])
+            record_event(connection, "chunk_deleted", chunk_id, "pruned")
+        return True
+
+    def objects(self, chunk_id: int) -> list[ChunkObject]:
+        """The objects of a chunk that are there as far as the catalog knows, itself first."""
+        return [ChunkObject(*row) for row in self._rows(_OBJECTS, {"chunk": chunk_id})]
+
+    def known(self, store: str, limit: int) -> list[str]:
+        """Keys of objects that a store has: the newest chunks and copies, so many of each."""
+        return [row[0] for row in self._rows(_KNOWN, {"store": store, "limit": limit})]
+
+    def _rows(self, statement: str, parameters: Any) -> Sequence[tuple[Any, ...]]:
+        with self._connection.statement() as connection:
+            return connection.execute(statement.encode(), parameters).fetchall()

@@ -1,0 +1,361 @@
+"""Files out of the catalog and back: one transaction for all that one call names, whatever their number."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+from uuid import UUID
+
+from cafcat.catalog.commit import take_off_chunks
+from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.catalog.journal import append
+from cafcat.catalog.lookup import LOCATION, folder_range
+from cafcat.catalog.mapping import COLUMNS, to_nanoseconds
+from cafcat.catalog.path_list import PathList
+from cafcat.catalog.runs import iso
+from cafcat.errors import CatalogUnavailable
+from cafcat.model import JournalKind, Location, RetiredLocation
+
+__all__ = ["Below", "Change", "Removal", "RemovedPage"]
+
+_ATTEMPTS: Final = 3
+_TOTALS: Final = "SELECT count(*), coalesce(sum(end_byte - start_byte), 0)::bigint FROM {table}"
+_PER_CHUNK: Final = (
+    "SELECT caf_file_id, count(*) AS files, sum(end_byte - start_byte) AS bytes FROM {table} GROUP BY 1"
+)
+_COUNTED_TABLE: Final = (
+    "CREATE TEMPORARY TABLE counted (caf_file_id bigint, files bigint, bytes bigint) ON COMMIT DROP"
+)
+_COUNT: Final = "INSERT INTO counted " + _PER_CHUNK.format(table="file_locations {condition}")
+_COUNTED_ALREADY: Final = (
+    "DELETE FROM asked {condition} AND EXISTS (SELECT FROM file_locations AS l WHERE l.file_path = asked.file_path)"
+)
+_COUNTED_SUMS: Final = """
+SELECT coalesce(sum(g.files), 0)::bigint, coalesce(sum(g.bytes), 0)::bigint,
+       count(*) FILTER (WHERE g.files = c.live_file_count)
+FROM (SELECT caf_file_id, sum(files) AS files, sum(bytes) AS bytes FROM counted GROUP BY 1) AS g
+JOIN chunks AS c ON c.id = g.caf_file_id
+"""
+
+# Whoever rebuilds a catalog from a store has to know what was removed of it, also of chunks that are about to go.
+_STORES: Final = """
+SELECT store FROM chunks WHERE state IN ('committed', 'retired', 'deleted') AND deleted_at IS NULL
+UNION
+SELECT store FROM chunk_copies WHERE state <> 'abandoned' AND deleted_at IS NULL
+"""
+
+_NOT_THERE: Final = (
+    "SELECT DISTINCT asked.file_path FROM asked LEFT JOIN {table} AS t USING (file_path) "
+    "WHERE t.start_byte IS NULL ORDER BY 1"
+)
+
+_TAKE: Final = f"""
+WITH taken AS (DELETE FROM file_locations AS l {{condition}} RETURNING l.*)
+INSERT INTO gone ({COLUMNS}) SELECT {COLUMNS} FROM taken
+"""  # noqa: S608
+_WANT: Final = f"""
+INSERT INTO wanted (retired_id, {COLUMNS})
+SELECT DISTINCT ON (file_path) id, {COLUMNS}
+FROM retired_locations {{condition}} AND reason = 'removed'
+ORDER BY file_path, id DESC
+ON CONFLICT DO NOTHING
+"""  # noqa: S608
+
+_REMOVED_PAGE: Final = f"""
+SELECT {LOCATION}, {iso("l.retired_at")}, l.run_id, l.reason,
+       c.state IN ('committed', 'retired') AND NOT EXISTS (SELECT FROM file_locations AS f
+                                                           WHERE f.file_path = l.file_path)
+FROM (
+    SELECT DISTINCT ON (file_path) * FROM retired_locations
+    WHERE reason = 'removed' AND file_path >= %(low)s {{upper_bound}}
+    ORDER BY file_path, id DESC
+    LIMIT %(limit)s
+) AS l JOIN chunks AS c ON c.id = l.caf_file_id
+ORDER BY l.file_path
+"""  # noqa: S608
+
+
+class Below(NamedTuple):
+    """Everything below a folder, as `folder_range` has it: "" or a name that ends in "/"; and the file `itself`,
+    None for none."""
+
+    folder: str
+    itself: str | None
+
+    @property
+    def name(self) -> str:
+        """As somebody would type it."""
+        return self.itself or self.folder or "."
+
+    def range(self) -> tuple[str, str | None]:
+        """The half-open range of paths below the folder."""
+        return folder_range(self.folder)
+
+    def condition(self) -> tuple[str, list[str]]:
+        """On file_path, and its parameters."""
+        low, high = self.range()
+        below = "file_path >= %s" if high is None else "file_path >= %s AND file_path < %s"
+        ends = [low] if high is None else [low, high]
+        return (
+            (f"({below})", ends) if self.itself is None else (f"({below} OR file_path = %s)", [*ends, self.itself])
+        )
+
+
+@dataclass(slots=True)
+class Change:
+    """What a call did, in files, bytes, and chunks that were retired (or came back). sequence: its line of the
+    journal, None if nothing changed; stores: URLs of those that have to be told.
+
+    The lists have the names that nothing was done for: `missing` of which nothing is there, or was removed; `live`
+    that have a file again; `pruned` whose bytes are gone; empty: folders with nothing below. A context manager:
+    leaving it frees the lists."""
+
+    missing: PathList
+    live: PathList
+    pruned: PathList
+    empty: list[Below]
+    sequence: int | None = None
+    uuid: UUID | None = None
+    stores: tuple[str, ...] = ()
+    files: int = 0
+    bytes: int = 0
+    chunks: int = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for paths in (self.missing, self.live, self.pruned):
+            paths.close()
+
+
+class RemovedPage(NamedTuple):
+    """Removed files that can be brought back, in path order; last: the last path that was looked at, None at the
+    end."""
+
+    files: list[RetiredLocation]
+    last: str | None
+
+
+class Removal:
+    """Every method is one transaction, or several attempts at one. `checkpoint` is called between its statements:
+    when it raises, nothing has happened."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def remove(self, names: PathList, folders: Sequence[Below], checkpoint: Callable[[], object]) -> Change:
+        """Takes the files of these names, and all below these folders (none within another), out of
+        file_locations. A lost connection is settled by looking, as by commit_chunk. Raises CatalogUnavailable if it
+        could not be done or nobody can tell."""
+        return self._settled(lambda connection, change: _remove(connection, change, names, folders, checkpoint))
+
+    def restore(self, names: PathList, folders: Sequence[Below], checkpoint: Callable[[], object]) -> Change:
+        """The way back, to what each path pointed to when it was removed last. A path that has a file is left
+        alone, and so is one whose chunk was pruned. Errors as of remove."""
+        return self._settled(lambda connection, change: _restore(connection, change, names, folders, checkpoint))
+
+    def count(self, names: PathList, folders: Sequence[Below], checkpoint: Callable[[], object]) -> Change:
+        """What remove would do; changes nothing."""
+        change = _nothing()
+        with self._connection.transaction() as connection:
+            connection.execute("SET LOCAL statement_timeout = 0")
+            _ask(connection, names, checkpoint)
+            connection.execute(_COUNTED_TABLE)
+            change.empty = _each(connection, _COUNT, folders, checkpoint)
+            _each(connection, _COUNTED_ALREADY, folders, checkpoint)
+            connection.execute(_COUNT.format(condition="WHERE file_path IN (SELECT file_path FROM asked)").encode())
+            [(change.files, change.bytes, change.chunks)] = connection.execute(_COUNTED_SUMS).fetchall()
+            _list(connection, _NOT_THERE.format(table="file_locations"), change.missing)
+        return change
+
+    def removed(self, low: str, high: str | None, limit: int = 1000) -> RemovedPage:
+        """What was removed and can be brought back, of the paths `[low, high)`: up to `limit` paths are looked at.
+        The next page begins with the successor of `last`."""
+        statement = _REMOVED_PAGE.format(upper_bound="AND file_path < %(high)s" if high else "")
+        with self._connection.statement() as connection:
+            rows = connection.execute(statement.encode(), {"low": low, "high": high, "limit": limit}).fetchall()
+        return RemovedPage([_retired(row) for row in rows if row[-1]], rows[-1][0] if len(rows) == limit else None)
+
+    def behind(self) -> list[str]:
+        """Stores that lack lines of the journal."""
+        statement = "SELECT DISTINCT unnest(unwritten) FROM journal WHERE unwritten <> '{}' ORDER BY 1"
+        with self._connection.statement() as connection:
+            return [row[0] for row in connection.execute(statement).fetchall()]
+
+    def _settled(self, act: Callable[[PgConnection, Change], None]) -> Change:
+        for attempt in range(1, _ATTEMPTS + 1):
+            change = _nothing()
+            with ExitStack() as on_failure:
+                on_failure.enter_context(change)
+                try:
+                    self._attempt(act, change)
+                except CatalogUnavailable:
+                    if not self._happened(change):
+                        if attempt == _ATTEMPTS:
+                            raise
+                        continue
+                on_failure.pop_all()
+                return change
+        raise AssertionError("the last attempt returns or raises")
+
+    def _attempt(self, act: Callable[[PgConnection, Change], None], change: Change) -> None:
+        with self._connection.transaction() as connection:
+            # As of a commit: however long it takes, and each statement sees what others have committed.
+            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
+            act(connection, change)
+
+    def _happened(self, change: Change) -> bool:
+        """Looks when nobody changes file_locations: that waits for a transaction that is still under way on the
+        server. The uuid, not the number: a server that crashed may give a number twice."""
+        if change.uuid is None:
+            return False
+        with self._connection.transaction() as connection:
+            connection.execute("SET LOCAL lock_timeout = '60s'")
+            _lock(connection)
+            statement = "SELECT EXISTS (SELECT FROM journal WHERE uuid = %s)"
+            row = connection.execute(statement, [change.uuid]).fetchone()
+        return row is not None and bool(row[0])
+
+
+def _nothing() -> Change:
+    return Change(PathList(), PathList(), PathList(), [])
+
+
+def _remove(
+    connection: PgConnection,
+    change: Change,
+    names: PathList,
+    folders: Sequence[Below],
+    checkpoint: Callable[[], object],
+) -> None:
+    _ask(connection, names, checkpoint)
+    connection.execute("CREATE TEMPORARY TABLE gone (LIKE file_locations) ON COMMIT DROP")
+    _lock(connection)
+    change.empty = _each(connection, _TAKE, folders, checkpoint)
+    by_name = "USING asked WHERE asked.file_path = l.file_path"
+    connection.execute(_TAKE.format(condition=by_name).encode())
+    checkpoint()
+    _list(connection, _NOT_THERE.format(table="gone"), change.missing)
+    connection.execute(
+        f"INSERT INTO retired_locations ({COLUMNS}, reason) SELECT {COLUMNS}, 'removed' FROM gone "  # noqa: S608
+        "ORDER BY file_path".encode()
+    )
+    checkpoint()
+    take_off_chunks(connection, _PER_CHUNK.format(table="gone"))
+    _finish(connection, change, JournalKind.REMOVE, "gone", "retired")
+    checkpoint()
+
+
+def _restore(
+    connection: PgConnection,
+    change: Change,
+    names: PathList,
+    folders: Sequence[Below],
+    checkpoint: Callable[[], object],
+) -> None:
+    _ask(connection, names, checkpoint)
+    connection.execute(
+        "CREATE TEMPORARY TABLE wanted (LIKE file_locations, retired_id bigint, PRIMARY KEY (file_path)) "
+        "ON COMMIT DROP"
+    )
+    _lock(connection)
+    change.empty = _each(connection, _WANT, folders, checkpoint)
+    connection.execute(_WANT.format(condition="WHERE file_path IN (SELECT file_path FROM asked)").encode())
+    checkpoint()
+    _list(connection, _NOT_THERE.format(table="wanted"), change.missing)
+    _leave_alone(connection, "file_path IN (SELECT file_path FROM file_locations)", change.live)
+    # Prune changes these rows, or we do: whoever comes second sees what the first did.
+    connection.execute(
+        "CREATE TEMPORARY TABLE usable ON COMMIT DROP AS SELECT id FROM chunks "
+        "WHERE id IN (SELECT caf_file_id FROM wanted) AND state IN ('committed', 'retired') "
+        "ORDER BY id FOR NO KEY UPDATE"
+    )
+    _leave_alone(connection, "caf_file_id NOT IN (SELECT id FROM usable)", change.pruned)
+    checkpoint()
+    _put_back(connection)
+    _finish(connection, change, JournalKind.RESTORE, "wanted", "committed")
+    checkpoint()
+
+
+def _lock(connection: PgConnection) -> None:
+    """Readers go on; nobody else changes the table until we are done. As of a commit (commit.py)."""
+    connection.execute("LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
+
+
+def _ask(connection: PgConnection, names: PathList, checkpoint: Callable[[], object]) -> None:
+    connection.execute('CREATE TEMPORARY TABLE asked (file_path text COLLATE "C") ON COMMIT DROP')
+    with connection.cursor() as cursor, cursor.copy("COPY asked FROM STDIN (FORMAT BINARY)") as copy:
+        for block in names.blocks():
+            copy.write(block)
+            checkpoint()
+    connection.execute("ANALYZE asked")
+
+
+def _each(
+    connection: PgConnection, statement: str, folders: Sequence[Below], checkpoint: Callable[[], object]
+) -> list[Below]:
+    """Returns the folders with nothing below."""
+    empty = []
+    for below in folders:
+        condition, parameters = below.condition()
+        if not connection.execute(statement.format(condition=f"WHERE {condition}").encode(), parameters).rowcount:
+            empty.append(below)
+        checkpoint()
+    return empty
+
+
+def _list(connection: PgConnection, query: str, paths: PathList) -> None:
+    with connection.cursor() as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)".encode()) as copy:
+        copy.set_types(["text"])
+        for row in copy.rows():
+            paths.add(row[0])
+
+
+def _leave_alone(connection: PgConnection, condition: str, paths: PathList) -> None:
+    _list(connection, f"SELECT file_path FROM wanted WHERE {condition} ORDER BY 1", paths)  # noqa: S608
+    if paths.count:
+        connection.execute(f"DELETE FROM wanted WHERE {condition}".encode())  # noqa: S608
+
+
+def _put_back(connection: PgConnection) -> None:
+    connection.execute(
+        f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM wanted ORDER BY file_path".encode()  # noqa: S608
+    )
+    connection.execute("DELETE FROM retired_locations AS r USING wanted AS w WHERE r.id = w.retired_id")
+    connection.execute(
+        "UPDATE chunks SET live_file_count = live_file_count + back.files, "  # noqa: S608
+        "live_bytes = live_bytes + back.bytes, "
+        "state = 'committed', retired_at = NULL "
+        f"FROM ({_PER_CHUNK.format(table='wanted')}) AS back WHERE chunks.id = back.caf_file_id".encode()
+    )
+
+
+def _finish(connection: PgConnection, change: Change, kind: JournalKind, table: str, state: str) -> None:
+    """Counts, and tells the journal; last, as `append` wants it."""
+    row = connection.execute(_TOTALS.format(table=table).encode()).fetchone()
+    assert row is not None  # noqa: S101 - an aggregate gives one row
+    change.files, change.bytes = row
+    if not change.files:
+        return
+    chunks = f"SELECT count(*) FROM chunks WHERE state = %s AND id IN (SELECT caf_file_id FROM {table})"  # noqa: S608
+    [(change.chunks,)] = connection.execute(chunks.encode(), [state]).fetchall()
+    detail = f"{change.files} files, {change.bytes} bytes"
+    connection.execute("INSERT INTO events (kind, detail) VALUES (%s, %s)", (f"files_{kind}d", detail))
+    change.stores = tuple(row[0] for row in connection.execute(_STORES).fetchall())
+    change.sequence = append(connection, kind, change.stores)
+    connection.execute(
+        "INSERT INTO journal_files (journal_id, caf_file_id, start_byte, file_path) "  # noqa: S608
+        f"SELECT %s, caf_file_id, start_byte, file_path FROM {table} ORDER BY file_path".encode(),
+        [change.sequence],
+    )
+    [(change.uuid,)] = connection.execute("SELECT uuid FROM journal WHERE id = %s", [change.sequence]).fetchall()
+
+
+def _retired(row: tuple[Any, ...]) -> RetiredLocation:
+    path, start, end, crc32c, microseconds, chunk, store, key, retired_at, run, reason, _ = row
+    location = Location(path, start, end, crc32c, to_nanoseconds(microseconds), chunk, store, key)
+    return RetiredLocation(location, retired_at, run, reason)

@@ -1,0 +1,48 @@
+"""The catalog at one moment, read in one direction, on a connection of its own: however long that takes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psycopg
+
+from cafcat.catalog.connection import PgConnection, translated
+from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
+
+__all__ = ["Snapshot", "snapshot"]
+
+
+class Snapshot:
+    """Sees nothing that is committed after it was begun, and changes nothing."""
+
+    def __init__(self, connection: PgConnection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a query; few."""
+        return self._connection.execute(statement.encode()).fetchall()
+
+    def copy(self, query: str) -> Iterator[bytes]:
+        """The rows of a query in the text format of COPY, one at a time, each with its line break. They stream: to
+        be read to the end, or closed."""
+        statement = f"COPY ({query}) TO STDOUT".encode()
+        with translated(), self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in copy:
+                yield bytes(row)
+
+
+@contextmanager
+def snapshot(connect: Callable[[], PgConnection]) -> Iterator[Snapshot]:
+    """Raises CatalogUnavailable, CatalogOutdated."""
+    with translated(), closing(connect()) as connection:
+        revision = revision_of(connection)
+        if revision != HEAD_REVISION:
+            raise outdated(revision)
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        with connection.transaction():
+            connection.execute(
+                "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; "
+                "SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO'; SET LOCAL extra_float_digits = 1"
+            )
+            yield Snapshot(connection)

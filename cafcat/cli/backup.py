@@ -1,0 +1,119 @@
+"""`cafcat backup` and `cafcat restore`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.arguments import parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import INTERRUPTED
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.errors import InvalidInput
+from cafcat.units import format_size
+
+if TYPE_CHECKING:
+    from cafcat.maintenance.backup import BackupReport
+    from cafcat.maintenance.restore import RestoreReport
+
+__all__ = ["register"]
+
+
+def backup(
+    call: Call,
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="STORE", help="Store to write to: folder, URL or name; else that of chunks."),
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", min=1, help="Then remove all but the N newest backups.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Only list the backups that are there.")] = False,
+) -> int:
+    """Write the whole catalog into a store, as one object.
+
+    Example: cafcat backup --keep 7
+    """
+    if listed and keep is not None:
+        raise InvalidInput("--list changes nothing: give --keep without it")
+    if listed:
+        return _list(call, to)
+    with call.repository() as repository, ShownProgress(call) as progress:
+        try:
+            report = repository.custody.backup(to, keep=keep, progress=progress)
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; there is no backup")
+            return INTERRUPTED
+    if not call.quiet or call.json:
+        call.output.show(asdict(report), _written(report))
+    return 0
+
+
+def _list(call: Call, store: str | None) -> int:
+    with call.repository() as repository:
+        for found in repository.custody.backups(store):
+            line = f"{found.begun_at}  {format_size(found.size_bytes):>10}  {call.output.shown(found.object_key)}"
+            call.output.show(found._asdict(), [line])
+    return 0
+
+
+def _written(report: "BackupReport") -> list[str]:
+    rows, size = sum(report.rows.values()), format_size(report.size_bytes)
+    lines = [f"backed up {plural(rows, 'row')}, {size}, as {report.object_key} in {report.store}"]
+    if report.removed:
+        lines.append(f"removed {plural(len(report.removed), 'older backup')}")
+    return lines
+
+
+def restore(
+    call: Call,
+    *,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            parser=parse_text,
+            help="Of the backup, or its beginning; else the newest.",
+            show_default=False,
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="STORE", help="Store that has it: folder, URL or name; else that of chunks."
+        ),
+    ] = None,
+) -> int:
+    """Fill an empty catalog from a backup.
+
+    Example: cafcat restore --from s3://bucket/chunks
+    """
+    with call.repository() as repository, ShownProgress(call) as progress:
+        try:
+            report = repository.custody.restore(name, source=source, progress=progress)
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; the catalog is empty, as it was before")
+            return INTERRUPTED
+    if not call.json and report.newer_lines:
+        call.output.notice(
+            f"{plural(report.newer_lines, 'change')} came after the backup and are not in the catalog: "
+            "`cafcat rebuild` into an empty one has them"
+        )
+    if not call.quiet or call.json:
+        call.output.show(asdict(report), _restored(report))
+    return 0
+
+
+def _restored(report: "RestoreReport") -> list[str]:
+    rows = sum(report.rows.values())
+    return [f"restored {plural(rows, 'row')} as of {report.taken_at}, from {report.object_key} in {report.store}"]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    verb(app, "backup")(backup)
+    verb(app, "restore")(restore)

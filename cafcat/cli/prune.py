@@ -1,0 +1,99 @@
+"""`cafcat prune`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from cafcat.cli.arguments import parse_duration
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.units import format_size
+
+if TYPE_CHECKING:
+    from cafcat.maintenance.prune import PrunedChunk, PruneReport
+
+__all__ = ["register"]
+
+_DEFAULT_GRACE: Final = "7d"
+
+
+class _Progress(ShownProgress):
+    """With -v, a line for each chunk."""
+
+    def __init__(self, call: Call, *, dry_run: bool) -> None:
+        super().__init__(call)
+        self._would = "would be " if dry_run else ""
+
+    def pruned(self, chunk: "PrunedChunk") -> None:
+        if self._call.verbose and self._call.json:
+            self._call.output.document(chunk._asdict())
+        elif self._call.verbose:
+            what = f"{plural(chunk.objects, 'object')}, {format_size(chunk.bytes_freed)}"
+            since = f", without files since {chunk.retired_at[:19]}Z" if chunk.retired_at else ""
+            self._print(f"chunk {chunk.uuid} {self._would}removed: {what}{since}")
+
+
+def prune(
+    call: Call,
+    *,
+    grace: Annotated[
+        str,
+        typer.Option("--grace", metavar="TIME", help="Only what has had no file for so long, as 12h, 7d or 0."),
+    ] = _DEFAULT_GRACE,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it, do not only say what would be done.")] = False,
+) -> int:
+    """Remove chunks that no file is in any more. Says what it would do; --yes does it.
+
+    Example: cafcat prune --grace 30d --yes
+    """
+    grace_seconds = 0 if grace.strip() == "0" else parse_duration(grace)
+    stop = StopOnSignal("the removal of a chunk", as_json=call.json)
+    with stop, call.repository() as repository, _Progress(call, dry_run=not yes) as progress:
+        settings = repository.settings
+        try:
+            report = repository.custody.prune(
+                grace_seconds=grace_seconds,
+                store=settings.store if settings.origins["store"] == "flag" else None,
+                dry_run=not yes,
+                progress=progress,
+                on_pruned=progress.pruned,
+                should_stop=stop,
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; what was removed is gone, the next prune goes on")
+            return INTERRUPTED
+    if not call.json:
+        for message in report.failed:
+            call.output.notice(message)
+    if not call.quiet or call.json:
+        call.output.show({"summary": asdict(report)}, _summary(report, grace))
+    return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
+
+
+def _summary(report: "PruneReport", grace: str) -> list[str]:
+    lines = [("interrupted; " if report.interrupted else "") + _done(report)]
+    if report.chunks_waiting:
+        waiting = f"{plural(report.chunks_waiting, 'chunk')} ({format_size(report.bytes_waiting)})"
+        lines.append(f"{waiting} without files for less than {grace}: undelete can still bring them back")
+    if report.dry_run and report.objects:
+        lines.append("run it again with --yes")
+    return lines
+
+
+def _done(report: "PruneReport") -> str:
+    if not report.objects:
+        return "nothing was pruned" if report.failed or report.interrupted else "nothing to prune"
+    copies = report.objects - report.chunks
+    also = f" and {copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
+    done, frees = ("would remove", "frees") if report.dry_run else ("removed", "freed")
+    return f"{done} {plural(report.chunks, 'chunk')}{also}: {frees} {format_size(report.bytes_freed)}"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "prune")(prune)

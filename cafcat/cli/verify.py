@@ -1,0 +1,181 @@
+"""`cafcat verify`."""
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cafcat.cli.arguments import parse_duration, parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
+from cafcat.cli.output import plural, printable
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.errors import InvalidInput
+from cafcat.model import Finding, Verdict, VerifyLevel
+from cafcat.units import format_size
+
+if TYPE_CHECKING:
+    from cafcat.maintenance.verify import CheckedObject, VerifyReport
+
+__all__ = ["parse_share", "register"]
+
+
+def parse_share(text: str) -> float:
+    """The part of 1 that "5%" or "0.5%" means; more than nothing, at most all. Raises InvalidInput."""
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / 100 if text.strip() != number else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise InvalidInput(f"not a share: {text!r}", hint="write 5% or 0.5%")
+    return share
+
+
+class _Progress(ShownProgress):
+    """A line for each finding; with -v, one for each object, too."""
+
+    def checked(self, checked: "CheckedObject") -> None:
+        for finding in checked.findings:
+            self._tell(checked, finding)
+        if self._call.verbose and self._call.json:
+            document = asdict(checked) | {"findings": len(checked.findings)}
+            self._call.output.document({"checked": document})
+        elif self._call.verbose:
+            read = f", {format_size(checked.bytes_read)} read" if checked.bytes_read else ""
+            self._print(f"{_name(checked)}: {checked.verdict} ({plural(checked.files, 'file')}{read})")
+
+    def _tell(self, checked: "CheckedObject", finding: Finding) -> None:
+        if self._call.json:
+            where = {name: getattr(checked, name) for name in ("chunk", "store", "is_copy", "object")}
+            self._call.output.document({"finding": where | finding._asdict()})
+        else:
+            self._call.output.line(f"{_name(checked)}: {_shown(finding)}")
+        sys.stdout.flush()
+
+
+def _name(checked: "CheckedObject") -> str:
+    if checked.chunk is None:
+        return printable(checked.object or "catalog")
+    return f"chunk {checked.chunk}" + (f", copy in {checked.store}" if checked.is_copy else "")
+
+
+def _shown(finding: Finding) -> str:
+    """ "file a/b.jpg [0, 512): its bytes have CRC-32C ..."."""
+    path = f" {printable(finding.path)}" if finding.path is not None else ""
+    span = f" [{finding.start_byte}, {finding.end_byte})" if finding.start_byte is not None else ""
+    return f"{finding.kind}{path}{span}: {printable(finding.detail)}"
+
+
+def verify(
+    call: Call,
+    *,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SRC...", help="With --level source: what was ingested, as it was named.", show_default=False
+        ),
+    ] = None,
+    level: Annotated[
+        VerifyLevel,
+        typer.Option("--level", help="How closely: SQL only, each chunk's index, every byte, or the sources."),
+    ] = VerifyLevel.INDEX,
+    sample: Annotated[
+        float | None,
+        typer.Option("--sample", metavar="SHARE", parser=parse_share, help="Only so many of the chunks, as 5%."),
+    ] = None,
+    older_than: Annotated[
+        int | None,
+        typer.Option(
+            "--older-than",
+            metavar="TIME",
+            parser=parse_duration,
+            help="Only chunks not found whole since then, as 90d.",
+        ),
+    ] = None,
+    chunk: Annotated[
+        list[str] | None, typer.Option("--chunk", metavar="UUID", help="Only this chunk; repeatable.")
+    ] = None,
+    prefix: Annotated[
+        str,
+        typer.Option(
+            "--prefix",
+            metavar="FOLDER",
+            parser=parse_text,
+            help="Only chunks that have files of this folder; with sources, as for ingest.",
+            show_default=False,
+        ),
+    ] = "",
+    follow_symlinks: Annotated[
+        bool, typer.Option("--follow-symlinks", help="With sources, as for ingest.")
+    ] = False,
+    no_unpack: Annotated[bool, typer.Option("--no-unpack", help="With sources, as for ingest.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew, not where the same verify was interrupted.")
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", metavar="N", help="Check so many chunks at once; else one per processor."),
+    ] = None,
+) -> int:
+    """Prove that what was packed is still there, and whole. Exit code 5 if it is not.
+
+    Example: cafcat verify --level data --older-than 90d
+    """
+    stop = StopOnSignal("the chunk at hand", as_json=call.json)
+    with stop, call.repository() as repository, _Progress(call) as progress:
+        settings = repository.settings
+        try:
+            report = repository.custody.verify(
+                sources or (),
+                level=level,
+                chunks=chunk or (),
+                prefix=prefix,
+                store=settings.store if settings.origins["store"] == "flag" else None,
+                older_than=older_than,
+                sample=sample,
+                follow_symlinks=follow_symlinks,
+                unpack_tars=not no_unpack,
+                restart=restart,
+                jobs=jobs,
+                progress=progress,
+                on_checked=progress.checked,
+                should_stop=stop,
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; what was checked is in the catalog, the same verify goes on there")
+            return INTERRUPTED
+    if not call.quiet or call.json:
+        call.output.show({"summary": asdict(report)}, [_summary(report)])
+    return _exit_code(report)
+
+
+def _exit_code(report: "VerifyReport") -> int:
+    if report.interrupted:
+        return INTERRUPTED
+    return DAMAGE if report.damaged or report.missing else SOME_FAILED if report.unreadable else 0
+
+
+_OBJECTS = {VerifyLevel.CATALOG: "catalog", VerifyLevel.SOURCE: "source"}
+
+
+def _summary(report: "VerifyReport") -> str:
+    """ "verified 12 objects (data): 11 ok, 1 damaged; 120 files, 1.2 GB read"."""
+    verdicts: dict[str, Any] = {verdict: getattr(report, verdict) for verdict in Verdict}
+    count = sum(verdicts.values())
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items() if number)
+    first = "interrupted; " if report.interrupted else "resumed; " if report.resumed else ""
+    if not count:
+        return f"{first}nothing to verify"
+    gone = f"; {report.gone} deleted meanwhile" if report.gone else ""
+    read = f"; {plural(report.files_checked, 'file')}, {format_size(report.bytes_read)} read"
+    what = plural(count, _OBJECTS.get(report.level, "object"))
+    return f"{first}verified {what} ({report.level}): {counts}{gone}{read if report.files_checked else ''}"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "verify")(verify)

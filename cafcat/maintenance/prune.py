@@ -1,0 +1,148 @@
+"""Removes chunks that no path points to any more, when their grace period is over.
+
+The row in the catalog decides, and is changed first: `retired` becomes `deleted` only while nothing points to the
+chunk, and undelete brings back nothing of a chunk that is `deleted`. Then its objects are removed, then its line of
+the journal, which without the objects says nothing. What says that files were removed stays.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.pruning import ChunkObject, PrunableChunk
+from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable
+from cafcat.maintenance.known_stores import KnownStores
+from cafcat.progress import Progress
+from cafcat.stores.base import Store
+from cafcat.writing.journal import remove_journal, write_journal
+
+__all__ = ["DEFAULT_GRACE_SECONDS", "Prune", "PruneReport", "PrunedChunk"]
+
+DEFAULT_GRACE_SECONDS: Final = 7 * 86_400
+
+
+class PrunedChunk(NamedTuple):
+    """A chunk that was removed, or would be. bytes_freed: of all its objects; retired_at: when the last file left
+    it, ISO 8601 in UTC."""
+
+    uuid: UUID
+    store: str
+    objects: int
+    bytes_freed: int
+    retired_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What was removed, or would be: chunks, their objects (copies too), and the bytes of these. chunks_waiting,
+    bytes_waiting: nothing points to them, but their grace period is not over. failed: what could not be removed,
+    and why."""
+
+    chunks: int
+    objects: int
+    bytes_freed: int
+    chunks_waiting: int
+    bytes_waiting: int
+    failed: tuple[str, ...]
+    interrupted: bool
+    dry_run: bool
+
+
+class Prune:
+    """One pass. Any number of them may be at work at once, beside everything else."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        stores: KnownStores,
+        *,
+        grace_seconds: int,
+        dry_run: bool,
+        progress: Progress,
+        on_pruned: Callable[[PrunedChunk], object],
+        should_stop: Callable[[], bool],
+    ) -> None:
+        """`on_pruned` is told of each chunk; `should_stop` is asked between chunks, and may raise there."""
+        self._catalog = catalog
+        self._stores = stores
+        self._grace_seconds = grace_seconds
+        self._dry_run = dry_run
+        self._progress = progress
+        self._on_pruned = on_pruned
+        self._should_stop = should_stop
+        self._counts: Counter[str] = Counter()
+        self._failed: list[str] = []
+
+    def take(self, store: str | None) -> PruneReport:
+        """See Custody.prune."""
+        interrupted = False
+        for chunk in self._catalog.pruning.prunable(self._grace_seconds, store):
+            if interrupted := self._should_stop():
+                break
+            with self._reported(chunk):
+                self._prune(chunk)
+        waiting = self._catalog.pruning.waiting(self._grace_seconds, store)
+        counts, failed = self._counts, tuple(self._failed)
+        freed = (counts["chunks"], counts["objects"], counts["bytes"])
+        return PruneReport(*freed, *waiting, failed, interrupted=interrupted, dry_run=self._dry_run)
+
+    @contextlib.contextmanager
+    def _reported(self, chunk: PrunableChunk) -> Iterator[None]:
+        """Without the catalog nothing can go on; every other failure costs only what was at hand."""
+        try:
+            yield
+        except (CatalogUnavailable, CatalogOutdated):
+            raise
+        except CafcatError as error:
+            self._failed.append(f"chunk {chunk.uuid}: {error}")
+
+    def _prune(self, chunk: PrunableChunk) -> None:
+        if not chunk.is_decided and not self._decide(chunk):
+            return
+        objects = self._catalog.pruning.objects(chunk.id)
+        removed = objects if self._dry_run else self._remove_all(chunk, objects)
+        if removed:
+            freed = sum(found.size_bytes for found in removed)
+            itself = sum(found.copy is None for found in removed)
+            self._counts.update(chunks=itself, objects=len(removed), bytes=freed)
+            self._progress.advance(chunk.file_count, freed)
+            self._on_pruned(PrunedChunk(chunk.uuid, chunk.store, len(removed), freed, chunk.retired_at))
+
+    def _decide(self, chunk: PrunableChunk) -> bool:
+        """Nothing is decided of a chunk whose store is not there, or cannot be told what was removed: a rebuild of
+        what is left in it would bring back older files of the same names."""
+        store = self._stores.open(chunk.store)
+        if self._dry_run:
+            return True
+        write_journal(self._catalog.journal, store)
+        return self._catalog.pruning.decide(chunk.id, self._grace_seconds)
+
+    def _remove_all(self, chunk: PrunableChunk, objects: Sequence[ChunkObject]) -> list[ChunkObject]:
+        """Returns the objects that were removed. A store that fails keeps its own."""
+        removed = []
+        for url, group in groupby(sorted(objects, key=attrgetter("store")), key=attrgetter("store")):
+            with self._reported(chunk):
+                found = list(group)
+                self._remove(self._stores.open(url), chunk, found)
+                removed.extend(found)
+        return removed
+
+    def _remove(self, store: Store, chunk: PrunableChunk, objects: Sequence[ChunkObject]) -> None:
+        """All that one store has of a chunk. The line of the journal after the objects: a whole chunk without its
+        line would be taken for one whose commit never came. And not while somebody is at writing it."""
+        for found in objects:
+            store.discard(found.object_key, found.upload_id)
+            store.delete(found.object_key)
+        with self._catalog.journal.exclusively(store.url):
+            remove_journal(self._catalog.journal, store, chunk.id)
+        for found in objects:
+            if found.copy is None:
+                self._catalog.chunks.record_removed(chunk.id)
+            else:
+                self._catalog.copies.record_removed(found.copy)

@@ -1,0 +1,357 @@
+"""A catalog from what is in stores, and nothing else: their journal, and the indexes of the chunks themselves.
+
+Objects are listed; then each line of the journal and each index is read, by ranges, several at once. What they say
+goes to one transaction of the catalog as it comes. docs/formats/journal.md has the rules.
+"""
+
+import re
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.journal import JournalRecord
+from cafcat.catalog.mapping import Mapping
+from cafcat.catalog.rebuilding import FoundLine, FoundObject, PlannedChunk, RebuiltCounts, Stage
+from cafcat.errors import CafcatError, Corrupt, NotFound, StoreFailed, Unsupported
+from cafcat.formats import registry as formats
+from cafcat.maintenance.backup_keys import backup_time
+from cafcat.maintenance.index_reading import KnownObject, read_index
+from cafcat.maintenance.parallel import in_parallel
+from cafcat.model import ChunkSummary
+from cafcat.progress import Progress
+from cafcat.remote.errors import ServerFailed
+from cafcat.stores.base import ObjectInfo, Store
+from cafcat.stores.keys import JOURNAL_PREFIX
+from cafcat.writing.journal import write_journal
+from cafcat.writing.journal_reader import JournalObject, parse_journal_key, read_head
+
+__all__ = ["Damage", "DamageKind", "Rebuild", "RebuildReport"]
+
+_CHUNK_KEY: Final = re.compile(
+    r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.[a-z0-9]{1,16}", re.ASCII
+)
+_BATCH_OBJECTS: Final = 1000
+_INDEX_BYTES_AT_ONCE: Final = 64 << 20
+"""Of indexes that are being read: a larger one is read alone."""
+_LISTED_DAMAGES: Final = 1000
+_NO_COUNTS: Final = RebuiltCounts(0, 0, 0, 0, 0, 0, 0)
+
+
+class DamageKind(StrEnum):
+    """What is wrong with something in a store."""
+
+    MISSING = "missing"
+    """The journal says that a chunk was committed, and no store has it."""
+    CHUNK = "chunk"
+    """The index of a chunk cannot be read, or is not what the journal says."""
+    JOURNAL = "journal"
+    """A line of the journal cannot be read: what it said is not known."""
+    ORDER = "order"
+    """Two lines of the journal have the same number: two catalogs wrote to these stores."""
+
+
+class Damage(NamedTuple):
+    """name: the object, or the uuid of a chunk that is missing. files: how many it had, if that is known. lost:
+    whether nothing else says the same."""
+
+    kind: DamageKind
+    name: str
+    message: str
+    files: int | None
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What the catalog has now, or would have if written is False: then it is as empty as before.
+
+    files, bytes: found under their paths. retired_files: what paths pointed to before. adopted: chunks that had no
+    line in the journal. files_lost: paths that, as the journal says, were in chunks that are lost; that is not all
+    of them. foreign_objects: what is no chunk, line or backup by its name. damages: the first thousand of
+    damage_count; lost_count of these cost something.
+    """
+
+    written: bool
+    stores: tuple[str, ...]
+    chunks: int
+    copies: int
+    files: int
+    bytes: int
+    retired_files: int
+    journal_lines: int
+    backups: int
+    adopted: tuple[UUID, ...]
+    foreign_objects: int
+    files_lost: int
+    damages: tuple[Damage, ...]
+    damage_count: int
+    lost_count: int
+
+
+class Rebuild:
+    """One rebuild. In memory is what is being read just now; all else is in temporary tables of the catalog."""
+
+    def __init__(self, catalog: Catalog, stores: Sequence[Store], *, accept_loss: bool, progress: Progress) -> None:
+        self._catalog = catalog
+        self._stores = stores
+        self._accept_loss = accept_loss
+        self._progress = progress
+        self._threads = max(2, *(store.reads_in_flight for store in stores))
+        self._damages: list[Damage] = []
+        self._damage_count = self._lost_count = 0
+        self._adopted: list[UUID] = []
+        self._foreign = 0
+        self._backups: list[tuple[int, str, int, str]] = []
+        self._last_sequence = 0
+
+    def run(self) -> RebuildReport:
+        """Raises Conflict, Locked, NotFound if the stores have nothing of cafcat's, CatalogUnavailable;
+        AccessDenied and StoreFailed for a store that does not answer."""
+        with self._catalog.rebuilding.stage([store.url for store in self._stores]) as stage:
+            self._list(stage)
+            self._read_lines(stage)
+            self._read_chunks(stage)
+            written = self._accept_loss or not self._lost_count
+            counts = self._settle(stage) if written else _NO_COUNTS
+        if written and self._adopted:
+            self._tell_stores()
+        return self._report(counts, written=written)
+
+    def _list(self, stage: Stage) -> None:
+        self._progress.begin("list the stores")
+        found = 0
+        for number, store in enumerate(self._stores):
+            listed = iter(store.list())
+            while batch := list(islice(listed, _BATCH_OBJECTS)):
+                found += self._add(stage, number, batch)
+                self._progress.advance(len(batch), 0)
+        if not found:
+            names = ", ".join(store.url for store in self._stores)
+            hint = "is its disk mounted, its name right?"
+            raise NotFound(f"there is neither a chunk nor a journal in {names}", hint=hint)
+
+    def _add(self, stage: Stage, store: int, batch: Sequence[ObjectInfo]) -> int:
+        """Returns how many of them are chunks and lines."""
+        chunks, lines = [], []
+        for key, size_bytes in batch:
+            line = parse_journal_key(key) if key.startswith(JOURNAL_PREFIX) else None
+            chunk = _CHUNK_KEY.fullmatch(key)
+            if line is not None:
+                lines.append((*line, store, size_bytes))
+            elif chunk is not None:
+                chunks.append(FoundObject(store, UUID(chunk[1]), key, size_bytes))
+            elif (begun_at := backup_time(key)) is not None:
+                self._backups.append((store, key, size_bytes, begun_at))
+            else:
+                self._foreign += 1
+        stage.add_objects(chunks)
+        stage.add_line_objects(lines)
+        self._last_sequence = max([self._last_sequence, *(line[0] for line in lines)])
+        return len(chunks) + len(lines)
+
+    def _read_lines(self, stage: Stage) -> None:
+        self._progress.begin("read the journal")
+        with closing(in_parallel(self._read_line, stage.lines(), self._threads)) as read:
+            for found in read:
+                self._failed(DamageKind.JOURNAL, found.failures, lost=found.line is None)
+                if found.record is not None:
+                    files = found.line.files() if found.line is not None and found.line.file_count else None
+                    stage.add_line(found.record, files)
+                self._progress.advance(1, 0)
+        for sequence, uuid in stage.number_lines():
+            message = f"the number {sequence}, or one before it, is there twice: two catalogs wrote here"
+            self._damaged(Damage(DamageKind.ORDER, _line_key(sequence, uuid), message, None, lost=True))
+
+    def _read_line(self, found: FoundLine) -> "_ReadLine":
+        """From the first store that has it whole. Of a damaged one only its first line is believed: which chunk was
+        committed when."""
+        key = _line_key(found.sequence, found.uuid)
+        head, failures = None, []
+        for number, size_bytes in zip(found.stores, found.sizes, strict=True):
+            store = self._stores[number]
+            try:
+                line = JournalObject(store, key, size_bytes)
+            except (NotFound, Corrupt, Unsupported, StoreFailed) as error:
+                failures.append(_Failure(store.locate(key), _of_object(error)))
+                with suppress(NotFound, Corrupt, StoreFailed):
+                    head = head or read_head(store, key, size_bytes)
+            else:
+                return _ReadLine(line.record, line, failures)
+        return _ReadLine(head if head is not None and head.chunk is not None else None, None, failures)
+
+    def _read_chunks(self, stage: Stage) -> None:
+        _, index_bytes = stage.plan()
+        self._progress.begin("rebuild", size_bytes=index_bytes or None)
+        read = in_parallel(
+            self._read_chunk, stage.chunks(), self._threads, weight=_index_bytes, limit=_INDEX_BYTES_AT_ONCE
+        )
+        with closing(read):
+            for chunk in read:
+                self._take(stage, chunk)
+
+    def _read_chunk(self, planned: PlannedChunk) -> "_ReadChunk":
+        """From the first store whose object is what it should be."""
+        failures: list[_Failure] = []
+        for found in planned.objects:
+            mapping = Mapping(planned.id)
+            try:
+                summary = _read_object(self._stores[found.store], planned, found, mapping)
+            except (NotFound, Corrupt, Unsupported, StoreFailed) as error:
+                mapping.close()
+                failures.append(_Failure(self._stores[found.store].locate(found.object_key), _of_object(error)))
+            except BaseException:
+                mapping.close()
+                raise
+            else:
+                return _ReadChunk(planned, _Found(found, summary, mapping), failures)
+        return _ReadChunk(planned, None, failures)
+
+    def _take(self, stage: Stage, read: "_ReadChunk") -> None:
+        """Once something is lost that nobody accepts, the rest is read only to say all that is wrong with it."""
+        planned, found = read.planned, read.found
+        files = planned.file_count
+        self._failed(DamageKind.CHUNK, read.failures, files, lost=found is None)
+        if not planned.objects:
+            message = f"the journal has it at {planned.sequence}, no store has its object"
+            self._damaged(Damage(DamageKind.MISSING, str(planned.uuid), message, files, lost=True))
+        if found is None:
+            return
+        with found.mapping as mapping:
+            if planned.sequence is None:
+                self._adopted.append(planned.uuid)
+            if self._accept_loss or not self._lost_count:
+                copies = self._copies(planned, found)
+                stage.add_chunk(planned.id, found.object, copies, found.summary, mapping)
+            self._progress.advance(mapping.file_count, _index_bytes(planned))
+
+    def _copies(self, planned: PlannedChunk, found: "_Found") -> list[FoundObject]:
+        """Of the same size, in the stores after the one that was read; verify tells more of them."""
+        later = planned.objects[planned.objects.index(found.object) + 1 :]
+        for other in later:
+            if other.size_bytes != found.object.size_bytes:
+                name = self._stores[other.store].locate(other.object_key)
+                message = f"{other.size_bytes} bytes, where the chunk has {found.object.size_bytes}"
+                self._damaged(Damage(DamageKind.CHUNK, name, message, None, lost=False))
+        return [other for other in later if other.size_bytes == found.object.size_bytes]
+
+    def _settle(self, stage: Stage) -> RebuiltCounts:
+        self._progress.begin("write the catalog")
+        stage.add_backups(self._backups)
+        losses = [f"{damage.kind} {damage.name}: {damage.message}" for damage in self._damages if damage.lost]
+        return stage.settle(self._last_sequence, losses)
+
+    def _tell_stores(self) -> None:
+        """What was adopted is in the journal now; what cannot be written here recover writes."""
+        for store in self._stores:
+            try:
+                write_journal(self._catalog.journal, store)
+            except CafcatError as error:
+                self._progress.warn(f"the journal of {store.url} is behind: {error}; cafcat recover mends that")
+
+    def _failed(
+        self, kind: DamageKind, failures: Sequence["_Failure"], files: int | None = None, *, lost: bool
+    ) -> None:
+        for failure in failures:
+            self._damaged(Damage(kind, failure.name, failure.message, files, lost))
+
+    def _damaged(self, damage: Damage) -> None:
+        self._damage_count += 1
+        self._lost_count += damage.lost
+        if len(self._damages) < _LISTED_DAMAGES:
+            self._damages.append(damage)
+
+    def _report(self, counts: RebuiltCounts, *, written: bool) -> RebuildReport:
+        return RebuildReport(
+            written=written,
+            stores=tuple(store.url for store in self._stores),
+            chunks=counts.chunks,
+            copies=counts.copies,
+            files=counts.files,
+            bytes=counts.bytes,
+            retired_files=counts.retired_files,
+            journal_lines=counts.journal_lines,
+            backups=len(self._backups),
+            adopted=tuple(self._adopted),
+            foreign_objects=self._foreign,
+            files_lost=counts.files_lost,
+            damages=tuple(self._damages),
+            damage_count=self._damage_count,
+            lost_count=self._lost_count,
+        )
+
+
+class _Failure(NamedTuple):
+    """What is wrong with an object."""
+
+    name: str
+    message: str
+
+
+class _ReadLine(NamedTuple):
+    """A line of the journal; `line` is None if no store has it whole, record if not even its first line could be
+    read."""
+
+    record: JournalRecord | None
+    line: JournalObject | None
+    failures: Sequence[_Failure]
+
+
+class _Found(NamedTuple):
+    """The object that counts as the chunk, and what its index says."""
+
+    object: FoundObject
+    summary: ChunkSummary
+    mapping: Mapping
+
+
+class _ReadChunk(NamedTuple):
+    """`found` is None if no store has the chunk, or none has it whole."""
+
+    planned: PlannedChunk
+    found: _Found | None
+    failures: Sequence[_Failure]
+
+    def close(self) -> None:
+        if self.found is not None:
+            self.found.mapping.close()
+
+
+def _read_object(store: Store, planned: PlannedChunk, found: FoundObject, mapping: Mapping) -> ChunkSummary:
+    """Raises Corrupt if the object is not the chunk that the journal means."""
+    name = store.locate(found.object_key)
+    if planned.size_bytes not in (None, found.size_bytes):
+        message = f"the object has {found.size_bytes} bytes, its line of the journal says {planned.size_bytes}"
+        raise Corrupt(message, chunk=name)
+    archive_format = formats.by_name(planned.format or found.object_key.rpartition(".")[2])
+    start, end = planned.index_start_byte, planned.index_end_byte
+    span = None if start is None or end is None else (start, end)
+    archive = KnownObject(store, found.object_key, found.size_bytes)
+    summary = read_index(archive, archive_format, mapping, span)
+    if planned.file_count not in (None, summary.file_count):
+        message = f"its index has {summary.file_count} files, its line of the journal says {planned.file_count}"
+        raise Corrupt(message, chunk=name)
+    if planned.index_crc32c not in (None, summary.index_crc32c):
+        message = f"its index has CRC-32C {summary.index_crc32c:08x}, not {planned.index_crc32c:08x}"
+        raise Corrupt(message, chunk=name)
+    return summary
+
+
+def _index_bytes(planned: PlannedChunk) -> int:
+    """0 if nobody knows yet."""
+    return (planned.index_end_byte or 0) - (planned.index_start_byte or 0)
+
+
+def _line_key(sequence: int, uuid: UUID) -> str:
+    return f"{JOURNAL_PREFIX}{sequence:020d}-{uuid}.jsonl"
+
+
+def _of_object(error: CafcatError) -> str:
+    """The message of an error that is about one object. Raises it if it is about the whole store."""
+    if isinstance(error, ServerFailed):
+        raise error
+    return str(error)

@@ -1,0 +1,127 @@
+"""Lines of the journal as objects beside the chunks: what a rebuild needs and chunks do not say.
+
+One object for each line, `journal/<sequence>-<uuid>.jsonl`, of JSON lines (docs/formats/journal.md): a head, a line
+for each file, and a foot with their number and the CRC-32C of all bytes before it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from cafcat.catalog.journal import Journal, JournalChunk, JournalFile, JournalRecord
+from cafcat.checksums import crc32c
+from cafcat.errors import Conflict, NotFound, StoreFailed
+from cafcat.stores.base import Store
+from cafcat.stores.keys import JOURNAL_PREFIX
+
+__all__ = ["journal_key", "put_line", "remove_journal", "sweep_journal", "write_journal"]
+
+VERSION: Final = 1
+_BLOCK_BYTES: Final = 256 << 10
+
+
+def journal_key(record: JournalRecord) -> str:
+    """The same for every store; in order of key is in order of time."""
+    return f"{JOURNAL_PREFIX}{record.sequence:020d}-{record.uuid}.jsonl"
+
+
+def write_journal(journal: Journal, store: Store) -> None:
+    """Writes every line that a store does not have yet, and removes what a writer left half written that died.
+    One process at a time does this. Raises StoreFailed, CatalogUnavailable."""
+    while journal.unwritten([store.url]):
+        with journal.exclusively(store.url):
+            for record in journal.unwritten([store.url]):
+                _write(journal, store, record)
+                journal.written(record.sequence, store.url)
+
+
+def sweep_journal(journal: Journal, store: Store) -> None:
+    """Removes uploads of lines whose writers died. Raises as write_journal does."""
+    keys = [key for key in store.uploads() if key.startswith(JOURNAL_PREFIX)]
+    if keys:
+        with journal.exclusively(store.url):  # whoever writes one has it: these are nobody's
+            for key in keys:
+                store.discard(key)
+
+
+def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
+    """Removes the line that says that a chunk was committed, when the chunk itself has been removed."""
+    for record in journal.of_chunk(chunk_id):
+        store.discard(journal_key(record))
+        store.delete(journal_key(record))
+        journal.written(record.sequence, store.url)
+
+
+def _write(journal: Journal, store: Store, record: JournalRecord) -> None:
+    put_line(store, journal_key(record), lambda: _encoded(record, journal.files(record.sequence)))
+
+
+def put_line(store: Store, key: str, lines: Callable[[], Iterable[bytes]]) -> None:
+    """Writes the object of a line, if it is not there. The caller is in `exclusively` of that store."""
+    for _ in range(2):
+        try:
+            return _put(store, key, lines())
+        except Conflict:
+            # The key is only ever this line's: if the object is there, it is the very same.
+            if _has(store, key):
+                return None
+            store.discard(key)
+    raise StoreFailed("somebody else writes this line of the journal", chunk=key)
+
+
+def _put(store: Store, key: str, lines: Iterable[bytes]) -> None:
+    upload = store.create(key)
+    try:
+        for block in _blocks(lines):
+            upload.write(block)
+        upload.commit()
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def _blocks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    block = bytearray()
+    for line in lines:
+        block += line
+        if len(block) >= _BLOCK_BYTES:
+            yield bytes(block)
+            block.clear()
+    yield bytes(block)
+
+
+def _encoded(record: JournalRecord, files: Iterable[JournalFile]) -> Iterator[bytes]:
+    checksum, count = 0, 0
+    for count, document in enumerate(_documents(record, files)):  # noqa: B007 - the last one counts the files
+        line = _line(document)
+        checksum = crc32c(line, checksum)
+        yield line
+    yield _line({"files": count, "crc32c": checksum})
+
+
+def _documents(record: JournalRecord, files: Iterable[JournalFile]) -> Iterator[dict[str, Any]]:
+    head = {
+        "cafcat_journal": VERSION,
+        "sequence": record.sequence,
+        "kind": record.kind,
+        "happened_at": record.happened_at,
+    }
+    yield head | ({} if record.chunk is None else {"chunk": _chunk(record.chunk)})
+    for file in files:
+        yield {"path": file.path, "chunk": str(file.chunk), "start_byte": file.start_byte}
+
+
+def _chunk(chunk: JournalChunk) -> dict[str, Any]:
+    return chunk._asdict() | {"uuid": str(chunk.uuid)}
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _has(store: Store, key: str) -> bool:
+    try:
+        store.stat(key)
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,241 @@
+"""Reading lines of the journal back from a store. Nothing that stands in them is trusted.
+
+An object is read from end to end before anything of it counts, in blocks; a line of it has at most 64 KiB. So a
+huge or lying object costs the time to read it, and an error. docs/formats/journal.md has the format.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from cafcat.catalog.journal import JournalChunk, JournalFile, JournalRecord
+from cafcat.checksums import crc32c
+from cafcat.errors import Corrupt, InvalidInput, Unsupported
+from cafcat.model import MAX_PATH_BYTES, JournalKind
+from cafcat.stores.base import Store
+from cafcat.stores.keys import JOURNAL_PREFIX, check_key
+from cafcat.writing.journal import VERSION
+
+__all__ = ["MAX_LINE_BYTES", "MAX_SEQUENCE", "JournalObject", "parse_journal_key", "read_head"]
+
+MAX_LINE_BYTES: Final = 64 << 10
+"""The longest that cafcat writes has some 14 KB: a path of 2,048 control characters, each escaped."""
+MAX_SEQUENCE: Final = 10**15
+"""No catalog has so many changes; what claims to be later would leave no numbers for those to come."""
+
+_KEPT_BYTES: Final = 1 << 20
+_INT64_MAX: Final = (1 << 63) - 1
+_KEY: Final = re.compile(
+    re.escape(JOURNAL_PREFIX) + r"(\d{20})-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl",
+    re.ASCII,
+)
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
+
+
+def parse_journal_key(key: str) -> tuple[int, UUID] | None:
+    """Sequence and uuid that a key of the journal says; None if it is not one."""
+    found = _KEY.fullmatch(key)
+    if found is None or not 0 < int(found[1]) <= MAX_SEQUENCE:
+        return None
+    return int(found[1]), UUID(found[2])
+
+
+def read_head(store: Store, key: str, size_bytes: int) -> JournalRecord | None:
+    """What the first line of a damaged object says, whatever comes after it; None if not even that can be read."""
+    line, end, _ = store.read(key, 0, min(size_bytes, MAX_LINE_BYTES)).partition(b"\n")
+    try:
+        return _record(_document(line), key) if end else None
+    except (ValueError, Unsupported):
+        return None
+
+
+class JournalObject:
+    """One object of the journal, read and found to be whole. record.unwritten is empty."""
+
+    def __init__(self, store: Store, key: str, size_bytes: int) -> None:
+        """Reads all of it. Raises Corrupt, Unsupported, NotFound, StoreFailed."""
+        self._store, self._key, self._size_bytes = store, key, size_bytes
+        self._small = store.read(key, 0, size_bytes) if size_bytes <= _KEPT_BYTES else None
+        self.file_count = 0
+        lines = self._lines()
+        first = next(lines, None)
+        if first is None:
+            raise self._corrupt("it is empty", 0)
+        self.record = self._parsed(_head, first, 0)
+        last = None
+        for last in self._checked(first, lines):  # noqa: B007 - all of them are looked at
+            self.file_count += 1
+
+    def files(self) -> Iterator[JournalFile]:
+        """The files in it, in order. Reads what has more than 1 MiB once more. Errors as before."""
+        lines = self._lines()
+        return self._checked(next(lines), lines)
+
+    def _checked(self, first: bytes, lines: Iterator[bytes]) -> Iterator[JournalFile]:
+        """The files; at the end, the foot has to be right."""
+        byte, checksum, count, line, last = 0, 0, 0, first, b""
+        for following in lines:
+            if byte:
+                file: JournalFile = self._parsed(_file, line, byte)
+                if last >= (last := file.path.encode()):
+                    raise self._corrupt("its paths are not in order", byte)
+                yield file
+                count += 1
+            checksum = crc32c(line + b"\n", checksum)
+            byte += len(line) + 1
+            line = following
+        foot = self._parsed(_foot, line, byte) if byte else None
+        if foot != (count, checksum):
+            raise self._corrupt("its last line does not fit what stands before it", byte)
+
+    def _lines(self) -> Iterator[bytes]:
+        """Without their line breaks."""
+        whole = self._small
+        blocks = self._store.stream(self._key, 0, self._size_bytes) if whole is None else iter((whole,))
+        rest, byte = b"", 0
+        for piece in _pieces(blocks):
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                if len(line) > MAX_LINE_BYTES:
+                    break
+                yield line
+                byte += len(line) + 1
+            else:
+                line = rest
+            if len(line) > MAX_LINE_BYTES:
+                raise self._corrupt(f"a line of more than {MAX_LINE_BYTES:,} bytes", byte)
+        if rest:
+            raise self._corrupt("its last line has no end", byte)
+
+    def _parsed(self, parse: Any, line: bytes, byte: int) -> Any:
+        try:
+            return parse(_document(line), self._key)
+        except ValueError as error:
+            raise self._corrupt(str(error), byte) from error
+        except Unsupported as error:
+            error.chunk = self._store.locate(self._key)
+            raise
+
+    def _corrupt(self, message: str, byte: int) -> Corrupt:
+        return Corrupt(f"the journal is damaged: {message}", chunk=self._store.locate(self._key), byte=byte)
+
+
+def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Small ones: of a block of line breaks, each is an object of its own."""
+    for block in blocks:
+        for at in range(0, len(block), MAX_LINE_BYTES):
+            yield block[at : at + MAX_LINE_BYTES]
+
+
+def _document(line: bytes) -> dict[str, Any]:
+    """Raises ValueError."""
+    try:
+        document = json.loads(line.decode())
+    except (ValueError, RecursionError) as error:
+        raise ValueError("a line is no JSON") from error
+    if not isinstance(document, dict):
+        raise ValueError("a line is no JSON object")
+    return document
+
+
+def _head(document: dict[str, Any], key: str) -> JournalRecord:
+    return _record(document, key)
+
+
+def _record(document: dict[str, Any], key: str) -> JournalRecord:
+    version = document.get("cafcat_journal")
+    if version != VERSION:
+        if type(version) is int and version > VERSION:
+            raise Unsupported(f"a journal of version {version}: this cafcat reads {VERSION}")
+        raise ValueError("its first line is not that of a journal")
+    found = parse_journal_key(key)
+    if found is None or document.get("sequence") != found[0]:
+        raise ValueError("its sequence is not that of its name")
+    kind = document.get("kind")
+    if kind not in list(JournalKind):
+        raise ValueError("there is no such kind of change")
+    chunk = document.get("chunk")
+    if (chunk is not None) != (kind in (JournalKind.COMMIT, JournalKind.MOVE)):
+        raise ValueError("a chunk is what a commit and a move have, and nothing else")
+    of = None if chunk is None else _chunk(chunk)
+    return JournalRecord(found[0], found[1], JournalKind(kind), _time(document, "happened_at"), (), of)
+
+
+def _chunk(document: Any) -> JournalChunk:
+    if not isinstance(document, dict):
+        raise ValueError("its chunk is no JSON object")
+    size, data = _number(document, "size_bytes"), _number(document, "data_bytes")
+    start, end = _number(document, "index_start_byte"), _number(document, "index_end_byte")
+    if not data <= start <= end <= size:
+        raise ValueError("the sizes of its chunk do not fit each other")
+    index_crc32c = None if document.get("index_crc32c") is None else _number(document, "index_crc32c", 0xFFFF_FFFF)
+    archive_format = document.get("format")
+    if not isinstance(archive_format, str) or not re.fullmatch(r"[a-z0-9_-]{1,32}", archive_format):
+        raise ValueError("its chunk has no format")
+    return JournalChunk(
+        _uuid(document, "uuid"),
+        archive_format,
+        _object_key(document),
+        size,
+        data,
+        start,
+        end,
+        _number(document, "file_count"),
+        _crc64nvme(document),
+        index_crc32c,
+        _time(document, "begun_at"),
+    )
+
+
+def _file(document: dict[str, Any], _key: str) -> JournalFile:
+    path = document.get("path")
+    if not isinstance(path, str) or "\0" in path or not 0 < len(path.encode()) <= MAX_PATH_BYTES:
+        raise ValueError("a path that the catalog cannot hold")
+    return JournalFile(path, _uuid(document, "chunk"), _number(document, "start_byte"))
+
+
+def _foot(document: dict[str, Any], _key: str) -> tuple[int, int]:
+    return _number(document, "files"), _number(document, "crc32c", 0xFFFF_FFFF)
+
+
+def _number(document: dict[str, Any], name: str, most: int = _INT64_MAX) -> int:
+    value = document.get(name)
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{name} is no such number")
+    return value
+
+
+def _uuid(document: dict[str, Any], name: str) -> UUID:
+    value = document.get(name)
+    if not isinstance(value, str) or str(found := UUID(value)) != value:
+        raise ValueError(f"{name} is no uuid")
+    return found
+
+
+def _time(document: dict[str, Any], name: str) -> str:
+    value = document.get(name)
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        raise ValueError(f"{name} is no time")
+    datetime.fromisoformat(value)  # no February 30
+    return value
+
+
+def _crc64nvme(document: dict[str, Any]) -> str | None:
+    value = document.get("crc64nvme")
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(base64.b64decode(value, validate=True)) != 8:
+        raise ValueError("crc64nvme is no such checksum")
+    return value
+
+
+def _object_key(document: dict[str, Any]) -> str:
+    value = document.get("object_key")
+    try:
+        return check_key(value if isinstance(value, str) else "")
+    except InvalidInput as error:
+        raise ValueError("its chunk has no such key") from error

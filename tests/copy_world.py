@@ -1,0 +1,224 @@
+"""Catalog and two stores for the tests of copies: what has to be in the second one, by SQL and raw bytes."""
+
+import base64
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cafcat
+from cafcat.checksums import crc64nvme
+from cafcat.maintenance.copy import CopyReport
+from cafcat.maintenance.recover import RecoverReport
+from tests.removal_world import Bucket, Folder, Place, rebuilt, sql
+from tests.s3_server import S3Server
+
+__all__ = ["PAIRS", "World", "check", "end_leases", "killed_at_each_step", "rebuilt_from_copies", "world"]
+
+PAIRS = [
+    "folder-folder",
+    pytest.param("folder-bucket", marks=pytest.mark.slow),
+    pytest.param("bucket-folder", marks=pytest.mark.slow),
+]
+
+
+@dataclass
+class World:
+    """A repository whose chunks are in the first place; the second one is for their copies."""
+
+    repository: cafcat.Repository
+    first: Place
+    second: Place
+    warnings: list[str]
+
+    def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        return sql(self.repository, statement, *values)
+
+    def copy(self, *chunks: str, **options: Any) -> CopyReport:
+        return self.repository.custody.copy(chunks, to=self.second.url, **options)
+
+    def recover(self, **options: Any) -> RecoverReport:
+        """Of all that is left now, whatever its leases say."""
+        end_leases(self)
+        return self.repository.custody.recover(**options)
+
+
+@pytest.fixture
+def world(
+    request: pytest.FixtureRequest, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
+    """With the parameter "folder-bucket" the first place is a folder, the second a bucket."""
+    pair = getattr(request, "param", "folder-folder")
+    warnings: list[str] = []
+    with contextlib.ExitStack() as opened:
+        places = [_place(request, kind, tmp_path / f"store-{n}", opened) for n, kind in enumerate(pair.split("-"))]
+        options = {"database_url": database_url, "home": tmp_path / "home", "store": places[0].url}
+        repository = opened.enter_context(cafcat.open(warn=warnings.append, **options))
+        yield World(repository, places[0], places[1], warnings)
+
+
+def _place(request: pytest.FixtureRequest, kind: str, folder: Path, opened: contextlib.ExitStack) -> Place:
+    if kind == "folder":
+        return Folder(folder)
+    request.getfixturevalue("s3_environment")
+    server: S3Server = request.getfixturevalue("s3_server")
+    bucket = Bucket(server, request.getfixturevalue("s3_bucket"))
+    opened.callback(bucket.client.close)
+    return bucket
+
+
+def end_leases(world: World) -> None:
+    for table in ("chunks", "chunk_copies", "backups"):
+        world.sql(f"UPDATE {table} SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
+
+
+def check(world: World) -> set[str]:
+    """The second store has the committed copies, their lines of the journal, those of all that was removed or
+    brought back since, and nothing else; a rebuild of it gives what the catalog has in these chunks. Returns the
+    keys of the copies."""
+    assert world.repository._catalog.reports.findings() == []
+    objects = world.second.everything()
+    copies = world.sql(
+        "SELECT k.object_key, k.state, c.crc64nvme, c.size_bytes, k.deleted_at IS NULL, k.lease_expires_at IS NULL "
+        "FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id WHERE k.store = %s",
+        world.second.url,
+    )
+    assert {row[1] for row in copies} <= {"committed", "abandoned", "deleted"}
+    assert all(is_there == (state == "committed") for _, state, _, _, is_there, _ in copies)
+    assert all(without_lease for *_, without_lease in copies)
+    kept = {key: (checksum, size) for key, state, checksum, size, *_ in copies if state == "committed"}
+    assert {key for key in objects if not key.startswith("journal/")} == set(kept)
+    for key, (checksum, size) in kept.items():
+        assert len(objects[key]) == size
+        assert base64.b64encode(crc64nvme(objects[key]).to_bytes(8)).decode() == checksum
+    _check_journal(world, objects)
+    return set(kept)
+
+
+def _check_journal(world: World, objects: dict[str, bytes]) -> None:
+    assert world.sql("SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
+    assert world.sql("SELECT count(*) FROM journal_files") == [(0,)]
+    lines = {key for key in objects if key.startswith("journal/")}
+    needed = world.sql(
+        "SELECT 'journal/' || to_char(j.id, 'FM00000000000000000000') || '-' || j.uuid || '.jsonl' "
+        "FROM journal AS j WHERE j.chunk_id IN (SELECT chunk_id FROM chunk_copies "
+        "WHERE state = 'committed' AND store = %s) "
+        "OR (j.kind IN ('remove', 'restore') AND j.id > (SELECT min(i.id) FROM journal AS i "
+        "JOIN chunk_copies AS k ON k.chunk_id = i.chunk_id AND k.state = 'committed' AND k.store = %s))",
+        world.second.url,
+        world.second.url,
+    )
+    assert {key for (key,) in needed} <= lines
+    before = world.first.everything()
+    assert all(objects[key] == before[key] for key in lines)
+
+
+def rebuilt_from_copies(world: World) -> tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]:
+    """What the second store alone says of every path, and what the catalog does."""
+    located = world.sql(
+        "SELECT file_path, uuid::text, start_byte FROM file_locations JOIN chunks ON id = caf_file_id"
+    )
+    return rebuilt(world.second), {path: (chunk, start) for path, chunk, start in located}
+
+
+# As in removal_world: for each line on stdin a child that kills itself at that step.
+KILLER = """
+import os, signal, sys, traceback
+import botocore.httpsession
+import psycopg
+import cafcat
+from cafcat.catalog.copies import Copies
+
+countdown = 0
+
+def step():
+    global countdown
+    countdown -= 1
+    if countdown == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def counted(function):
+    def wrapper(*arguments, **named):
+        step()
+        return function(*arguments, **named)
+    return wrapper
+
+def arm(first, name, number):
+    method = getattr(first, name)
+    def begin(*arguments, **named):
+        global countdown
+        countdown = number
+        setattr(first, name, method)
+        return method(*arguments, **named)
+    setattr(first, name, begin)
+    for name in ("fsync", "link", "unlink", "write", "replace"):
+        setattr(os, name, counted(getattr(os, name)))
+    for name in ("execute", "transaction"):
+        setattr(psycopg.Connection, name, counted(getattr(psycopg.Connection, name)))
+    psycopg.Transaction.__exit__ = counted(psycopg.Transaction.__exit__)
+    botocore.httpsession.URLLib3Session.send = counted(botocore.httpsession.URLLib3Session.send)
+
+def copy(repository, number):
+    arm(Copies, "totals", number)
+    assert repository.custody.copy(to=sys.argv[2]).failed == ()
+
+def recover(repository, number):
+    arm(Copies, "remains", number)
+    assert repository.custody.recover(store=sys.argv[2]).failed == ()
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        try:
+            with cafcat.open() as repository:
+                globals()[sys.argv[1]](repository, int(line))
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def killed_at_each_step(world: World, folder: Path, verb: str, prepare: Callable[[], None]) -> Iterator[int]:
+    """Prepares, runs the verb and kills it at a step, and gives control; with the next step, until one lives."""
+    environment = {
+        "CAFCAT_DATABASE_URL": str(world.repository.settings.database_url),
+        "CAFCAT_STORE": world.first.url,
+        "CAFCAT_HOME": str(folder / "home"),
+    }
+    command = [sys.executable, "-c", KILLER, verb, world.second.url]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=folder, env=os.environ | environment, stdin=pipe, stdout=pipe, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        for number in itertools.count(1):
+            prepare()
+            process.stdin.write(f"{number}\n")
+            process.stdin.flush()
+            code = int(process.stdout.readline())
+            if code == 0:
+                assert number > 10
+                break
+            assert code == -signal.SIGKILL
+            _wait_for_the_server(world)
+            yield number
+
+
+def _wait_for_the_server(world: World) -> None:
+    statement = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+        "AND backend_type = 'client backend' AND state <> 'idle'"
+    )
+    while world.sql(statement) != [(0,)]:
+        pass

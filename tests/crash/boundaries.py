@@ -1,0 +1,100 @@
+"""Counts the calls by which a program makes something durable or visible, and kills it before or after one of them.
+
+Files: write, pwrite, fsync (of files and of folders), link, unlink, rename, replace, mkdir, rmdir, open for
+writing. S3: every operation of boto3 and every read of obstore. Postgres: every round trip, thus every statement,
+block of a COPY, and COMMIT.
+"""
+
+import functools
+import os
+import signal
+import stat
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["Boundaries"]
+
+_FILES = ("write", "pwrite", "link", "unlink", "remove", "rename", "replace", "mkdir", "rmdir")
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+class Boundaries:
+    """What a call does is told by `report`, which gets its label just before the kill."""
+
+    def __init__(self, kill_at: int | None, kill_before: Sequence[str], report: Callable[[str], object]) -> None:
+        """Args: kill_at: counts from 1, before and after each call; kill_before: how labels of calls begin, which
+        are met in that order; the call of the last one is not made. Neither: nothing is killed."""
+        self.passed: list[str] = []
+        """Labels, with "before" or "after" in front."""
+        self._kill_at = kill_at
+        self._awaited = list(kill_before)
+        self._report = report
+        self._lock = threading.Lock()
+
+    def arm(self) -> None:
+        """From here on calls count."""
+        import botocore.client
+        import obstore
+        import psycopg
+
+        for name in _FILES:
+            setattr(os, name, self._counted(getattr(os, name), lambda *_, _name=name: f"file {_name}"))
+        vars(os)["fsync"] = self._counted(os.fsync, _fsync_label)
+        vars(os)["open"] = self._counted(os.open, _open_label)
+        client: Any = botocore.client.BaseClient
+        client._make_api_call = self._counted(client._make_api_call, lambda _, name, *__: f"s3 {name}")
+        vars(obstore)["get"] = self._counted(obstore.get, lambda *_: "s3 get by obstore")
+        connection: Any = psycopg.Connection
+        connection.wait = self._counted(connection.wait, _sql_label)
+
+    def _counted(self, function: Callable[..., Any], label_of: Callable[..., str | None]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def counted(*arguments: Any, **named: Any) -> Any:
+            label = label_of(*arguments)
+            if label is None:
+                return function(*arguments, **named)
+            self._step("before", label)
+            result = function(*arguments, **named)
+            self._step("after", label)
+            return result
+
+        return counted
+
+    def _step(self, when: str, label: str) -> None:
+        with self._lock:
+            self.passed.append(f"{when} {label}")
+            if len(self.passed) == self._kill_at or (when == "before" and self._is_last_awaited(label)):
+                self._report(self.passed[-1])
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def _is_last_awaited(self, label: str) -> bool:
+        if not self._awaited or not label.startswith(self._awaited[0]):
+            return False
+        self._awaited.pop(0)
+        return not self._awaited
+
+
+def _fsync_label(descriptor: int) -> str:
+    is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+    return "file fsync of a folder" if is_folder else "file fsync"
+
+
+def _open_label(_path: object, flags: int = 0, *_: object) -> str | None:
+    return "file open for writing" if flags & _WRITING else None
+
+
+def _sql_label(_connection: object, steps: Any, *_: object) -> str:
+    """By the generator that psycopg runs for a round trip, and what it was called with."""
+    name = getattr(steps, "__name__", "")
+    frame = getattr(steps, "gi_frame", None)
+    values = {} if frame is None else frame.f_locals
+    if name == "_exit_gen":
+        outer = getattr(values.get("self"), "_outer_transaction", True)
+        end = "COMMIT" if values.get("exc_type") is None else "ROLLBACK"
+        return f"sql {end if outer else 'savepoint'}"
+    query = values.get("query", values.get("statement"))
+    if query is None:
+        return f"sql {'BEGIN' if name == '_enter_gen' else 'COPY' if 'copy' in name else name}"
+    text = query.decode() if isinstance(query, bytes) else str(query)
+    return "sql " + " ".join(text.split()[:3])

@@ -1,0 +1,239 @@
+"""The crash campaign: SIGKILL before and after every boundary call of every verb, then recover, then the checker.
+
+`python -m tests.crash.campaign` (or `make crash`) runs all of it, with a process for each core, prints a table, and
+ends with 1 if anything was found.
+"""
+
+import argparse
+import contextlib
+import functools
+import itertools
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.crash.checker import Seen, problems
+from tests.crash.places import Bucket, Folder, Place
+from tests.crash.verbs import VERBS, Verb
+from tests.crash.world import State, World, fast_databases, fast_folder, zygote
+from tests.s3_server import new_bucket, swift
+from tests.services import Databases
+
+__all__ = ["Found", "Tally", "crash", "spread", "world"]
+
+
+class Found(NamedTuple):
+    """What was wrong after a kill at boundary `number`."""
+
+    verb: str
+    store: str
+    number: int
+    label: str
+    when: str
+    problem: str
+
+
+@dataclass
+class Tally:
+    """What a campaign did: kills by kind of boundary, and what it found."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    found: list[Found] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass
+class _Trial:
+    """One verb in one world: the state before it, and what it makes of that when nobody kills it."""
+
+    world: World
+    verb: Verb
+    command: list[str]
+    state: State
+    damaged: frozenset[str]
+    before: Seen
+    after: Seen
+    boundaries: int
+    shape: list[object]
+
+    def after_kill(self) -> Iterator[str]:
+        """What recover leaves of the one that was killed."""
+        outcome = self.world.cafcat("recover", "-q", code=None)
+        if outcome.code:
+            yield f"recover ended with {outcome.code}: {outcome.output}"
+        seen = self.world.look()
+        yield from problems(seen, self.damaged)
+        yield from self._lost(seen)
+
+    def after_all(self) -> Iterator[str]:
+        """What the verb makes of it when it is run again."""
+        outcome = self.world.cafcat(*self.command, code=None)
+        if outcome.code not in self.verb.codes:
+            yield f"run again it ended with {outcome.code}: {outcome.output}"
+        seen = self.world.look()
+        yield from problems(seen, self.damaged)
+        if seen.live != self.after.live:
+            yield f"run again it has other live files: {_difference(self.after.live, seen.live)}"
+        if self._shape() != self.shape:
+            yield f"run again it leaves {self._shape()}, not {self.shape}"
+
+    def _lost(self, seen: Seen) -> Iterator[str]:
+        before, after = self.before.live, self.after.live
+        if self.verb.is_atomic and seen.live not in (before, after):
+            yield f"neither all nor nothing: {_difference(before, seen.live)}"
+        for path in before.keys() | after.keys() | seen.live.keys():
+            if seen.live.get(path) not in (before.get(path), after.get(path)):
+                yield f"{path} is neither what it was nor what it was to become"
+
+    def _shape(self) -> list[object]:
+        return [self.world.sql(query) for query in self.verb.shape]
+
+
+def prepare(world: World, verb: Verb) -> _Trial:
+    world.begin()
+    command = verb.prepare(world)
+    damaged = world.damaged
+    before = world.look()
+    state = world.save()
+    world.restore(state)
+    outcome = world.cafcat(*command)
+    assert outcome.passed
+    after = world.look()
+    assert not problems(after, damaged), problems(after, damaged)
+    trial = _Trial(world, verb, command, state, damaged, before, after, len(outcome.passed), [])
+    trial.shape = trial._shape()
+    return trial
+
+
+def crash(world: World, name: str, store: str, numbers: Callable[[int], Iterable[int]]) -> Tally:
+    """Kills a verb at boundaries, until a run comes to its end before. `numbers` gives them for how many there were
+    when it was not killed."""
+    tally, begun = Tally(), time.monotonic()
+    trial = prepare(world, VERBS[name])
+    for number in numbers(trial.boundaries):
+        world.restore(trial.state)
+        outcome = world.cafcat(*trial.command, code=None, kill_at=number)
+        if outcome.code != -9:
+            assert outcome.code == 0, outcome
+            break
+        assert outcome.label
+        world.settle()
+        tally.kills[outcome.label.split(" ")[1]] += 1
+        for when, found in {"after recover": trial.after_kill(), "run again": trial.after_all()}.items():
+            tally.found += [Found(name, store, number, outcome.label, when, problem) for problem in found]
+    world.close()
+    tally.seconds = time.monotonic() - begun
+    return tally
+
+
+def spread(number: int) -> Callable[[int], Iterable[int]]:
+    """So many of all boundaries, from the first quarter on: before it nothing much has happened."""
+    return lambda boundaries: range(boundaries // 4, boundaries, max(1, boundaries * 3 // 4 // number))
+
+
+def _difference(expected: dict[str, bytes], found: dict[str, bytes]) -> str:
+    missing, further = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+    other = sorted(path for path in expected.keys() & found.keys() if expected[path] != found[path])
+    return f"missing {missing}, further {further}, other {other}"
+
+
+@contextlib.contextmanager
+def world(databases: Databases, store: str, folder: Path) -> Iterator[World]:
+    """A world with two stores of that kind, "folder" or "s3", in a folder of its own."""
+    with contextlib.ExitStack() as cleanup:
+        environment: dict[str, str] = {}
+        places: list[Place] = [Folder(folder / "store"), Folder(folder / "second")]
+        if store == "s3":
+            (folder / "s3").mkdir()
+            server = cleanup.enter_context(swift(folder / "s3"))
+            environment = server.environ()
+            buckets = [Bucket(server, new_bucket(server.client())) for _ in range(2)]
+            for bucket in buckets:
+                cleanup.callback(bucket.client.close)
+            places = list(buckets)
+        made = World(folder, databases, places, cleanup.enter_context(zygote()), environment)
+        cleanup.callback(made.close)
+        yield made
+
+
+class _Task(NamedTuple):
+    """A part of the boundaries of a verb: every `of`-th from `first` on."""
+
+    verb: str
+    store: str
+    first: int
+    of: int
+
+
+def _run(conninfo: str, task: _Task) -> tuple[_Task, Tally]:
+    """In a process of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="cafcat-crash-", dir=fast_folder()))
+    try:
+        with contextlib.closing(Databases(conninfo)) as databases, world(databases, task.store, folder) as made:
+            return task, crash(made, task.verb, task.store, lambda _: itertools.count(task.first, task.of))
+    except Exception:
+        found = Found(task.verb, task.store, 0, "", "the campaign itself", traceback.format_exc())
+        return task, Tally(found=[found])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _campaign(tasks: list[_Task], processes: int) -> dict[tuple[str, str], Tally]:
+    tallies: dict[tuple[str, str], Tally] = {}
+    with (
+        fast_databases() as databases,
+        multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=1) as pool,
+    ):
+        for task, tally in pool.imap_unordered(functools.partial(_run, databases.conninfo), tasks):
+            whole = tallies.setdefault((task.verb, task.store), Tally())
+            whole.kills += tally.kills
+            whole.found += tally.found
+            whole.seconds += tally.seconds
+            print(f"{task.verb} {task.store}: {tally.kills.total()} killed, {len(tally.found)} found", flush=True)
+    return tallies
+
+
+def table(tallies: dict[tuple[str, str], Tally]) -> list[str]:
+    kinds = ("file", "s3", "sql")
+    lines = ["| verb | store | kill points | at files | at S3 | at SQL | findings | seconds |", "|---" * 8 + "|"]
+    for (verb, store), tally in sorted(tallies.items()):
+        numbers = [tally.kills.total(), *(tally.kills[kind] for kind in kinds), len(tally.found)]
+        lines.append(f"| {verb} | {store} | {' | '.join(map(str, numbers))} | {tally.seconds:.0f} |")
+    total = sum(tally.kills.total() for tally in tallies.values())
+    found = sum(len(tally.found) for tally in tallies.values())
+    return [*lines, f"{total} kill points, {found} findings"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="SIGKILL at every boundary of every verb; then look.")
+    parser.add_argument("--verb", action="append", choices=VERBS, help="only this one; may be given again")
+    parser.add_argument("--store", action="append", choices=("folder", "s3"))
+    parser.add_argument("--every", type=int, default=1, help="only every so many-th boundary")
+    parser.add_argument("-j", type=int, default=os.cpu_count() or 1, help="processes")
+    given = parser.parse_args()
+    stores, verbs = given.store or ["folder", "s3"], given.verb or list(VERBS)
+    parts = range(given.j)
+    tasks = [
+        _Task(verb, store, 1 + part * given.every, given.every * given.j)
+        for store in reversed(stores)
+        for verb in verbs
+        for part in parts
+    ]
+    tallies = _campaign(tasks, given.j)
+    for found in [found for tally in tallies.values() for found in tally.found]:
+        print(*found, sep=" | ")
+    print(*table(tallies), sep="\n")
+    return any(tally.found for tally in tallies.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,332 @@
+"""The invariant of docs/design.md, looked at from outside: SQL, raw bytes, and nothing of cafcat's own code.
+
+`look` gathers what catalog and stores say, `problems` what contradicts what, in words. The catalog is at rest: no
+writer is alive, recover has run.
+"""
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from awscrt.checksums import crc64nvme
+from google_crc32c import extend
+from psycopg.rows import namedtuple_row
+
+from tests.crash.places import Place
+
+__all__ = ["Seen", "look", "problems"]
+
+JOURNAL, BACKUPS = "journal/", "backups/"
+KEPT = ("committed", "retired")
+Spot = tuple[int, str, int, int]
+"""A file in a chunk: chunks.id, path, start and end byte."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    path: str
+    start: int
+    end: int
+    crc32c: int
+
+
+@dataclass
+class Seen:
+    """`tables`: rows by table; `objects` and `uploads` by URL of the store; `live`: what each path is now."""
+
+    tables: dict[str, list[Any]]
+    objects: dict[str, dict[str, bytes]]
+    uploads: dict[str, list[str]]
+    live: dict[str, bytes] = field(default_factory=dict)
+
+    def object_of(self, row: Any) -> bytes | None:
+        return self.objects.get(row.store, {}).get(row.object_key)
+
+
+def crc32c(data: bytes) -> int:
+    return int(extend(0, data))
+
+
+TABLES = {
+    "chunks": "SELECT * FROM chunks ORDER BY id",
+    "file_locations": "SELECT * FROM file_locations ORDER BY file_path",
+    "retired_locations": "SELECT * FROM retired_locations ORDER BY id",
+    "journal": "SELECT * FROM journal ORDER BY id",
+    "journal_files": "SELECT * FROM journal_files ORDER BY journal_id, file_path",
+    "chunk_copies": "SELECT * FROM chunk_copies ORDER BY id",
+    "backups": "SELECT * FROM backups ORDER BY id",
+}
+
+
+def look(database_url: str, places: Sequence[Place]) -> Seen:
+    with psycopg.connect(database_url, row_factory=namedtuple_row) as connection:
+        tables = {name: connection.execute(query.encode()).fetchall() for name, query in TABLES.items()}
+    objects = {place.url: place.objects() for place in places}
+    seen = Seen(tables, objects, {place.url: place.uploads() for place in places})
+    chunks = {row.id: row for row in tables["chunks"]}
+    for row in tables["file_locations"]:
+        data = seen.object_of(chunks[row.caf_file_id]) if row.caf_file_id in chunks else None
+        seen.live[row.file_path] = (data or b"")[row.start_byte : row.end_byte]
+    return seen
+
+
+def problems(seen: Seen, damaged: frozenset[str] = frozenset()) -> list[str]:
+    """`damaged`: keys of objects whose bytes were spoilt on purpose; what they contain is not looked at."""
+    checks: list[Callable[[Seen, frozenset[str]], Iterator[str]]] = [
+        _states,
+        _locations,
+        _chunks,
+        _entries_once,
+        _counters,
+        _nothing_else,
+        _journal,
+        _told,
+        _replayed,
+    ]
+    return [problem for check in checks for problem in check(seen, damaged)]
+
+
+def _states(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+    """Nobody writes any more, and what was given up is gone."""
+    for table in ("chunks", "chunk_copies", "backups"):
+        for row in seen.tables[table]:
+            if row.state == "writing":
+                yield f"{table} {row.id} is still writing"
+            if row.state in ("abandoned", "deleted") and row.deleted_at is None:
+                yield f"{table} {row.id} is {row.state}, and nobody noted that it was removed"
+    for row in seen.tables["chunks"]:
+        if row.state in KEPT and (row.state == "retired") != (row.live_file_count == 0):
+            yield f"chunk {row.id} is {row.state} with {row.live_file_count} live files"
+        if (row.state == "retired") and row.retired_at is None:
+            yield f"chunk {row.id} is retired since never"
+
+
+def _locations(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
+    """Every row of file_locations points to durable bytes of a committed chunk with that checksum."""
+    chunks = {row.id: row for row in seen.tables["chunks"]}
+    for row in seen.tables["file_locations"]:
+        chunk = chunks.get(row.caf_file_id)
+        if chunk is None or chunk.state != "committed":
+            yield f"{row.file_path} points to chunk {row.caf_file_id}, which is {chunk and chunk.state}"
+            continue
+        data = seen.object_of(chunk)
+        if data is None:
+            yield f"{row.file_path} points to {chunk.object_key}, which is not there"
+        elif chunk.object_key not in damaged and (
+            crc32c(data[row.start_byte : row.end_byte]) != row.crc32c or row.end_byte > chunk.index_start_byte
+        ):
+            yield f"{row.file_path}: its bytes in {chunk.object_key} have another checksum"
+
+
+def _chunks(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
+    """Every kept chunk has its object, as its row describes it; so has every copy."""
+    chunks = {row.id: row for row in seen.tables["chunks"]}
+    rows = [(row, row) for row in chunks.values() if row.state in KEPT]
+    rows += [(row, chunks[row.chunk_id]) for row in seen.tables["chunk_copies"] if row.state == "committed"]
+    for place, chunk in rows:
+        data, name = seen.object_of(place), f"{place.store} {place.object_key}"
+        if data is None:
+            yield f"{name} is not there"
+        elif place.object_key not in damaged or place is not chunk:
+            yield from (f"{name}: {problem}" for problem in _object_problems(chunk, data))
+
+
+def _object_problems(chunk: Any, data: bytes) -> Iterator[str]:
+    start, end, files = parse_caf(data)
+    if (chunk.size_bytes, chunk.index_start_byte, chunk.index_end_byte) != (len(data), start, end):
+        yield "its sizes are not those of its row"
+    if chunk.file_count != len(files):
+        yield f"it has {len(files)} files, its row {chunk.file_count}"
+    if chunk.crc64nvme not in (None, base64.b64encode(crc64nvme(data).to_bytes(8)).decode()):
+        yield "its CRC-64/NVME is not that of its row"
+    if chunk.index_crc32c not in (None, crc32c(data[start:])):
+        yield "the checksum of its index is not that of its row"
+    for file in files:
+        if crc32c(data[file.start : file.end]) != file.crc32c:
+            yield f"{file.path} has another checksum than its index says"
+
+
+def parse_caf(data: bytes) -> tuple[int, int, list[Entry]]:
+    """(index start, index end, entries). Raises ValueError for what is none."""
+    end = len(data) - 4
+    start = end - int.from_bytes(data[end:], "little")
+    if end < 0 or start < 0:
+        raise ValueError("no CAF")
+    pairs: dict[str, Any] = dict(json.loads(data[start:end], object_pairs_hook=list))
+    entries = []
+    for path, members in pairs["files"]:
+        of = dict(members)
+        entries.append(Entry(path, of["start_byte"], of["end_byte"], of["crc32c"]))
+    if len({entry.path for entry in entries}) != len(entries):
+        raise ValueError("a name twice")
+    return start, end, entries
+
+
+def _entries(seen: Seen, chunk: Any, damaged: frozenset[str]) -> list[Entry] | None:
+    """None where it cannot be known."""
+    data = seen.object_of(chunk)
+    return None if data is None or chunk.object_key in damaged else parse_caf(data)[2]
+
+
+def _entries_once(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
+    """Every entry of a kept chunk is live or retired, once, and nothing else is."""
+    rows = seen.tables["file_locations"] + seen.tables["retired_locations"]
+    for chunk in seen.tables["chunks"]:
+        of_rows = Counter(
+            (row.file_path, row.start_byte, row.end_byte, row.crc32c) for row in rows if row.caf_file_id == chunk.id
+        )
+        if chunk.state in ("writing", "abandoned") and of_rows:
+            yield f"chunk {chunk.id} is {chunk.state} and has {of_rows.total()} files"
+        entries = _entries(seen, chunk, damaged) if chunk.state in KEPT else None
+        if entries is None:
+            continue
+        of_index = Counter((entry.path, entry.start, entry.end, entry.crc32c) for entry in entries)
+        for path, *_ in of_index - of_rows:
+            yield f"{path} of chunk {chunk.id} is neither live nor retired"
+        for path, *_ in of_rows - of_index:
+            yield f"{path} of chunk {chunk.id} is live or retired more often than it is in its index"
+
+
+def _counters(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+    files, sizes = Counter[int](), Counter[int]()
+    for row in seen.tables["file_locations"]:
+        files[row.caf_file_id] += 1
+        sizes[row.caf_file_id] += row.end_byte - row.start_byte
+    for chunk in seen.tables["chunks"]:
+        counted = (files[chunk.id], sizes[chunk.id])
+        if (chunk.live_file_count, chunk.live_bytes) != counted and (chunk.state in KEPT or any(counted)):
+            found = (chunk.live_file_count, chunk.live_bytes)
+            yield f"chunk {chunk.id} counts {found} live files and bytes, and has {counted}"
+
+
+def _nothing_else(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+    """A store has the objects that rows name, and nothing else."""
+    expected: dict[str, set[str]] = {url: set() for url in seen.objects}
+    for table, states in {"chunks": KEPT, "chunk_copies": ("committed",), "backups": ("committed",)}.items():
+        for row in seen.tables[table]:
+            if row.state in states:
+                expected.setdefault(row.store, set()).add(row.object_key)
+                if seen.object_of(row) is None:
+                    yield f"{table} {row.id}: no object {row.object_key} in {row.store}"
+    for url, objects in seen.objects.items():
+        for key in objects.keys() - expected[url]:
+            if not key.startswith(JOURNAL):
+                yield f"{url} has {key}, which no row names"
+        for key in seen.uploads[url]:
+            yield f"{url} has an upload of {key}"
+
+
+def _journal(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+    """Every line is in its stores, as its row says; no other is there."""
+    chunks = {row.id: row for row in seen.tables["chunks"]}
+    lines = {f"{JOURNAL}{row.id:020d}-{row.uuid}.jsonl": row for row in seen.tables["journal"]}
+    for key, row in lines.items():
+        chunk = chunks.get(row.chunk_id)
+        if row.unwritten:
+            yield f"journal {row.id} is not written to {row.unwritten}"
+        holders = [url for url, objects in seen.objects.items() if key in objects]
+        if chunk is not None and chunk.state in KEPT and chunk.store not in holders:
+            yield f"journal {row.id} of chunk {chunk.id} is not in {chunk.store}"
+        if chunk is not None and chunk.state not in KEPT and chunk.store in holders:
+            yield f"journal {row.id} of chunk {chunk.id}, which is {chunk.state}, is still in {chunk.store}"
+        if chunk is None and not holders:
+            yield f"journal {row.id} ({row.kind}) is in no store"
+        for url in holders:
+            yield from (f"{url} {key}: {what}" for what in _line_problems(seen.objects[url][key], row, chunk))
+    for url, objects in seen.objects.items():
+        for key in objects:
+            if key.startswith(JOURNAL) and key not in lines:
+                yield f"{url} has {key}, which no row names"
+    for row in seen.tables["journal_files"]:
+        yield f"journal_files has {row.file_path} of journal {row.journal_id}, which every store has"
+
+
+def _line_problems(data: bytes, row: Any, chunk: Any) -> Iterator[str]:
+    head, files = parse_line(data)
+    if (head["cafcat_journal"], head["sequence"], head["kind"]) != (1, row.id, row.kind):
+        yield "its head is not that of its row"
+    if chunk is not None:
+        names = ("object_key", "size_bytes", "index_start_byte", "file_count", "crc64nvme", "index_crc32c")
+        if any(head.get("chunk", {}).get(name) != getattr(chunk, name) for name in names):
+            yield "what it says of its chunk is not what its row says"
+        if any(UUID(file["chunk"]) != chunk.uuid for file in files):
+            yield "it names files of other chunks"
+    elif not files:
+        yield "it names no file"
+
+
+def parse_line(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Head and files of a line of the journal. Raises ValueError for one that is not whole."""
+    *before, foot = data.splitlines(keepends=True)
+    documents = [json.loads(line) for line in before]
+    if json.loads(foot) != {"files": len(documents) - 1, "crc32c": crc32c(b"".join(before))}:
+        raise ValueError("the foot of a line of the journal is wrong")
+    return documents[0], documents[1:]
+
+
+def _told(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+    """Every store knows what was removed and brought back since the first of the chunks that it has."""
+    commits = {row.chunk_id: row.id for row in seen.tables["journal"] if row.chunk_id is not None}
+    for url, objects in seen.objects.items():
+        first = min((commits[row.id] for row in _kept_in(seen, url)), default=None)
+        for row in seen.tables["journal"]:
+            key = f"{JOURNAL}{row.id:020d}-{row.uuid}.jsonl"
+            if first is not None and row.chunk_id is None and row.id > first and key not in objects:
+                yield f"{url} has chunks, and was not told of journal {row.id} ({row.kind})"
+
+
+def _kept_in(seen: Seen, url: str) -> list[Any]:
+    """Chunks that a store has, itself or as copies."""
+    copies = seen.tables["chunk_copies"]
+    copied = {row.chunk_id for row in copies if row.store == url and row.state == "committed"}
+    return [row for row in seen.tables["chunks"] if row.state in KEPT and (row.store == url or row.id in copied)]
+
+
+def _replayed(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
+    """From a store alone that has all chunks, the last event of each path says where it is: as file_locations."""
+    chunks = {row.uuid: row for row in seen.tables["chunks"] if row.state in KEPT}
+    if any(row.object_key in damaged for row in chunks.values()):
+        return
+    rows = {(row.caf_file_id, row.file_path, row.start_byte, row.end_byte) for row in seen.tables["file_locations"]}
+    for url in seen.objects:
+        if len(_kept_in(seen, url)) < len(chunks) or not chunks:
+            continue
+        events: dict[str, tuple[int, Spot | None]] = {}
+        for sequence, path, spot in _events(seen, url, chunks):
+            if sequence >= events.get(path, (-1, None))[0]:
+                events[path] = (sequence, spot)
+        replayed = {spot for _, spot in events.values() if spot is not None}
+        for _, path, *_ in sorted(rows - replayed):
+            yield f"{path} is not where the journal in {url} says"
+        for _, path, *_ in sorted(replayed - rows):
+            yield f"{path} is where the journal in {url} says, and the catalog does not"
+
+
+def _events(seen: Seen, url: str, chunks: Mapping[UUID, Any]) -> Iterator[tuple[int, str, Spot | None]]:
+    """(sequence, path, where it is from then on)."""
+    for key, data in seen.objects[url].items():
+        if not key.startswith(JOURNAL):
+            continue
+        head, files = parse_line(data)
+        named = {(file["path"], UUID(file["chunk"]), file["start_byte"]) for file in files}
+        if head["kind"] == "remove":
+            yield from ((head["sequence"], path, None) for path, *_ in named)
+        elif head["kind"] == "restore":
+            for path, uuid, start in named:
+                spots = [spot for spot in _spots(seen, chunks.get(uuid)) if spot[1:3] == (path, start)]
+                yield head["sequence"], path, spots[0] if spots else None
+        else:
+            chunk = chunks.get(UUID(head["chunk"]["uuid"]))
+            for spot in _spots(seen, chunk):
+                if (spot[1], chunk.uuid, spot[2]) not in named:
+                    yield head["sequence"], spot[1], spot
+
+
+def _spots(seen: Seen, chunk: Any) -> list[Spot]:
+    entries = _entries(seen, chunk, frozenset()) if chunk is not None else None
+    return [(chunk.id, entry.path, entry.start, entry.end) for entry in entries or ()]

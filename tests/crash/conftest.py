@@ -1,0 +1,21 @@
+"""The server and the worlds of the tests of this folder."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.crash.campaign import world
+from tests.crash.world import World, fast_databases, in_memory
+from tests.services import Databases
+
+
+@pytest.fixture(scope="session")
+def quick_databases() -> Iterator[Databases]:
+    with fast_databases() as databases:
+        yield databases
+
+
+@pytest.fixture(scope="session", params=["folder", "s3"])
+def crash_world(request: pytest.FixtureRequest, quick_databases: Databases) -> Iterator[World]:
+    with in_memory() as folder, world(quick_databases, request.param, folder) as made:
+        yield made

@@ -1,0 +1,145 @@
+"""The checker finds what is wrong: each kind of damage that it is there for, planted in what it sees."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.crash.checker import Seen, problems
+from tests.crash.verbs import copied, packed, removed_names, write_files
+from tests.crash.world import World
+
+pytestmark = pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
+_seen: dict[str, Seen] = {}
+
+
+@pytest.fixture
+def seen(crash_world: World) -> Seen:
+    """A catalog in which everything has happened, and all is well."""
+    if not _seen:
+        crash_world.begin()
+        packed(crash_world)
+        copied(crash_world)
+        crash_world.cafcat("rm", "-q", *removed_names(crash_world))
+        crash_world.cafcat("backup", "-q")
+        write_files(crash_world, "gone", "ab", 1)
+        crash_world.killed("ingest", "-q", "gone", before="file write")
+        crash_world.cafcat("recover", "-q")
+        _seen["all"] = crash_world.look()
+        crash_world.close()
+        assert problems(_seen["all"]) == []
+    return copy.deepcopy(_seen["all"])
+
+
+def change(table: str, number: int = 0, **values: Any) -> Callable[[Seen], None]:
+    def plant(seen: Seen) -> None:
+        seen.tables[table][number] = seen.tables[table][number]._replace(**values)
+
+    return plant
+
+
+def drop(table: str) -> Callable[[Seen], None]:
+    return lambda seen: seen.tables[table].pop(0) and None
+
+
+def double(table: str) -> Callable[[Seen], None]:
+    return lambda seen: seen.tables[table].append(seen.tables[table][0])
+
+
+def chunk_of(seen: Seen, state: str) -> int:
+    return next(n for n, row in enumerate(seen.tables["chunks"]) if row.state == state)
+
+
+def store_of(seen: Seen) -> dict[str, bytes]:
+    return seen.objects[seen.tables["chunks"][0].store]
+
+
+def copies_of(seen: Seen) -> dict[str, bytes]:
+    return seen.objects[seen.tables["chunk_copies"][0].store]
+
+
+def spoil(objects: dict[str, bytes], key: str, at: int = 0) -> None:
+    data = bytearray(objects[key])
+    data[at] ^= 1
+    objects[key] = bytes(data)
+
+
+def key_of(seen: Seen, state: str) -> str:
+    return str(seen.tables["chunks"][chunk_of(seen, state)].object_key)
+
+
+def line_of(seen: Seen, kind: str) -> str:
+    row = next(row for row in seen.tables["journal"] if row.kind == kind)
+    return f"journal/{row.id:020d}-{row.uuid}.jsonl"
+
+
+def forget_a_line(seen: Seen) -> None:
+    del copies_of(seen)[line_of(seen, "remove")]
+
+
+def swap_order(seen: Seen) -> None:
+    """A line of the journal under another number, in row and store alike: the order of changes is another."""
+    first, second = (line_of(seen, "remove"), line_of(seen, "commit"))
+    store = store_of(seen)
+    store[first], store[second] = store[second], store[first]
+
+
+PLANTED: dict[str, tuple[Callable[[Seen], object], str]] = {
+    "still writing": (lambda seen: change("chunks", chunk_of(seen, "abandoned"), state="writing")(seen), "writing"),
+    "not removed": (
+        lambda seen: change("chunks", chunk_of(seen, "abandoned"), deleted_at=None)(seen),
+        "nobody noted",
+    ),
+    "retired with live files": (
+        lambda seen: change("chunks", chunk_of(seen, "committed"), state="retired")(seen),
+        "live files",
+    ),
+    "points to nothing": (change("file_locations", caf_file_id=0), "points to chunk 0"),
+    "wrong checksum": (change("file_locations", crc32c=1), "another checksum"),
+    "wrong span": (change("file_locations", end_byte=1 << 40), "another checksum"),
+    "no object": (lambda seen: store_of(seen).pop(key_of(seen, "committed")), "not there"),
+    "no retired object": (lambda seen: store_of(seen).pop(key_of(seen, "retired")), "not there"),
+    "no copy": (lambda seen: copies_of(seen).pop(key_of(seen, "committed")), "not there"),
+    "spoilt bytes": (lambda seen: spoil(store_of(seen), key_of(seen, "committed")), "checksum"),
+    "spoilt copy": (lambda seen: spoil(copies_of(seen), key_of(seen, "committed")), "checksum"),
+    "lost row": (drop("file_locations"), "neither live nor retired"),
+    "lost history": (drop("retired_locations"), "neither live nor retired"),
+    "twice": (double("retired_locations"), "more often"),
+    "wrong counter": (
+        lambda seen: change("chunks", chunk_of(seen, "committed"), live_bytes=1)(seen),
+        "counts",
+    ),
+    "an object of nobody": (lambda seen: store_of(seen).update({"0.caf": b""}), "which no row names"),
+    "a backup of nobody": (drop("backups"), "which no row names"),
+    "an upload": (lambda seen: seen.uploads[seen.tables["chunks"][0].store].append("x.caf"), "upload"),
+    "no line": (lambda seen: store_of(seen).pop(line_of(seen, "commit")), "is not in"),
+    "a line of nobody": (lambda seen: seen.tables["journal"].pop(), "which no row names"),
+    "a line not written": (change("journal", unwritten=["s3://x"]), "is not written"),
+    "a store that was not told": (forget_a_line, "was not told"),
+    "a line of something else": (swap_order, "its head is not that of its row"),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_what_is_planted_is_found(seen: Seen, what: str) -> None:
+    plant, words = PLANTED[what]
+    plant(seen)
+    found = problems(seen)
+    assert any(words in problem for problem in found), found
+
+
+def test_a_line_that_is_cut_is_no_line(seen: Seen) -> None:
+    key = line_of(seen, "commit")
+    store_of(seen)[key] = store_of(seen)[key][:-20]
+    with pytest.raises(ValueError, match=r"Expecting|foot|Unterminated|Extra"):
+        problems(seen)
+
+
+def test_the_order_of_the_journal_decides(seen: Seen) -> None:
+    """A removal that is older than the commit does not remove."""
+    store, copies = store_of(seen), copies_of(seen)
+    for objects in (store, copies):
+        del objects[line_of(seen, "remove")]
+    seen.tables["journal"] = [row for row in seen.tables["journal"] if row.kind != "remove"]
+    assert any("and the catalog does not" in problem for problem in problems(seen))

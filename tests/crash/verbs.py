@@ -1,0 +1,190 @@
+"""What is killed: each verb, the state that it finds, and what it promises."""
+
+import os
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.crash.world import World
+
+__all__ = ["VERBS", "Verb"]
+
+MODIFIED = 1_795_255_200
+SMALL = ("-q", "--target-size", "8kB")
+PRUNE = ("-q", "--grace", "0", "--yes")
+
+
+class Verb(NamedTuple):
+    """`prepare` makes the state from an empty catalog and returns the command. `shape`: queries that have the same
+    answers after a verb that was killed and run again as after one that never was. `is_atomic`: whether it is all
+    or nothing. `codes`: with which it may end when it is run again."""
+
+    prepare: Callable[[World], list[str]]
+    shape: tuple[str, ...]
+    is_atomic: bool = False
+    codes: tuple[int, ...] = (0,)
+
+
+def write_files(world: World, folder: str, names: str, seed: int) -> None:
+    """Files of 0 to 3 kB; those of another seed have other contents and times."""
+    content = random.Random(f"{seed} {names}")
+    for name in names:
+        path = world.folder / folder / f"{name}.dat"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.randbytes(content.randrange(3000)))
+        os.utime(path, (MODIFIED + seed, MODIFIED + seed))
+
+
+def packed(world: World) -> None:
+    """Several chunks, some with dead space."""
+    write_files(world, "tree", "abcdefghijkl", 1)
+    world.cafcat("ingest", *SMALL, "tree")
+    write_files(world, "tree", "behm", 2)
+    world.cafcat("ingest", *SMALL, "tree")
+
+
+def ingest(world: World) -> list[str]:
+    """New files, changed ones and others, in several chunks."""
+    packed(world)
+    write_files(world, "tree", "acfmnopqrs", 3)
+    return ["ingest", *SMALL, "tree"]
+
+
+def recover(world: World) -> list[str]:
+    """One of everything that a dead writer leaves. Each looks like that of a living one while the next is made,
+    else the next ingest would settle it."""
+    packed(world)
+    in_bucket = world.places[0].url.startswith("s3:")
+    half = "s3 UploadPart" if in_bucket else "file write"
+    unnamed = "s3 CompleteMultipartUpload" if in_bucket else "file link"
+    whole = "sql INSERT INTO journal"
+    for number, before in enumerate((half, whole, unnamed, whole, half), 3):
+        write_files(world, f"dead{number}", "abcnop", number)
+        world.killed("ingest", *SMALL, f"dead{number}", before=before)
+        world.sql(
+            "UPDATE chunks SET lease_owner = 'elsewhere:1:run 1', lease_expires_at = now() + '1h' "
+            "WHERE state = 'writing'"
+        )
+    world.sql("UPDATE chunks SET state = 'abandoned', abandoned_at = now() WHERE id = (SELECT max(id) FROM chunks)")
+    world.killed("copy", "-q", "--all", "--to", world.places[1].url, before=unnamed)
+    world.cafcat("rm", "-q", *removed_names(world))
+    world.killed("prune", *PRUNE, before="s3 DeleteObject" if in_bucket else "file unlink")
+    world.killed("backup", "-q", before=half)
+    world.sql("UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
+    line = "s3 CreateMultipartUpload" if in_bucket else "file open for writing"
+    world.killed("rm", "-q", *removed_names(world), after=["sql INSERT INTO journal"], before=line)
+    return ["recover", "-q"]
+
+
+def removed_names(world: World) -> list[str]:
+    """All files of one chunk, and one of another."""
+    rows = world.sql(
+        "SELECT file_path FROM file_locations WHERE caf_file_id = (SELECT id FROM chunks WHERE state = 'committed' "
+        "ORDER BY live_file_count, id LIMIT 1)"
+    )
+    names = [row[0] for row in rows]
+    other = "SELECT file_path FROM file_locations WHERE file_path <> ALL(%s) ORDER BY file_path LIMIT 1"
+    return names + [row[0] for row in world.sql(other, names)]
+
+
+def rm(world: World) -> list[str]:
+    """Also of a second store, which has copies."""
+    packed(world)
+    copied(world)
+    return ["rm", "-q", *removed_names(world)]
+
+
+def undelete(world: World) -> list[str]:
+    packed(world)
+    copied(world)
+    names = removed_names(world)
+    world.cafcat("rm", "-q", *names)
+    return ["undelete", "-q", *names]
+
+
+def prune(world: World) -> list[str]:
+    """Of two chunks, which have copies."""
+    packed(world)
+    copied(world)
+    world.cafcat("rm", "-q", *removed_names(world))
+    world.cafcat("rm", "-q", *removed_names(world))
+    return ["prune", *PRUNE]
+
+
+def repack(world: World) -> list[str]:
+    packed(world)
+    world.cafcat("rm", "-q", *removed_names(world))
+    return ["repack", "-q", "--max-unused", "0%", "--target-size", "8kB", "--yes"]
+
+
+def copied(world: World) -> list[str]:
+    command = ["copy", "-q", "--all", "--to", world.places[1].url]
+    world.cafcat(*command)
+    return command
+
+
+def copy(world: World) -> list[str]:
+    """Some chunks, after something was removed: the second store has to know of that, too."""
+    packed(world)
+    world.cafcat("rm", "-q", *removed_names(world))
+    return ["copy", "-q", "--all", "--to", world.places[1].url]
+
+
+def damage(world: World) -> None:
+    """Spoils one byte of a file in the first store; verify finds it."""
+    row = world.sql(
+        "SELECT object_key, l.start_byte FROM file_locations AS l JOIN chunks AS c ON c.id = caf_file_id "
+        "WHERE c.store = %s AND l.end_byte > l.start_byte ORDER BY l.file_path LIMIT 1",
+        world.places[0].url,
+    )
+    key, start = row[0]
+    data = bytearray(world.places[0].objects()[key])
+    data[start] ^= 0xFF
+    world.places[0].overwrite(key, bytes(data))
+    world.damaged = frozenset([key])
+    world.cafcat("verify", "-q", "--level", "data", code=5)
+
+
+def repair_from_copy(world: World) -> list[str]:
+    packed(world)
+    copied(world)
+    damage(world)
+    return ["repair", "-q", "--from-copy", "--yes"]
+
+
+def repair_from_source(world: World) -> list[str]:
+    packed(world)
+    damage(world)
+    return ["repair", "-q", "--from-source", "tree", "--yes"]
+
+
+def backup(world: World) -> list[str]:
+    """A second one, which takes the place of the first."""
+    packed(world)
+    world.cafcat("backup", "-q")
+    return ["backup", "-q", "--keep", "1"]
+
+
+COUNTS = "SELECT state, count(*), sum(live_file_count), sum(file_count) FROM chunks GROUP BY 1 ORDER BY 1"
+NOT_COPIED = (
+    "SELECT count(*) FROM chunks AS c WHERE state = 'committed' AND NOT EXISTS "
+    "(SELECT FROM chunk_copies AS k WHERE k.chunk_id = c.id AND k.state = 'committed')"
+)
+COPIES = "SELECT state, count(*) FROM chunk_copies GROUP BY 1 ORDER BY 1"
+REPAIRED = (
+    "SELECT state, sum(live_file_count), count(*) > 0 FROM chunks WHERE state <> 'abandoned' GROUP BY 1 ORDER BY 1"
+)
+DEAD = "SELECT sum(data_bytes - live_bytes) FROM chunks WHERE state = 'committed'"
+
+VERBS = {
+    "ingest": Verb(ingest, ("SELECT count(*) FROM listings",)),
+    "recover": Verb(recover, (COUNTS, COPIES)),
+    "rm": Verb(rm, (COUNTS,), is_atomic=True, codes=(0, 3)),
+    "undelete": Verb(undelete, (COUNTS,), is_atomic=True, codes=(0, 3)),
+    "prune": Verb(prune, (COUNTS, NOT_COPIED)),
+    "repack": Verb(repack, (DEAD,)),
+    "repair from copy": Verb(repair_from_copy, (REPAIRED,)),
+    "repair from source": Verb(repair_from_source, (REPAIRED,)),
+    "copy": Verb(copy, (COUNTS, NOT_COPIED)),
+    "backup": Verb(backup, ("SELECT count(*) FROM backups WHERE state = 'committed'",)),
+}

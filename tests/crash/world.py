@@ -1,0 +1,214 @@
+"""One catalog, its stores and its source, that can be put back to a state; and cafcat, that can be killed in it."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+
+from tests.crash.checker import Seen, look
+from tests.crash.places import Place
+from tests.services import Databases, temporary_server, url_of
+
+__all__ = ["Outcome", "State", "World", "Zygote", "fast_databases", "fast_folder", "in_memory", "zygote"]
+
+PROJECT = Path(__file__).parents[2]
+_GIVE_UP_SECONDS = 30
+_LEAST_BYTES = 2 << 30
+
+
+class Outcome(NamedTuple):
+    """code: -9 where it was killed, at the boundary `label`; where it was not, the boundaries that it passed."""
+
+    code: int
+    output: str
+    label: str | None
+    passed: tuple[str, ...]
+
+
+class State(NamedTuple):
+    """A moment to come back to: a database to copy, and what the stores had."""
+
+    database: str
+    objects: Mapping[str, dict[str, bytes]]
+    uploads: Mapping[str, list[str]]
+
+
+class Zygote:
+    """The process that forks one for each command (zygote.py)."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+        assert self._read() == "ready\n"
+
+    def run(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return dict(json.loads(self._read()))
+
+    def _read(self) -> str:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        assert line, "the zygote is gone"
+        return line
+
+
+@contextlib.contextmanager
+def zygote() -> Iterator[Zygote]:
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "tests.crash.zygote"]
+    with subprocess.Popen(command, cwd=PROJECT, stdin=pipe, stdout=pipe, text=True) as process:
+        yield Zygote(process)
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+def fast_folder() -> str | None:
+    """A folder in memory where there is one: only processes are killed here, never the machine."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        return None
+    room = os.statvfs(memory)
+    return str(memory) if room.f_bavail * room.f_frsize > _LEAST_BYTES else None
+
+
+@contextlib.contextmanager
+def in_memory() -> Iterator[Path]:
+    """A temporary folder in memory, if that can be; meanwhile others go there, too."""
+    usual = tempfile.tempdir
+    tempfile.tempdir = fast_folder() or usual
+    try:
+        with tempfile.TemporaryDirectory(prefix="cafcat-crash-") as folder:
+            yield Path(folder)
+    finally:
+        tempfile.tempdir = usual
+
+
+@contextlib.contextmanager
+def fast_databases() -> Iterator[Databases]:
+    """A Postgres server whose files are in memory, if that can be."""
+    with (
+        in_memory(),
+        temporary_server() as server,
+        contextlib.closing(Databases(server.conninfo("postgres"))) as databases,
+    ):
+        yield databases
+
+
+@dataclass
+class World:
+    """`places`: the store, and a second one. `environment`: what leads cafcat to them."""
+
+    folder: Path
+    databases: Databases
+    places: list[Place]
+    zygote: Zygote
+    environment: dict[str, str] = field(default_factory=dict)
+    name: str = ""
+    templates: list[str] = field(default_factory=list)
+    damaged: frozenset[str] = frozenset()
+    """Keys of objects that were spoilt on purpose."""
+
+    @property
+    def database_url(self) -> str:
+        return url_of(self.databases.conninfo, self.name)
+
+    def begin(self) -> None:
+        """An empty catalog with empty stores."""
+        self.damaged = frozenset()
+        self.restore(State(self.databases.template(), {}, {}))
+
+    def save(self) -> State:
+        """The state that is now; the world has to be restored to go on."""
+        objects = {place.url: place.objects() for place in self.places}
+        uploads = {place.url: place.uploads() for place in self.places}
+        self._wait_for_the_server()
+        self.templates.append(self.name)
+        self.name = ""
+        return State(self.templates[-1], objects, uploads)
+
+    def restore(self, state: State) -> None:
+        if self.name:
+            self.databases.drop(self.name)
+        self.name = copy_database(self.databases, state.database)
+        for place in self.places:
+            place.put(state.objects.get(place.url, {}), state.uploads.get(place.url, []))
+
+    def close(self) -> None:
+        for name in [*self.templates, *filter(None, [self.name])]:
+            self.databases.drop(name)
+        self.templates.clear()
+        self.name = ""
+
+    def cafcat(
+        self, *arguments: str, code: int | None = 0, kill_at: int | None = None, kill_before: Sequence[str] = ()
+    ) -> Outcome:
+        """Runs a command, which has to end with `code` (None: any)."""
+        output = self.folder / "output"
+        output.write_text("")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CAFCAT_")}
+        own = {
+            "CAFCAT_HOME": str(self.folder / "home"),
+            "CAFCAT_STORE": self.places[0].url,
+            "CAFCAT_DATABASE_URL": self.database_url,
+        }
+        order = {
+            "arguments": arguments,
+            "environment": kept | self.environment | own,
+            "folder": str(self.folder),
+            "output": str(output),
+            "kill_at": kill_at,
+            "kill_before": kill_before,
+        }
+        answer = self.zygote.run(order)
+        outcome = Outcome(answer["code"], output.read_text(), answer.get("label"), tuple(answer.get("passed", ())))
+        assert code in (None, outcome.code), (arguments, outcome)
+        return outcome
+
+    def killed(self, *arguments: str, before: str, after: Sequence[str] = ()) -> None:
+        """Runs a command that is killed before the first boundary whose label begins so, after others that begin
+        as those."""
+        outcome = self.cafcat(*arguments, code=-9, kill_before=[*after, before])
+        assert (outcome.label or "").startswith(f"before {before}")
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits until servers have done what clients asked before they died."""
+        for place in self.places:
+            place.settle()
+        self._wait_for_the_server()
+
+    def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.database_url) as connection:
+            cursor = connection.execute(statement.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+    def look(self) -> Seen:
+        return look(self.database_url, self.places)
+
+    def _wait_for_the_server(self) -> None:
+        statement = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+        deadline = time.monotonic() + _GIVE_UP_SECONDS
+        with psycopg.connect(self.databases.conninfo, autocommit=True) as connection:
+            while connection.execute(statement, [self.name]).fetchall()[0][0]:
+                assert time.monotonic() < deadline, "Postgres keeps a connection of a dead client"
+                time.sleep(0.002)
+
+
+def copy_database(databases: Databases, template: str) -> str:
+    """By copying files, which is several times as fast as by way of the log (Postgres 15 and later)."""
+    name = f"cafcat_test_{os.urandom(16).hex()}"
+    with psycopg.connect(databases.conninfo, autocommit=True) as connection:
+        strategy = "STRATEGY FILE_COPY" if connection.info.server_version >= 150000 else ""
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} {strategy}".encode())
+    return name

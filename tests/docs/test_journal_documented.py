@@ -1,0 +1,85 @@
+"""The worked examples in docs/formats/journal.md and backup.md are what is written."""
+
+import base64
+import io
+import re
+import tarfile
+from pathlib import Path
+from uuid import UUID
+
+import cafcat
+from cafcat.catalog.dump import TABLES
+from cafcat.catalog.journal import JournalChunk, JournalFile, JournalRecord
+from cafcat.checksums import crc64nvme
+from cafcat.formats.caf import CAF
+from cafcat.maintenance.backup_keys import backup_time
+from cafcat.model import JournalKind
+from cafcat.stores.local import LocalStore
+from cafcat.testing.formats import pack
+from cafcat.writing.journal import _encoded, journal_key
+from cafcat.writing.journal_reader import JournalObject
+
+FORMATS = Path(__file__).parents[2] / "docs" / "formats"
+UUIDS = UUID("0b5e4a43-4c28-4b29-9a5c-3f8a70b0a1ce"), UUID("6f1f8c2e-9d0b-4f0e-8a57-2f6d1f9b7c11")
+
+
+def examples() -> dict[str, bytes]:
+    page = (FORMATS / "journal.md").read_text()
+    return {
+        key: text.encode()
+        for key, text in re.findall(r"`(journal/\d+-\S+?)`:\n```\n(.*?)```$", page, re.M | re.S)
+    }
+
+
+def records() -> list[tuple[JournalRecord, JournalFile]]:
+    data, _, archive = pack(CAF, [("hello.txt", b"hello\n", 1_700_000_000_000_000_000), ("ü", b"", None)])
+    checksum = base64.b64encode(crc64nvme(data).to_bytes(8)).decode()
+    spans = archive.size_bytes, archive.data_bytes, archive.index_start_byte, archive.index_end_byte
+    times = "2026-11-21T10:00:00.000000Z", "2026-11-21T10:00:07.250000Z", "2026-11-21T11:30:00.000000Z"
+    chunk = JournalChunk(
+        UUIDS[0], "caf", f"{UUIDS[0]}.caf", *spans, archive.file_count, checksum, archive.index_crc32c, times[0]
+    )
+    removal = UUID("e2c0a1de-53f1-4b52-9f3b-4cf1f6ad0a77")
+    return [
+        (JournalRecord(41, UUIDS[1], JournalKind.COMMIT, times[1], (), chunk), JournalFile("ü", UUIDS[0], 6)),
+        (JournalRecord(42, removal, JournalKind.REMOVE, times[2], (), None), JournalFile("hello.txt", UUIDS[0], 0)),
+    ]
+
+
+def test_the_lines_are_what_is_written() -> None:
+    written = {journal_key(record): b"".join(_encoded(record, [file])) for record, file in records()}
+    assert examples() == written
+
+
+def test_the_lines_can_be_read(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    for (key, data), (record, file) in zip(examples().items(), records(), strict=True):
+        upload = store.create(key)
+        upload.write(data)
+        upload.commit()
+        found = JournalObject(store, key, len(data))
+        assert found.record == record
+        assert list(found.files()) == [file]
+
+
+def test_the_backup_begins_as_it_says(database_url: str, tmp_path: Path) -> None:
+    page = (FORMATS / "backup.md").read_text()
+    with cafcat.open(database_url=database_url, home=tmp_path, store=str(tmp_path / "store")) as repository:
+        report = repository.custody.backup()
+    data = (tmp_path / "store" / report.object_key).read_bytes()
+    [row] = re.findall(r"^00000000  ((?:[0-9a-f]{2} ?| )+)\|", page, re.M)
+    assert data[:16] == bytes.fromhex(row)
+    with tarfile.open(fileobj=io.BytesIO(data)) as found:
+        assert found.getnames() == ["backup.json", "manifest.json"]
+        head = found.extractfile("backup.json")
+        assert head is not None
+        text = head.read().decode()
+    [start] = re.findall(r"^```\n(\{\n.*?)```$", page, re.M | re.S)
+    assert re.sub(r'"\d{4}"', "", text).startswith(re.sub(r'"\d{4}"', "", start))
+    for name in re.findall(r'^ "(\w+)"', text, re.M):
+        assert f"`{name}`" in page
+    assert all(table in page for table in TABLES)
+    assert (
+        backup_time("backups/20261121T164500.123456Z-" + str(UUIDS[0]) + ".tar")
+        == "2026-11-21T16:45:00.123456+00:00"
+    )

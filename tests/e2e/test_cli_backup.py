@@ -1,0 +1,108 @@
+"""backup and restore: what they print, and with which code they end."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from cafcat.maintenance.backup import BackupReport, FoundBackup
+from cafcat.maintenance.restore import RestoreReport
+from tests.e2e.conftest import Cafcat, write_tree
+from tests.services import Databases
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+@pytest.fixture
+def lost(cafcat: Cafcat, databases: Databases) -> Iterator[Cafcat]:
+    """A command with an empty catalog, and the store of another one that has files."""
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    with databases.fresh(databases.template()) as url:
+        yield Cafcat(cafcat.folder, url)
+
+
+def test_all_keys_are_documented() -> None:
+    for verb, names in {
+        "backup": {field.name for field in fields(BackupReport)} | set(FoundBackup._fields),
+        "restore": {field.name for field in fields(RestoreReport)},
+    }.items():
+        row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{verb}` |"))
+        assert names <= set(re.findall(r"`(\w+)`", row)), verb
+
+
+def test_there_and_back(cafcat: Cafcat, lost: Cafcat) -> None:
+    store = (cafcat.folder / "store").as_uri()
+    done = cafcat("backup").text
+    assert re.fullmatch(
+        rf"backed up \d+ rows, [\d.]+ kB, as backups/\d+T[\d.]+Z-[0-9a-f-]+\.tar in {store}\n", done
+    )
+    [listed] = cafcat("backup", "--list").lines
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00 +[\d.]+ kB  backups/\S+\.tar", listed)
+    restored = lost("restore")
+    assert re.fullmatch(rf"restored \d+ rows as of \S+Z, from backups/\S+ in {store}\n", restored.text)
+    assert restored.err == ""
+    assert lost("cat", "tree/a.txt").out == b"first file\n"
+    assert cafcat.database_url
+    assert lost("compare", cafcat.database_url).text.startswith("no difference")
+    assert lost("runs", "--json").documents == cafcat("runs", "--json").documents
+    again = lost("restore", code=1)
+    assert "the catalog is not empty, ingest_runs has rows" in again.err
+
+
+def test_what_came_later_is_said(cafcat: Cafcat, lost: Cafcat) -> None:
+    cafcat("backup", "-q")
+    cafcat("rm", "tree/a.txt", "--yes", "-q")
+    result = lost("restore")
+    assert "1 change came after the backup and are not in the catalog: `cafcat rebuild` into an empty" in result.err
+
+
+def test_as_json(cafcat: Cafcat, lost: Cafcat) -> None:
+    first = cafcat("backup", "--json").document
+    assert set(first) == {field.name for field in fields(BackupReport)}
+    second = cafcat("backup", "--keep", "1", "--json").document
+    assert second["removed"] == [first["object_key"]]
+    [listed] = cafcat("backup", "--list", "--json").documents
+    assert listed == {
+        "store": second["store"],
+        "object_key": second["object_key"],
+        "size_bytes": second["size_bytes"],
+        "begun_at": listed["begun_at"],
+    }
+    restored = lost("restore", second["object_key"], "--json").document
+    assert set(restored) == {field.name for field in fields(RestoreReport)}
+    assert (restored["rows"], restored["newer_lines"]) == (second["rows"], 0)
+
+
+def test_to_and_from_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
+    cafcat("backup", "--to", "safe", "-q")
+    assert cafcat("backup", "--list").out == b""
+    assert len(cafcat("backup", "--list", "--to", "safe").lines) == 1
+    assert "there is no backup in" in lost("restore", code=4).err
+    assert "there is no backup x in" in lost("restore", "x", "--from", "safe", code=4).err
+    assert lost("restore", "--from", "safe", "-q").out == b""
+    assert lost("stat", "tree/a.txt").out
+
+
+def test_wrong_use(cafcat: Cafcat) -> None:
+    cafcat("backup", "--keep", "0", code=2)
+    assert "--list changes nothing" in cafcat("backup", "--list", "--keep", "3", code=2).err
+
+
+def test_damage_is_5_and_nothing_is_restored(cafcat: Cafcat, lost: Cafcat) -> None:
+    cafcat("backup", "-q")
+    [file] = (cafcat.folder / "store" / "backups").iterdir()
+    data = bytearray(file.read_bytes())
+    data[data.index(b"file_locations/000001") + 530] ^= 1
+    file.write_bytes(bytes(data))
+    result = lost("restore", code=5)
+    assert "the backup is damaged" in result.err
+    assert lost("ls", "-R").out == b""
+
+
+def test_on_s3(cafcat: Cafcat, lost: Cafcat, s3_bucket: str, s3_environment: None) -> None:
+    cafcat("backup", "--to", f"s3://{s3_bucket}/safe", "-q")
+    assert lost("restore", "--from", f"s3://{s3_bucket}/safe").text.startswith("restored ")
+    assert lost("cat", "tree/a.txt").out == b"first file\n"

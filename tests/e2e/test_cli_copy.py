@@ -1,0 +1,213 @@
+"""copy: what it prints, and with which code it ends; and what is said when a read falls over to a copy."""
+
+import json
+import re
+import signal
+from dataclasses import fields
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cafcat.maintenance.copy import CopyReport, TakenChunk
+from cafcat.maintenance.left_copies import SettledCopy
+from cafcat.maintenance.recover import RecoverReport
+from tests.e2e.conftest import BIG, Cafcat, wait_until
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+def fill(cafcat: Cafcat, *names: str) -> list[str]:
+    """A chunk for each name. Returns their uuids."""
+    for name in names:
+        (cafcat.folder / name).write_bytes(name.encode() * 1000)
+        cafcat("ingest", name, "-q")
+    return [document["uuid"] for document in cafcat("chunks", "ls", "--json").documents]
+
+
+def chunk_file(cafcat: Cafcat, chunk: str, folder: str = "store") -> Path:
+    return cafcat.folder / folder / f"{chunk}.caf"
+
+
+def flip(file: Path, byte: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[byte] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("verb", "kinds"), [("copy", (CopyReport, TakenChunk)), ("recover", (RecoverReport, SettledCopy))]
+)
+def test_all_keys_are_documented(verb: str, kinds: tuple[type, ...]) -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{verb}` |"))
+    documented = set(re.findall(r"`(\w+)`", row))
+    for kind in kinds:
+        names = getattr(kind, "_fields", None) or [field.name for field in fields(kind)]
+        assert set(names) <= documented
+
+
+def test_copying_and_copying_again(cafcat: Cafcat) -> None:
+    first, second = fill(cafcat, "a", "b")
+    result = cafcat("copy", first[:8], "--to", "second", "-v")
+    assert re.fullmatch(r"copied 1 chunk \(1\.\d kB\)\n", result.text)
+    assert f"chunk {first} copied, 1." in result.err
+    assert re.fullmatch(
+        r"copied 1 chunk \(1\.\d kB\), 1 had been there before\n", cafcat("copy", "--all", "--to", "second").text
+    )
+    assert cafcat("copy", "--prefix", "b", "--to", "second").text == "1 had been there before\n"
+    assert cafcat("copy", "--all", "--to", "second", "-q").out == b""
+    for chunk in (first, second):
+        assert chunk_file(cafcat, chunk, "second").read_bytes() == chunk_file(cafcat, chunk).read_bytes()
+    assert cafcat("db", "check").text == "nothing is wrong\n"
+
+
+def test_as_json(cafcat: Cafcat) -> None:
+    first, second = fill(cafcat, "a", "b")
+    chunk_file(cafcat, second).unlink()
+    document, summary = cafcat("copy", "--all", "--to", "second", "--json", "-v", code=5).documents
+    url = (cafcat.folder / "second").as_uri()
+    size = chunk_file(cafcat, first).stat().st_size
+    assert document == {"uuid": first, "store": url, "outcome": "copied", "size_bytes": size}
+    [failed] = summary["summary"].pop("failed")
+    assert second in failed
+    assert summary["summary"] == {
+        "store": url,
+        "copied": 1,
+        "found": 0,
+        "there": 0,
+        "damaged": 1,
+        "bytes_copied": size,
+        "interrupted": False,
+    }
+
+
+def test_damage_is_said_and_the_code_is_5(cafcat: Cafcat) -> None:
+    first, _ = fill(cafcat, "a", "b")
+    flip(chunk_file(cafcat, first), 3)
+    result = cafcat("copy", "--all", "--to", "second", code=5)
+    assert re.fullmatch(r"copied 1 chunk \(1\.\d kB\), 1 failed\n", result.text)
+    assert f"chunk {first}: its bytes are damaged" in result.err
+    assert "run cafcat repair" in result.err
+    assert not chunk_file(cafcat, first, "second").exists()
+
+
+def test_what_cannot_be_copied_otherwise_makes_the_code_3(cafcat: Cafcat) -> None:
+    first, _ = fill(cafcat, "a", "b")
+    (cafcat.folder / "second").mkdir()
+    chunk_file(cafcat, first, "second").write_bytes(b"somebody else's")
+    result = cafcat("copy", "--all", "--to", "second", code=3)
+    assert "another object has its key" in result.err
+    assert chunk_file(cafcat, first, "second").read_bytes() == b"somebody else's"
+
+
+def test_wrong_arguments(cafcat: Cafcat) -> None:
+    [chunk] = fill(cafcat, "a")
+    assert "--to" in cafcat("copy", "--all", code=2).err
+    assert "which chunks?" in cafcat("copy", "--to", "second", code=2).err
+    assert "which chunks?" in cafcat("copy", chunk, "--all", "--to", "second", code=2).err
+    assert "itself" in cafcat("copy", chunk, "--to", "store", code=2).err
+    cafcat("copy", "--all", "--to", "unheard-of://store", code=1)
+    cafcat("copy", "00000000", "--to", "second", code=4)
+    cafcat("copy", "--prefix", "nothing", "--to", "second", code=4)
+    (cafcat.folder / "file").write_bytes(b"")
+    assert "a part of" in cafcat("copy", "--all", "--to", "file/below", code=1).err
+    assert cafcat("copy", "--all", "--to", "second").text.startswith("copied 1 chunk")
+
+
+def test_a_store_by_its_name(cafcat: Cafcat) -> None:
+    (cafcat.folder / "home").mkdir(exist_ok=True)
+    (cafcat.folder / "home" / "cafcat.toml").write_text(f'[stores.archive]\nurl = "{cafcat.folder}/second"\n')
+    [chunk] = fill(cafcat, "a")
+    cafcat("copy", "--all", "--to", "archive")
+    assert chunk_file(cafcat, chunk, "second").exists()
+
+
+def test_reads_fall_over_and_say_so(cafcat: Cafcat) -> None:
+    (cafcat.folder / "big").write_bytes(BIG * 3)
+    chunks = fill(cafcat, "a", "big2")
+    cafcat("ingest", "big", "-q")
+    chunks = [document["uuid"] for document in cafcat("chunks", "ls", "--json").documents]
+    cafcat("copy", "--all", "--to", "second")
+    chunk_file(cafcat, chunks[0]).unlink()
+    flip(chunk_file(cafcat, chunks[2]), 1000)
+    said = f"cafcat: chunk {chunks[0]} is not where it was"
+    result = cafcat("cat", "a")
+    assert result.out == b"a" * 1000
+    assert result.err.startswith(said)
+    assert result.err.endswith("second; run cafcat repair\n")
+    assert cafcat("cat", "-q", "a").err == ""
+    warning = json.loads(cafcat("cat", "--json", "a").err)["warning"]
+    assert f"cafcat: {warning}".startswith(said)
+    assert (
+        f"chunk {chunks[2]} is damaged at byte 0: read from its copy in file://"
+        in cafcat("get", "big", "-o", "out").err
+    )
+    assert (cafcat.folder / "out").read_bytes() == BIG * 3
+    failed = cafcat("cat", "big", code=5)
+    assert "get -o FILE" in failed.err
+    assert len(failed.out) < len(BIG) * 3
+    result = cafcat("extract", "-C", "tree")
+    assert (cafcat.folder / "tree" / "big").read_bytes() == BIG * 3
+    assert (cafcat.folder / "tree" / "a").read_bytes() == b"a" * 1000
+    assert result.err.count("read from its copy") == 2
+    many = cafcat("get", "a", "big", "big2", "-f", "-o", "tree")
+    assert many.err.count("read from its copy") == 2
+    chunk_file(cafcat, chunks[0], "second").unlink()
+    assert "its copies fail, too" in cafcat("cat", "a", code=5).err
+
+
+def test_recover_says_what_became_of_copies(cafcat: Cafcat) -> None:
+    first, second = fill(cafcat, "a", "b")
+    cafcat("copy", "--all", "--to", "second")
+    assert cafcat.database_url
+    with psycopg.connect(cafcat.database_url) as connection:
+        connection.execute(
+            "UPDATE chunk_copies "
+            "SET state = 'writing', committed_at = NULL, lease_expires_at = now() - interval '1s'"
+        )
+    flip(chunk_file(cafcat, second, "second"), 0)
+    dry = cafcat("recover", "--dry-run", "-v")
+    assert dry.text == "would have adopted 1 copy, removed what was left of 1 copy\n"
+    assert f"copy of chunk {second} in " in dry.err
+    assert "would be abandoned: its checksum is not that of its chunk" in dry.err
+    *settled, summary = cafcat("recover", "--json", "-v").documents
+    assert [(document["copy_of"], document["outcome"]) for document in settled] == [
+        (first, "adopted"),
+        (second, "abandoned"),
+    ]
+    assert (summary["summary"]["copies_adopted"], summary["summary"]["copies_removed"]) == (1, 1)
+    assert cafcat("recover").text == "nothing to recover\n"
+    assert not chunk_file(cafcat, second, "second").exists()
+
+
+def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
+    [chunk] = fill(cafcat, "a")
+    cafcat("copy", chunk, "--to", f"s3://{s3_bucket}/copies")
+    chunk_file(cafcat, chunk).unlink()
+    result = cafcat("cat", "a")
+    assert result.out == b"a" * 1000
+    assert f"read from its copy in s3://{s3_bucket}/copies" in result.err
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_finishes_the_copy_at_hand(cafcat: Cafcat, as_json: bool) -> None:
+    """Its row waits for a lock that we hold until it has heard of the signal."""
+    fill(cafcat, "a", "b")
+    assert cafcat.database_url
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+    with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
+        other.autocommit = True
+        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
+        process = cafcat.popen("copy", "--all", "--to", "second", *(["--json"] if as_json else []))
+        wait_until(lambda: other.execute(waiting).fetchone())
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        assert b"press Ctrl-C again" in process.stderr.readline()
+        holder.rollback()
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    if as_json:
+        assert b'"interrupted": true' in out
+    else:
+        assert re.fullmatch(rb"interrupted; copied 1 chunk \(1\.\d kB\)\n", out)
+    assert cafcat("copy", "--all", "--to", "second").text.endswith("1 had been there before\n")

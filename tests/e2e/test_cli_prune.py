@@ -1,0 +1,103 @@
+"""prune: what it prints, and with which code it ends."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from cafcat.maintenance.prune import PrunedChunk, PruneReport
+from tests.e2e.conftest import Cafcat
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+def ingest(cafcat: Cafcat, name: str) -> str:
+    """A chunk with a file of that name. Returns its uuid."""
+    (cafcat.folder / name).write_bytes(name.encode())
+    cafcat("ingest", name, "-q")
+    return str(cafcat("chunks", "ls", "--json").documents[-1]["uuid"])
+
+
+@pytest.fixture
+def chunks(cafcat: Cafcat) -> dict[str, str]:
+    """One that stays, and two that nothing points to."""
+    chunks = {name: ingest(cafcat, name) for name in ("kept", "gone", "gone too")}
+    cafcat("rm", "gone", "gone too")
+    return chunks
+
+
+def in_store(cafcat: Cafcat) -> set[str]:
+    return {path.stem for path in (cafcat.folder / "store").glob("*.caf")}
+
+
+def test_all_keys_are_documented() -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith("| `prune` |"))
+    documented = set(re.findall(r"`(\w+)`", row))
+    assert {field.name for field in fields(PruneReport)} | set(PrunedChunk._fields) <= documented
+
+
+def test_nothing_to_prune(cafcat: Cafcat) -> None:
+    assert cafcat("prune").text == "nothing to prune\n"
+    ingest(cafcat, "f")
+    assert cafcat("prune", "--grace", "0", "--yes").text == "nothing to prune\n"
+    assert cafcat("prune", "-q").out == b""
+
+
+def test_it_says_what_it_would_do_and_does_it_with_yes(cafcat: Cafcat, chunks: dict[str, str]) -> None:
+    first, second = cafcat("prune", "--yes").lines
+    assert first == "nothing to prune"
+    assert re.fullmatch(
+        r"2 chunks \(\d+ B\) without files for less than 7d: undelete can still bring them back", second
+    )
+    dry = cafcat("prune", "--grace", "0", "-v")
+    assert re.fullmatch(r"would remove 2 chunks: frees \d+ B", dry.lines[0])
+    assert dry.lines[1] == "run it again with --yes"
+    assert f"chunk {chunks['gone']} would be removed: 1 object, " in dry.err
+    assert in_store(cafcat) == set(chunks.values())
+    done = cafcat("prune", "--grace", "0", "--yes", "-v")
+    assert re.fullmatch(r"removed 2 chunks: freed \d+ B\n", done.text)
+    assert f"chunk {chunks['gone too']} removed: 1 object, " in done.err
+    assert in_store(cafcat) == {chunks["kept"]}
+    assert cafcat("cat", "kept").out == b"kept"
+    assert cafcat("db", "check").text == "nothing is wrong\n"
+    assert [chunk["uuid"] for chunk in cafcat("chunks", "ls", "--state", "deleted", "--json").documents] == [
+        chunks["gone"],
+        chunks["gone too"],
+    ]
+
+
+def test_as_json(cafcat: Cafcat, chunks: dict[str, str]) -> None:
+    first, second, last = cafcat("prune", "--grace", "0", "--yes", "--json", "-v").documents
+    assert [first["uuid"], second["uuid"]] == [chunks["gone"], chunks["gone too"]]
+    assert set(first) == set(PrunedChunk._fields)
+    summary = last["summary"]
+    assert set(summary) == {field.name for field in fields(PruneReport)}
+    assert (summary["chunks"], summary["objects"], summary["failed"], summary["dry_run"]) == (2, 2, [], False)
+    assert summary["bytes_freed"] == first["bytes_freed"] + second["bytes_freed"] > 0
+
+
+def test_wrong_use(cafcat: Cafcat) -> None:
+    assert "not a duration" in cafcat("prune", "--grace", "soon", code=2).err
+    assert "not a duration" in cafcat("prune", "--grace", "-1d", code=2).err
+
+
+def test_a_store_that_is_not_there_keeps_its_chunks(cafcat: Cafcat, chunks: dict[str, str]) -> None:
+    (cafcat.folder / "store").rename(cafcat.folder / "unmounted")
+    result = cafcat("prune", "--grace", "0", "--yes", code=3)
+    assert result.lines[0] == "nothing was pruned"
+    assert chunks["gone"] in result.err
+    assert "mounted" in result.err
+    (cafcat.folder / "unmounted").rename(cafcat.folder / "store")
+    assert cafcat("undelete", "gone", "gone too").text.startswith("brought back 2 files")
+    assert cafcat("cat", "gone").out == b"gone"
+
+
+def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
+    remote = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": f"s3://{s3_bucket}/chunks"})
+    ingest(remote, "gone")
+    ingest(remote, "kept")
+    remote("rm", "gone")
+    assert remote("prune", "--grace", "0", "--yes").text.startswith("removed 1 chunk: freed ")
+    assert "gone for good" in remote("undelete", "gone", code=4).err
+    assert remote("cat", "kept").out == b"kept"

@@ -1,0 +1,127 @@
+"""rebuild and compare: what they print, and with which code they end."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from cafcat.maintenance.compare import Difference
+from cafcat.maintenance.rebuild import Damage, RebuildReport
+from tests.e2e.conftest import Cafcat, write_tree
+from tests.services import Databases
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+@pytest.fixture
+def lost(cafcat: Cafcat, empty_catalog: str) -> Cafcat:
+    """A command with an empty catalog, and the store of another one that is gone."""
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    return Cafcat(cafcat.folder, empty_catalog)
+
+
+@pytest.fixture
+def empty_catalog(databases: Databases) -> Iterator[str]:
+    with databases.fresh(databases.template()) as url:
+        yield url
+
+
+def line_of(verb: str) -> set[str]:
+    row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{verb}` |"))
+    return set(re.findall(r"`(\w+)`", row))
+
+
+def test_all_keys_are_documented() -> None:
+    assert {field.name for field in fields(RebuildReport)} | set(Damage._fields) <= line_of("rebuild")
+    assert {"rows", "differences", "equal"} | set(Difference._fields) <= line_of("compare")
+
+
+def test_a_catalog_is_there_again(cafcat: Cafcat, lost: Cafcat) -> None:
+    assert lost("rebuild").text == "rebuilt 1 chunk: 13 files, 3.0 MB; 0 earlier locations, 1 line of the journal\n"
+    assert lost("cat", "tree/a.txt").out == b"first file\n"
+    assert lost("ls", "-R", "--json").documents == cafcat("ls", "-R", "--json").documents
+    assert lost("db", "check").text == "nothing is wrong\n"
+    assert cafcat.database_url
+    same = lost("compare", cafcat.database_url)
+    assert same.text == "no difference: 1 of chunks, 13 of file_locations, 0 of retired_locations\n"
+    again = lost("rebuild", code=1)
+    assert "the catalog is not empty: a rebuild fills an empty one; point --database-url to an empty" in again.err
+
+
+def test_differences_are_shown_and_counted(cafcat: Cafcat, lost: Cafcat) -> None:
+    lost("rebuild", "-q")
+    assert cafcat.database_url
+    cafcat("rm", "tree/a.txt", "tree/b.bin", "--yes", "-q")
+    result = lost("compare", cafcat.database_url, "--limit", "3", code=5)
+    *shown, last = result.lines
+    assert len(shown) == 3
+    assert re.match(r"chunks  [0-9a-f-]+: live_file_count 13 here, 11 there, live_bytes", shown[0])
+    assert shown[1] == "file_locations  tree/a.txt: only here"
+    assert last.startswith(
+        "5 differences: 1 of chunks, 2 of file_locations, 2 of retired_locations; the same: 0 of"
+    )
+    *found, summary = lost("compare", cafcat.database_url, "--json", code=5).documents
+    assert [document["difference"]["name"] for document in found][1:] == ["tree/a.txt", "tree/b.bin"] * 2
+    assert found[1]["difference"]["theirs"] is None
+    assert found[1]["difference"]["ours"]["path"] == "tree/a.txt"
+    assert summary["summary"]["differences"] == {"chunks": 1, "file_locations": 2, "retired_locations": 2}
+    assert summary["summary"]["equal"] is False
+    assert lost("compare", cafcat.database_url, "-q", code=5).out == b""
+
+
+def test_what_is_lost_is_said_and_has_to_be_accepted(cafcat: Cafcat, lost: Cafcat) -> None:
+    (cafcat.folder / "more").write_bytes(b"more")
+    cafcat("ingest", "more", "-q")
+    store = cafcat.folder / "store"
+    gone = next(path for path in store.glob("*.caf") if path.stat().st_size < 1000)
+    gone.unlink()
+    (store / "strange").write_bytes(b"")
+    refused = lost("rebuild", code=5)
+    assert f"missing {gone.stem} (1 file): the journal has it at 2, no store has its object" in refused.err
+    assert refused.text.startswith("nothing was written: 1 thing lost; name a store that has it, or go on without")
+    assert lost("ls", "-R").out == b""
+    summary = lost("rebuild", "--accept-loss", "--json", code=5).document["summary"]
+    assert set(summary) == {field.name for field in fields(RebuildReport)}
+    assert (summary["written"], summary["files"], summary["lost_count"], summary["foreign_objects"]) == (
+        True,
+        13,
+        1,
+        1,
+    )
+    [damage] = summary["damages"]
+    assert (damage["kind"], damage["name"], damage["files"], damage["lost"]) == ("missing", gone.stem, 1, True)
+
+
+def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: Databases) -> None:
+    copies = cafcat.folder / "copies"
+    cafcat("copy", "--all", "--to", str(copies), "-q")
+    (cafcat.folder / "cafcat.toml").write_text(f'[stores.spare]\nurl = "{copies}"\n')
+    result = lost("rebuild", "store", "spare")
+    assert "1 chunk has a copy" in result.text
+    with databases.fresh(databases.template()) as url:
+        alone = Cafcat(cafcat.folder, url)("rebuild", copies.as_uri())
+        assert alone.text.startswith("rebuilt 1 chunk: 13 files")
+    with databases.fresh(databases.template()) as url:
+        nothing = Cafcat(cafcat.folder, url)("rebuild", "nowhere", code=4)
+        assert "neither a chunk nor a journal in" in nothing.err
+
+
+def test_a_chunk_without_a_line_is_named(cafcat: Cafcat, lost: Cafcat) -> None:
+    [line] = (cafcat.folder / "store" / "journal").iterdir()
+    line.unlink()
+    [chunk] = (cafcat.folder / "store").glob("*.caf")
+    result = lost("rebuild")
+    assert f"without a line in the journal, taken as the newest: {chunk.stem}" in result.err
+    assert result.text.startswith("rebuilt 1 chunk: 13 files")
+
+
+def test_on_s3(cafcat: Cafcat, empty_catalog: str, s3_bucket: str, s3_environment: None) -> None:
+    store = {"CAFCAT_STORE": f"s3://{s3_bucket}/chunks"}
+    write_tree(cafcat.folder)
+    Cafcat(cafcat.folder, cafcat.database_url, store)("ingest", "tree", "-q")
+    lost = Cafcat(cafcat.folder, empty_catalog, store)
+    assert lost("rebuild").text.startswith("rebuilt 1 chunk: 13 files")
+    assert lost("cat", "tree/a.txt").out == b"first file\n"

@@ -1,0 +1,191 @@
+"""rm and undelete: what they print, and with which code they end."""
+
+import re
+import signal
+from dataclasses import fields
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cafcat.maintenance.remove import RemoveReport, UndeleteReport
+from tests.e2e.conftest import TREE, Cafcat, wait_until, write_tree
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+@pytest.fixture
+def tree(cafcat: Cafcat) -> Cafcat:
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    return cafcat
+
+
+def paths(cafcat: Cafcat) -> set[str]:
+    return {document["path"] for document in cafcat("find", "--json").documents}
+
+
+@pytest.mark.parametrize(("verb", "report"), [("rm", RemoveReport), ("undelete", UndeleteReport)])
+def test_all_keys_are_documented(verb: str, report: type) -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{verb}` |"))
+    assert {field.name for field in fields(report)} <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_a_file_is_removed_and_brought_back(tree: Cafcat) -> None:
+    assert tree("rm", "tree/a.txt").text == "removed 1 file (11 B)\n"
+    assert "no such file" in tree("cat", "tree/a.txt", code=4).err
+    assert paths(tree) == set(TREE) - {"tree/a.txt"}
+    [line] = tree("undelete", "--list").lines
+    assert re.fullmatch(r" +11  2026-11-21T10:00:00Z  removed \d{4}-\d\d-\d\dT[\d:]{8}Z  tree/a.txt", line)
+    assert tree("undelete", "tree/a.txt").text == "brought back 1 file (11 B)\n"
+    assert tree("cat", "tree/a.txt").out == TREE["tree/a.txt"]
+    assert tree("undelete", "--list").text == ""
+    assert tree("db", "check").text == "nothing is wrong\n"
+
+
+def test_a_folder_needs_yes(tree: Cafcat) -> None:
+    odd = sum(len(TREE[path]) for path in TREE if "/odd/" in path)
+    dry = tree("rm", "-r", "tree/odd")
+    assert dry.lines == [f"would remove 7 files ({odd} B)", "run it again with --yes"]
+    assert paths(tree) == set(TREE)
+    assert tree("rm", "-r", "tree/odd", "--dry-run", "--yes").text.startswith("would remove 7 files")
+    assert tree("rm", "-r", "tree/odd", "--yes").text.startswith("removed 7 files (")
+    assert paths(tree) == {path for path in TREE if "/odd/" not in path}
+    last = tree("rm", "-r", ".", "--yes").text
+    assert last.endswith("; 1 chunk has no file left\n")
+    assert paths(tree) == set()
+    assert len(tree("undelete", "-l", "tree/folder").lines) == 2
+    assert tree("undelete", "-r", "tree/odd", "tree/folder").text.startswith("brought back 9 files (")
+    assert tree("undelete", "-r", ".").text.startswith(f"brought back {len(TREE) - 9} files (")
+    assert paths(tree) == set(TREE)
+
+
+def test_what_is_not_there(tree: Cafcat) -> None:
+    assert "the catalog has no such file" in tree("rm", "nothing", code=4).err
+    assert tree("rm", "nothing", "--json", code=4).error["kind"] == "not_found"
+    assert "rm -r" in tree("rm", "tree/folder", code=4).err
+    assert "no such file or folder" in tree("rm", "-r", "nowhere", code=4).err
+    several = tree("rm", "nothing", "tree/a.txt", "tree/a.txt", code=3)
+    assert several.text == "removed 1 file (11 B)\n"
+    assert several.err == "cafcat: nothing: the catalog has no such file\n"
+    assert "nothing of that name was removed" in tree("undelete", "tree/b.bin", code=4).err
+    problem, summary = tree("undelete", "nothing", "tree/a.txt", "--json", code=3).documents
+    assert problem["problem"] == {
+        "path": "nothing",
+        "kind": "missing",
+        "message": "nothing of that name was removed",
+    }
+    assert summary["summary"] == {
+        "files": 1,
+        "bytes": 11,
+        "files_failed": 1,
+        "files_live": 0,
+        "files_pruned": 0,
+        "stores_behind": [],
+    }
+    assert "nothing that was removed there" in tree("undelete", "--list", "tree/a.txt", code=4).err
+    assert paths(tree) == set(TREE)
+
+
+def test_wrong_use(tree: Cafcat) -> None:
+    for arguments in (
+        ["rm"],
+        ["undelete"],
+        ["rm", "a", "-0"],
+        ["rm", "-r", "a", "--files-from", "-"],
+        ["rm", "-r", "", "--yes"],
+        ["undelete", "--list", "a", "b"],
+        ["undelete", "--list", "-r", "a"],
+    ):
+        tree(*arguments, code=2)
+    assert "no file" in tree("rm", "--files-from", "nowhere", code=4).err
+    assert "longer than" in tree("rm", "--files-from", "-", stdin=b"x" * 200_000, code=2).err
+    assert paths(tree) == set(TREE)
+
+
+def test_names_from_a_list(tree: Cafcat) -> None:
+    """As find -0 prints them; newlines and bytes that are no UTF-8 and all."""
+    names = tree("find", "tree/odd", "-0").out
+    done = tree("rm", "--files-from", "-", "-0", "tree/a.txt", stdin=names + b"\xff\0", code=3)
+    assert done.text.startswith("removed 8 files (")
+    assert done.err == "cafcat: \\udcff: the catalog has no such file\n"
+    (tree.folder / "list").write_bytes(b"tree/a.txt\n\ntree/odd/-dash")
+    assert tree("undelete", "--files-from", "list").text.startswith("brought back 2 files (")
+    assert tree("undelete", "--files-from", "-", "-0", stdin=names, code=3).text.startswith(
+        "brought back 6 files ("
+    )
+    assert paths(tree) == set(TREE)
+
+
+def test_what_is_live_again_or_pruned(tree: Cafcat) -> None:
+    tree("rm", "-r", "tree", "--yes")
+    (tree.folder / "other").write_bytes(b"other")
+    tree("ingest", "other", "tree/a.txt", "-q")
+    assert "has a file again" in tree("undelete", "tree/a.txt", code=1).err
+    assert tree("undelete", "tree/a.txt", "--json", code=1).error["kind"] == "conflict"
+    several = tree("undelete", "tree/a.txt", "tree/empty", code=3)
+    assert several.text == "brought back 1 file (0 B); left alone 1 that have a file again\n"
+    tree("rm", "tree/empty")
+    tree("prune", "--grace", "0", "--yes")
+    gone = tree("undelete", "tree/b.bin", code=4)
+    assert "gone for good" in gone.err
+    assert tree("undelete", "-r", "tree").text == (
+        "brought back 0 files (0 B); left alone 1 that have a file again; 12 are gone for good: pruned\n"
+    )
+    assert tree("undelete", "--list").text == ""
+
+
+def test_history_says_why(tree: Cafcat) -> None:
+    tree("rm", "tree/a.txt")
+    tree("ingest", "tree/a.txt", "-q")
+    [line] = [line for line in tree("stat", "tree/a.txt").lines if line.startswith("before")]
+    assert line.endswith(" (removed)")
+    [before] = tree("stat", "tree/a.txt", "--json").document["history"]
+    assert (before["reason"], before["run"]) == ("removed", None)
+
+
+def test_a_store_that_is_not_there_is_a_warning(tree: Cafcat) -> None:
+    (tree.folder / "store").rename(tree.folder / "unmounted")
+    result = tree("rm", "tree/a.txt")
+    assert result.text == "removed 1 file (11 B)\n"
+    assert re.match(r"cafcat: warning: the store file:.*store was not told: .*mounted.*recover", result.err)
+    summary = tree("rm", "tree/b.bin", "--json").document["summary"]
+    assert summary["stores_behind"] == [(tree.folder / "store").as_uri()]
+    (tree.folder / "unmounted").rename(tree.folder / "store")
+    before = len(list((tree.folder / "store" / "journal").iterdir()))
+    tree("recover")
+    assert len(list((tree.folder / "store" / "journal").iterdir())) == before + 2
+
+
+def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
+    remote = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": f"s3://{s3_bucket}/chunks"})
+    (remote.folder / "f").write_bytes(b"content")
+    remote("ingest", "f", "-q")
+    assert remote("rm", "f").text == "removed 1 file (7 B); 1 chunk has no file left\n"
+    assert remote("undelete", "--list", "--json").document["object"].startswith(f"s3://{s3_bucket}/chunks/")
+    assert remote("undelete", "f").text == "brought back 1 file (7 B)\n"
+    assert remote("cat", "f").out == b"content"
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_finishes_or_drops_it(tree: Cafcat, presses: int) -> None:
+    """It waits for a lock that we hold until it has heard of the signals."""
+    assert tree.database_url
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+    with psycopg.connect(tree.database_url) as holder, psycopg.connect(tree.database_url) as other:
+        other.autocommit = True
+        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
+        process = tree.popen("rm", "tree/a.txt")
+        wait_until(lambda: other.execute(waiting).fetchone())
+        assert process.stderr
+        for _ in range(presses):
+            process.send_signal(signal.SIGINT)
+            assert b"cafcat: " in process.stderr.readline()
+        holder.rollback()
+        out, err = process.communicate(timeout=60)
+    if presses == 1:
+        assert (process.returncode, out) == (0, b"removed 1 file (11 B)\n")
+    else:
+        assert (process.returncode, out) == (130, b"")
+        assert b"interrupted; nothing was removed" in err
+    assert paths(tree) == set(TREE) - ({"tree/a.txt"} if presses == 1 else set())

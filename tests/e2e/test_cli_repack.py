@@ -1,0 +1,158 @@
+"""repack: what it prints, and with which code it ends."""
+
+import re
+import signal
+from dataclasses import fields
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cafcat.cli.repack import parse_unused
+from cafcat.errors import InvalidInput
+from cafcat.maintenance.repack import RepackReport
+from tests.e2e.conftest import Cafcat, wait_until
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+def waste(cafcat: Cafcat, folder: str = "tree") -> str:
+    """A chunk of three files of 1 kB, of which one is live. Returns its uuid."""
+    (cafcat.folder / folder).mkdir()
+    for name in "abc":
+        (cafcat.folder / folder / name).write_bytes(name.encode() * 1000)
+    cafcat("ingest", folder, "-q")
+    chunk = str(cafcat("chunks", "ls", "--state", "committed", "--json").documents[-1]["uuid"])
+    assert cafcat.database_url
+    cafcat("rm", f"{folder}/a", f"{folder}/b", "-q")
+    return chunk
+
+
+def test_nothing_to_repack(cafcat: Cafcat) -> None:
+    assert cafcat("repack").text == "nothing to repack\n"
+    (cafcat.folder / "f").write_bytes(b"f")
+    cafcat("ingest", "f")
+    assert cafcat("repack", "--max-unused", "0%", "--yes").text == "nothing to repack\n"
+    assert cafcat("repack", "-q").out == b""
+    summary = cafcat("repack", "--json", "--yes").document["summary"]
+    assert set(summary) == {field.name for field in fields(RepackReport)}
+    assert not any(summary.values())
+
+
+def test_it_says_what_it_would_do_and_then_does_it(cafcat: Cafcat) -> None:
+    chunk = waste(cafcat)
+    dry = cafcat("repack")
+    assert dry.lines == [
+        f"chunk {chunk}: 2.0 kB dead (67%); 1 live file, 1.0 kB",
+        "would copy 1 live file (1.0 kB) out of 1 chunk, with 2.0 kB dead",
+        "run it again with --yes",
+    ]
+    assert cafcat("repack").text == dry.text
+    done = cafcat("repack", "--yes", "-v")
+    assert re.fullmatch(
+        r"copied 1 live file \(1.0 kB\) into 1 new chunk \(1.1 kB\); 1 of 1 chunk retired: prune removes them\n",
+        done.text,
+    )
+    assert f"chunk {chunk}: 2.0 kB dead" in done.err
+    assert "committed chunk " in done.err
+    assert cafcat("cat", "tree/c").out == b"c" * 1000
+    assert cafcat("chunks", "show", chunk, "--json").document["state"] == "retired"
+    assert cafcat("db", "check").text == "nothing is wrong\n"
+    assert cafcat("repack", "--max-unused=0%").text == "nothing to repack\n"
+
+
+def test_as_json(cafcat: Cafcat) -> None:
+    chunk = waste(cafcat)
+    first, second = cafcat("repack", "--json").documents
+    expected = {"chunk": chunk, "data_bytes": 3000, "dead_bytes": 2000, "live_bytes": 1000, "live_files": 1}
+    assert {key: first["chosen"][key] for key in expected} == expected
+    assert (second["summary"]["chunks"], second["summary"]["dry_run"]) == (1, True)
+    only = cafcat("repack", "--json", "--yes").document["summary"]
+    assert (only["files_moved"], only["chunks_retired"], only["dry_run"]) == (1, 1, False)
+
+
+def test_all_keys_are_documented() -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith("| `repack` |"))
+    documented = set(re.findall(r"`(\w+)`", row))
+    chosen = {"chunk", "store", "size_bytes", "data_bytes", "dead_bytes", "live_bytes", "live_files"}
+    assert {field.name for field in fields(RepackReport)} | chosen <= documented
+
+
+def test_which_chunks(cafcat: Cafcat) -> None:
+    first, second = waste(cafcat), waste(cafcat, "other")
+    assert cafcat("repack", "--max-unused", "70%").text == "nothing to repack\n"
+    assert (
+        cafcat("repack", "--max-unused", "70%", "--small", "1MB", "--json").documents[-1]["summary"]["chunks"] == 2
+    )
+    assert cafcat("repack", "--max-unused", "70%", "--chunk", second[:8]).lines[0].startswith(f"chunk {second}")
+    limited = cafcat("repack", "--max-repack-size", "1500").lines
+    assert limited[0].startswith(f"chunk {first}")
+    assert limited[2] == "1 chunk left for another time: --max-repack-size"
+    assert cafcat("repack", "--store", cafcat.folder / "elsewhere").text == "nothing to repack\n"
+    done = cafcat("repack", "--yes", "--target-size", "1200").text
+    assert done.startswith("copied 2 live files (2.0 kB) into 2 new chunks")
+    assert "2 of 2 chunks retired" in done
+
+
+@pytest.mark.parametrize("text", ["20", "-1%", "101%", "x%", "%", "nan%", ""])
+def test_shares_that_make_no_sense(cafcat: Cafcat, text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_unused(text)
+
+
+def test_shares() -> None:
+    assert [parse_unused(text) for text in ("0%", "20%", " 12.5% ", "100%")] == [0, 0.2, 0.125, 1]
+
+
+def test_wrong_arguments(cafcat: Cafcat) -> None:
+    assert "write 20%" in cafcat("repack", "--max-unused", "20", code=2).err
+    cafcat("repack", "--chunk", "0123456789", code=4)
+    cafcat("repack", "--chunk", "0", code=2)
+    cafcat("repack", "--target-size", "0", code=2)
+    chunk = waste(cafcat)
+    cafcat("rm", "tree/c")
+    assert "nothing points to it" in cafcat("repack", "--chunk", chunk, code=2).err
+
+
+def test_damage_is_named_and_the_code_is_5(cafcat: Cafcat) -> None:
+    chunk = waste(cafcat)
+    path = cafcat.folder / "store" / f"{chunk}.caf"
+    data = bytearray(path.read_bytes())
+    data[2500] ^= 1
+    path.write_bytes(data)
+    done = cafcat("repack", "--yes", code=5)
+    assert "cafcat: tree/c: its bytes are damaged: CRC-32C" in done.err
+    assert "1 damaged file left where they are: run cafcat repair" in done.text
+    problem, last = cafcat("repack", "--yes", "--json", code=5).documents
+    assert (problem["problem"]["path"], problem["problem"]["kind"]) == ("tree/c", "corrupt")
+    assert last["summary"]["files_damaged"] == 1
+    path.unlink()
+    (cafcat.folder / "store" / "journal").rename(cafcat.folder / "journal")
+    assert "store" in cafcat("repack", "--yes", code=3).err
+
+
+def test_ctrl_c_finishes_the_open_chunk(cafcat: Cafcat) -> None:
+    """The commit waits for a lock that we hold until it has heard of the signal."""
+    waste(cafcat)
+    assert cafcat.database_url
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+    with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
+        other.autocommit = True
+        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
+        process = cafcat.popen("repack", "--yes")
+        wait_until(lambda: other.execute(waiting).fetchone())
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        assert b"finishing the open chunk; press Ctrl-C again" in process.stderr.readline()
+        holder.rollback()
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode in (0, 130)
+    assert b"copied 1 live file" in out
+    assert cafcat("repack").text == "nothing to repack\n"
+
+
+def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
+    remote = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": f"s3://{s3_bucket}/chunks"})
+    waste(remote)
+    assert "1 of 1 chunk retired" in remote("repack", "--yes").text
+    assert remote("cat", "tree/c").out == b"c" * 1000

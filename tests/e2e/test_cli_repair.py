@@ -1,0 +1,117 @@
+"""repair: what it prints, and with which code it ends."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from cafcat.maintenance.repair import RepairReport
+from tests.e2e.conftest import TREE, Cafcat, write_tree
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+def damaged(cafcat: Cafcat) -> str:
+    """A chunk with a file whose bytes are wrong, which verify has found. Returns its uuid."""
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    document = cafcat("locate", "tree/b.bin", "--json").document
+    path = Path(document["object"])
+    data = bytearray(path.read_bytes())
+    data[document["start_byte"]] ^= 1
+    path.write_bytes(data)
+    cafcat("verify", "--level", "data", "-q", code=5)
+    return str(document["chunk"])
+
+
+def test_nothing_to_repair(cafcat: Cafcat) -> None:
+    nothing = "nothing to repair: no chunk is known to be damaged (cafcat verify looks for damage)\n"
+    assert cafcat("repair", "--from-copy").text == nothing
+    assert cafcat("repair", "--from-copy", "-q").out == b""
+    summary = cafcat("repair", "--from-copy", "--yes", "--json").document["summary"]
+    assert set(summary) == {field.name for field in fields(RepairReport)}
+    assert not any(summary.values())
+
+
+def test_all_keys_are_documented() -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith("| `repair` |"))
+    assert {field.name for field in fields(RepairReport)} <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_it_says_what_it_would_do_and_then_does_it(cafcat: Cafcat) -> None:
+    chunk = damaged(cafcat)
+    files = f"files: {len(TREE) - 1} right in their chunk, 0 from copies, 1 from sources, 0 lost"
+    dry = cafcat("repair", "--from-source", "tree")
+    assert dry.lines == ["would mend 1 of 1 chunk", files, "run it again with --yes"]
+    cafcat("cat", "tree/b.bin", code=5)
+    done = cafcat("repair", "--from-source", "tree", "--yes", "-v")
+    assert re.fullmatch(r"mended 1 of 1 chunk, by 1 new chunk \(3\.\d MB\)", done.lines[0])
+    assert done.lines[1:] == [files]
+    assert "committed chunk" in done.err
+    assert {path: cafcat("cat", "--", path).out for path in ("tree/b.bin", "tree/big.dat")} == {
+        path: TREE[path] for path in ("tree/b.bin", "tree/big.dat")
+    }
+    assert cafcat("chunks", "show", chunk, "--json").document["state"] == "retired"
+    assert cafcat("db", "check").text == "nothing is wrong\n"
+    assert cafcat("repair", "--from-source", "tree").text.startswith("nothing to repair")
+    assert cafcat("ingest", "tree", "--json").document["summary"]["files_unchanged"] == len(TREE)
+
+
+def test_from_a_copy(cafcat: Cafcat) -> None:
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    cafcat("copy", "--all", "--to", cafcat.folder / "copies", "-q")
+    location = cafcat("locate", "tree/b.bin", "--json").document
+    Path(location["object"]).unlink()
+    (cafcat.folder / "store" / "keep").write_bytes(b"")
+    result = cafcat("repair", "--from-copy", "--yes", "--chunk", location["chunk"][:8], "--json")
+    summary = result.documents[-1]["summary"]
+    assert (summary["files_from_copy"], summary["chunks_mended"]) == (len(TREE), 1)
+    assert f"chunk {location['chunk']} cannot be read" in result.err
+    (cafcat.folder / "copies").rename(cafcat.folder / "gone")
+    assert cafcat("cat", "tree/b.bin").out == TREE["tree/b.bin"]
+
+
+def test_what_nobody_has_is_named_and_the_code_is_5(cafcat: Cafcat) -> None:
+    chunk = damaged(cafcat)
+    (cafcat.folder / "tree" / "b.bin").write_bytes(bytes(256))
+    for arguments in (["--from-source", "tree"], ["--from-source", "tree", "--yes"]):
+        result = cafcat("repair", *arguments, code=5)
+        assert "cafcat: tree/b.bin: its source is no help: its bytes are damaged" in result.err
+        assert result.lines[1].endswith("1 lost")
+    assert cafcat("chunks", "show", chunk, "--json").document["state"] == "committed"
+    problem, last = cafcat("repair", "--from-copy", "--json", code=5).documents
+    assert (problem["problem"]["path"], problem["problem"]["kind"]) == ("tree/b.bin", "corrupt")
+    assert (last["summary"]["files_lost"], last["summary"]["files"]) == (1, 1)
+
+
+def test_wrong_arguments(cafcat: Cafcat) -> None:
+    assert "where right bytes may be" in cafcat("repair", code=2).err
+    cafcat("repair", "--from-source", "nowhere", code=4)
+    cafcat("repair", "--from-copy", "--chunk", "0123456789", code=4)
+    cafcat("repair", "--from-copy", "--target-size", "33GB", code=2)
+
+
+def test_names_and_standard_input_as_for_ingest(cafcat: Cafcat) -> None:
+    import io
+    import tarfile
+
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        member = tarfile.TarInfo("f")
+        member.size = 7
+        archive.addfile(member, io.BytesIO(b"content"))
+    cafcat("ingest", "-", "--prefix", "a/b", stdin=sink.getvalue())
+    location = cafcat("locate", "a/b/f", "--json").document
+    Path(location["object"]).write_bytes(b"")
+    arguments = ["repair", "--from-source", "-", "--prefix", "a/b", "--chunk", location["chunk"], "--yes"]
+    assert cafcat(*arguments, stdin=sink.getvalue()).lines[0].startswith("mended 1 of 1 chunk")
+    assert cafcat("cat", "a/b/f").out == b"content"
+
+
+def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
+    remote = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": f"s3://{s3_bucket}/chunks"})
+    write_tree(cafcat.folder)
+    remote("ingest", "tree", "-q")
+    chunk = remote("locate", "tree/b.bin", "--json").document["chunk"]
+    assert "1 of 1 chunk" in remote("repair", "--from-copy", "--chunk", chunk, "--yes").text
+    assert remote("cat", "tree/b.bin").out == TREE["tree/b.bin"]

@@ -1,0 +1,176 @@
+"""verify: what it prints, and with which code it ends; and that what it names cannot be had."""
+
+import os
+import re
+import signal
+from dataclasses import fields
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cafcat.cli.verify import parse_share
+from cafcat.errors import InvalidInput
+from cafcat.maintenance.verify import CheckedObject, VerifyReport
+from cafcat.model import Finding, FindingKind, VerifyLevel
+from tests.e2e.conftest import Cafcat, wait_until
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+def pack(cafcat: Cafcat, files: dict[str, bytes]) -> Path:
+    """Ingests files in a chunk of its own. Returns its object."""
+    (cafcat.folder / "store").mkdir(exist_ok=True)
+    before = set((cafcat.folder / "store").glob("*.caf"))
+    for path, content in files.items():
+        (cafcat.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (cafcat.folder / path).write_bytes(content)
+    cafcat("ingest", "-q", *files)
+    [chunk] = set((cafcat.folder / "store").glob("*.caf")) - before
+    return chunk
+
+
+def flip(file: Path, byte: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[byte] ^= 1
+    file.write_bytes(data)
+
+
+def test_all_keys_are_documented() -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith("| `verify` |"))
+    documented = set(re.findall(r"`(\w+)`", row))
+    keys = {field.name for kind in (VerifyReport, CheckedObject) for field in fields(kind)}
+    assert keys | set(Finding._fields) | set(FindingKind) <= documented
+    section = TEXT.split("### cafcat verify")[1].split("\n#")[0]
+    assert all(f"| `{level}`" in section for level in VerifyLevel)
+
+
+def test_all_is_well(cafcat: Cafcat) -> None:
+    assert cafcat("verify").text == "nothing to verify\n"
+    pack(cafcat, {"t/a": b"first", "t/b": b"second"})
+    assert re.fullmatch(r"verified 1 object \(index\): 1 ok; 2 files, \d+ B read\n", cafcat("verify").text)
+    assert re.fullmatch(
+        r"verified 1 object \(data\): 1 ok; 2 files, \d+ B read\n", cafcat("verify", "--level", "data").text
+    )
+    assert cafcat("verify", "--level", "catalog").text == "verified 1 catalog (catalog): 1 ok\n"
+    assert (
+        cafcat("verify", "--level", "source", "t").text == "verified 1 source (source): 1 ok; 2 files, 11 B read\n"
+    )
+    assert cafcat("verify", "-q").out == b""
+    assert "ok (2 files" in cafcat("verify", "-v").err
+    summary = cafcat("verify", "--json").document["summary"]
+    assert set(summary) == {field.name for field in fields(VerifyReport)}
+
+
+def test_damage_is_printed_and_the_code_is_5(cafcat: Cafcat) -> None:
+    chunk = pack(cafcat, {"t/a": b"first", "t/new\nline": b"second"})
+    flip(chunk, 7)
+    assert cafcat("verify").code == 0
+    first, last = cafcat("verify", "--level", "data", code=5).lines
+    assert first.startswith(f"chunk {chunk.stem}: file t/new\\nline [5, 11): its bytes have CRC-32C ")
+    assert last.startswith("verified 1 object (data): 1 damaged; 2 files, ")
+    finding, summary = cafcat("verify", "--level", "data", "--json", code=5).documents
+    assert (finding["finding"]["path"], finding["finding"]["kind"]) == ("t/new\nline", "file")
+    assert (finding["finding"]["chunk"], finding["finding"]["object"]) == (chunk.stem, str(chunk))
+    assert (summary["summary"]["damaged"], summary["summary"]["findings"]) == (1, 1)
+    checked = cafcat("verify", "--level", "data", "--json", "-v", code=5).documents[1]["checked"]
+    assert set(checked) == {field.name for field in fields(CheckedObject)}
+    assert cafcat("verify", "--level", "data", "-q", code=5).lines == [first]
+    chunk.unlink()
+    assert "missing: no object" in cafcat("verify", code=5).lines[0]
+
+
+def test_flipped_bytes_cannot_be_had(cafcat: Cafcat) -> None:
+    """A byte of each file, one of the index: verify names it, get of that file refuses, of others it does not."""
+    files = {"t/a": b"first file", "t/b": b"", "t/c": bytes(range(200)), "t/d": b"x"}
+    chunk = pack(cafcat, files)
+    for byte, path in ((0, "t/a"), (9, "t/a"), (110, "t/c"), (210, "t/d"), (230, None)):
+        flip(chunk, byte)
+        [finding, _] = cafcat("verify", "--level", "data", "--json", code=5).documents
+        assert finding["finding"]["path"] == path
+        assert finding["finding"]["kind"] == ("file" if path else "index")
+        if path:
+            assert cafcat("get", path, "-o", "out", "--json", code=5).error["kind"] == "corrupt"
+            assert not (cafcat.folder / "out").exists()
+        for other in set(files) - {path}:
+            assert cafcat("cat", other).out == files[other]
+        flip(chunk, byte)
+    assert cafcat("verify", "--level", "data").code == 0
+
+
+def test_what_to_verify(cafcat: Cafcat) -> None:
+    first, second = pack(cafcat, {"a/f": b"1"}), pack(cafcat, {"b/f": b"2"})
+
+    def checked(*arguments: str) -> list[str]:
+        documents = cafcat("verify", "--json", "-v", *arguments).documents
+        return [document["checked"]["chunk"] for document in documents[:-1]]
+
+    assert checked() == [first.stem, second.stem]
+    assert checked("--chunk", second.stem[:8]) == [second.stem]
+    assert checked("--prefix", "a") == [first.stem]
+    assert checked("--older-than", "1h") == []
+    assert checked("--older-than", "1h", "--level", "data", "-j", "2") != []
+    assert len(checked("--sample", "5%")) == 1
+    assert checked("--store", "elsewhere") == []
+    assert checked("--store", "store") == [first.stem, second.stem]
+    cafcat("verify", "--chunk", "00000000", code=4)
+    for wrong in (["--sample", "5"], ["a"], ["--level", "source"], ["--level", "none"], ["--older-than", "soon"]):
+        cafcat("verify", *wrong, code=2)
+
+
+def test_a_store_that_cannot_be_reached_makes_the_code_3(cafcat: Cafcat) -> None:
+    pack(cafcat, {"f": b"1"})
+    pack(cafcat, {"g": b"2"})
+    store = cafcat.folder / "store"
+    assert cafcat("verify").code == 0
+    command = "UPDATE chunks SET store = 'unheard-of://x' WHERE id = 1"
+    cafcat("sql", stdin=command.encode())
+    result = cafcat("verify", code=3)
+    assert "unreadable: it cannot be read: no store for 'unheard-of'" in result.lines[0]
+    assert "1 ok, 1 unreadable" in result.lines[-1]
+    for chunk in store.glob("*.caf"):
+        chunk.unlink()
+    assert cafcat("verify", code=5).code == 5
+
+
+def test_source(cafcat: Cafcat) -> None:
+    pack(cafcat, {"t/a": b"first", "t/b": b"second"})
+    (cafcat.folder / "t" / "a").write_bytes(b"FIRST")
+    (cafcat.folder / "t" / "b").unlink()
+    first, second, last = cafcat("verify", "--level", "source", "t", code=5).lines
+    assert re.fullmatch(r"t: source t/a: it has CRC-32C [0-9a-f]{8} at its source, [0-9a-f]{8} here", first)
+    assert second == "t: source t/b: it is not at its source any more"
+    assert last == "verified 1 source (source): 1 damaged; 1 file, 5 B read"
+    cafcat("verify", "--level", "source", "nowhere", code=4)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_finishes_the_chunk_at_hand_and_the_next_verify_goes_on(cafcat: Cafcat, jobs: int) -> None:
+    """The result of the first chunk waits for a lock that we hold until the signal was heard. As from a terminal,
+    the signal goes to all of the process group."""
+    for n in range(3):
+        pack(cafcat, {f"f{n}": b"content"})
+    assert cafcat.database_url
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'verifications'::regclass"
+    with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
+        other.autocommit = True
+        holder.execute("LOCK TABLE verifications IN SHARE MODE")
+        process = cafcat.popen("verify", "--level", "data", "-j", str(jobs), start_new_session=True)
+        wait_until(lambda: other.execute(waiting).fetchone())
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.stderr
+        assert b"finishing the chunk at hand; press Ctrl-C again" in process.stderr.readline()
+        holder.rollback()
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors
+    assert out.startswith(f"interrupted; verified {jobs} object".encode())
+    assert cafcat("verify", "--level", "data").text.startswith("resumed; verified 3 objects (data): 3 ok; ")
+    assert cafcat("verify", "--level", "data").text.startswith("verified 3 objects (data): 3 ok; ")
+
+
+def test_shares() -> None:
+    assert [parse_share(text) for text in ("5%", " 0.5% ", "100%")] == [0.05, 0.005, 1.0]
+    for text in ("5", "0%", "101%", "-1%", "%", "", "x%", "nan%"):
+        with pytest.raises(InvalidInput):
+            parse_share(text)

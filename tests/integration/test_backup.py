@@ -1,0 +1,407 @@
+"""A backup is the whole catalog, can be read without cafcat, and comes back as it was or not at all."""
+
+import gzip
+import io
+import json
+import subprocess
+import tarfile
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cafcat
+from cafcat.catalog.dump import TABLES
+from cafcat.catalog.tables import metadata
+from cafcat.checksums import crc32c
+from cafcat.errors import CatalogOutdated, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed, Unsupported
+from cafcat.maintenance import backup_tar
+from cafcat.maintenance.backup import BackupReport
+from cafcat.model import OnConflict
+from cafcat.progress import Progress
+from cafcat.stores.local import LocalStore
+from tests.rebuild_world import World, begin, commit, leave_whole, sql, world, worlds
+from tests.services import Databases
+
+__all__ = ["world"]
+
+FILES = {"a/first": b"first", "a/second": b"second", "b": b"", "ü/\t\n\\N\\": b"odd", "z": b"last"}
+
+
+@pytest.fixture
+def local(databases: Databases, tmp_path: Path) -> Iterator[World]:
+    with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
+        yield world
+
+
+def fill(world: World) -> None:
+    """Rows in as many tables as may be."""
+    commit(world.repository, FILES)
+    commit(world.repository, {"a/first": b"newer"}, OnConflict.REPLACE, None)
+    world.repository.custody.remove(["z"])
+    leave_whole(world.repository, {"half": b"done"})
+    world.repository.custody.copy(to=str(world.folder / "copies"))
+    world.repository.custody.verify()
+
+
+def contents(repository: cafcat.Repository, without: str = "backups") -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of all tables but one."""
+    return {
+        table: sql(repository, f"SELECT * FROM {table} ORDER BY 1, 2, 3") for table in TABLES if table != without
+    }
+
+
+def put_back(world: World, **options: Any) -> cafcat.Repository:
+    empty = world.empty()
+    empty.custody.restore(**options)
+    return empty
+
+
+def test_all_tables_are_in_it() -> None:
+    """In an order in which what a row points to comes first."""
+    assert set(TABLES) == set(metadata.tables)
+    ordered = list(TABLES)
+    for table in metadata.tables.values():
+        for key in table.foreign_keys:
+            assert ordered.index(key.column.table.name) <= ordered.index(table.name)
+
+
+def test_everything_comes_back(world: World) -> None:
+    fill(world)
+    before = contents(world.repository)
+    report = world.repository.custody.backup()
+    assert (report.store, report.journal_id, report.removed) == (world.objects.url, 3, ())
+    assert report.rows["file_locations"] == 4
+    assert report.size_bytes == world.objects.stat(report.object_key).size_bytes
+    [row] = sql(world.repository, "SELECT state, object_key, size_bytes, journal_id FROM backups")
+    assert row == ("committed", report.object_key, report.size_bytes, 3)
+
+    empty = world.empty()
+    restored = empty.custody.restore()
+    assert (restored.object_key, restored.rows, restored.journal_id) == (report.object_key, report.rows, 3)
+    assert (restored.newer_lines, restored.newer_unknown) == (0, ())
+    after = contents(empty)
+    assert after["events"].pop()[4] == "catalog_restored"
+    assert after == before
+    assert empty._catalog.reports.findings() == world.repository._catalog.reports.findings()
+    assert sql(empty, "SELECT state, object_key, size_bytes, journal_id FROM backups") == [row]
+    assert world.differences(empty) == []
+
+
+def test_new_rows_come_after_those_that_were_restored(local: World) -> None:
+    fill(local)
+    local.repository.custody.backup()
+    empty = put_back(local)
+    assert empty.recover().adopted == 1
+    commit(empty, {"new": b"new"})
+    empty.custody.verify()
+    empty.custody.backup()
+    assert empty.read("half") == b"done"
+    assert sql(empty, "SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
+
+
+def test_what_came_after_the_backup_is_counted_and_its_numbers_are_not_given_again(world: World) -> None:
+    commit(world.repository, {"a": b"1"})
+    world.repository.custody.backup()
+    commit(world.repository, {"b": b"2"})
+    world.repository.custody.remove(["a"])
+    empty = world.empty()
+    assert empty.custody.restore().newer_lines == 2
+    commit(empty, {"c": b"3"})
+    assert sql(empty, "SELECT id FROM journal ORDER BY id") == [(1,), (4,)]
+    rebuilt, report = world.rebuilt()
+    assert report.damages == ()
+    assert {location.path for location in rebuilt.list()} == {"b", "c"}
+
+
+def test_stores_that_cannot_be_asked_are_named(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    sql(local.repository, "UPDATE chunks SET store = 'unheard-of://store'")
+    local.repository.custody.backup()
+    assert local.empty().custody.restore().newer_unknown == ("unheard-of://store",)
+
+
+def test_one_moment_is_in_it(local: World) -> None:
+    """What is committed while it is written is not."""
+    commit(local.repository, {"a": b"1"})
+
+    class Meanwhile(Progress):
+        def begin(self, _verb: str, **_totals: int | None) -> None:
+            commit(local.at(local.store), {"b": b"2"})
+
+    report = local.repository.custody.backup(progress=Meanwhile())
+    assert (report.journal_id, report.rows["file_locations"], report.rows["chunks"]) == (1, 1, 1)
+    assert report.rows["backups"] == 0
+
+
+def test_only_the_newest_are_kept(world: World) -> None:
+    commit(world.repository, {"a": b"1"})
+    keys = [world.repository.custody.backup().object_key for _ in range(3)]
+    assert keys == sorted(keys)
+    report = world.repository.custody.backup(keep=2)
+    assert report.removed == (keys[1], keys[0])
+    left = [found.object_key for found in world.repository.custody.backups()]
+    assert left == [keys[2], report.object_key]
+    states = dict(sql(world.repository, "SELECT object_key, state FROM backups WHERE deleted_at IS NOT NULL"))
+    assert states == {keys[0]: "deleted", keys[1]: "deleted"}
+    with pytest.raises(InvalidInput):
+        world.repository.custody.backup(keep=0)
+
+
+def test_which_one_is_restored(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    first = local.repository.custody.backup().object_key
+    commit(local.repository, {"b": b"2"})
+    second = local.repository.custody.backup().object_key
+    assert put_back(local).custody.backups()[-1].object_key == second
+    assert len(list(put_back(local, name=first).list())) == 1
+    assert len(list(put_back(local, name=first.removeprefix("backups/")[:27]).list())) == 1
+    empty = local.empty()
+    for name in ("x", "2"):
+        with pytest.raises(NotFound):
+            empty.custody.restore(name)
+    with pytest.raises(NotFound, match="no backup"):
+        empty.custody.restore(source=str(local.folder / "nothing"))
+
+
+def test_into_another_store(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    elsewhere = str(local.folder / "elsewhere")
+    report = local.repository.custody.backup(elsewhere)
+    assert [found.object_key for found in local.repository.custody.backups(elsewhere)] == [report.object_key]
+    assert local.repository.custody.backups() == []
+    assert local.differences(put_back(local, source=elsewhere)) == []
+
+
+def test_a_catalog_with_rows_is_left_alone(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    local.repository.custody.backup()
+    with pytest.raises(Conflict, match="not empty"):
+        local.repository.custody.restore()
+    empty = local.empty()
+    sql(empty, "INSERT INTO events (kind) VALUES ('x')")
+    with pytest.raises(Conflict, match="events has rows"):
+        empty.custody.restore()
+
+
+def backed_up(world: World) -> tuple[BackupReport, bytes]:
+    report = world.repository.custody.backup()
+    return report, world.read(report.object_key)
+
+
+def test_every_damage_is_noticed_before_anything_is_committed(local: World) -> None:
+    commit(local.repository, FILES)
+    report, data = backed_up(local)
+    empty = local.empty()
+    end = data.rindex(b"manifest.json\0")
+    for position in [*range(0, end, 97), *range(0, end, 512), end + 600]:
+        damaged = bytearray(data)
+        damaged[position] ^= 0x10
+        if _is_padding(data, position):
+            continue
+        local.write(report.object_key, bytes(damaged))
+        with pytest.raises((Corrupt, CatalogOutdated, Unsupported)):
+            empty.custody.restore()
+        assert sql(empty, "SELECT count(*) FROM chunks") == [(0,)]
+    for size in (0, 100, 512, 1024, len(data) // 2, end, end + 520):
+        local.write(report.object_key, data[:size])
+        with pytest.raises(Corrupt):
+            empty.custody.restore()
+    local.write(report.object_key, data)
+    empty.custody.restore()
+
+
+def _is_padding(data: bytes, position: int) -> bool:
+    """Whether a byte of a tar means nothing: behind a member, or in an unused field of a header that its checksum
+    does not cover (there are none)."""
+    at = 0
+    while at < len(data):
+        size = int(data[at + 124 : at + 135].strip(b"\0 ") or b"0", 8)
+        if at <= position < at + 512:
+            return data[at : at + 512] == bytes(512)
+        end = at + 512 + size
+        at = end + -size % 512
+        if position < at:
+            return position >= end
+    return True
+
+
+def member(data: bytes, name: str) -> bytes:
+    with tarfile.open(fileobj=io.BytesIO(data)) as found:
+        file = found.extractfile(name)
+        assert file is not None
+        return file.read()
+
+
+def changed(data: bytes, change: dict[str, Any], members: dict[str, bytes] | None = None) -> bytes:
+    """A backup with another head, and other contents of members; the manifest fits."""
+    written = io.BytesIO()
+    manifest: dict[str, Any] = {}
+    with tarfile.open(fileobj=io.BytesIO(data)) as found, tarfile.open(fileobj=written, mode="w") as target:
+        for info in found:
+            file = found.extractfile(info)
+            assert file is not None
+            content = (members or {}).get(info.name, file.read())
+            if info.name.endswith(".json"):
+                document = json.loads(content) | change
+                if info.name == "manifest.json":
+                    document["members"] = [
+                        member | manifest.get(member["name"], {}) for member in document["members"]
+                    ]
+                content = json.dumps(document).encode()
+            else:
+                manifest[info.name] = {"size_bytes": len(content), "crc32c": crc32c(content)}
+            info.size = len(content)
+            target.addfile(info, io.BytesIO(content))
+    return written.getvalue()
+
+
+def test_a_backup_that_lies(local: World) -> None:
+    commit(local.repository, FILES)
+    report, data = backed_up(local)
+    tables = json.loads(member(data, "backup.json"))["tables"]
+    rows = "file_locations/000001.copy.gz"
+    lies: list[tuple[dict[str, Any], dict[str, bytes], type[Exception], str]] = [
+        ({"schema_revision": "0002"}, {}, CatalogOutdated, "restore it with cafcat"),
+        ({"schema_revision": "9999"}, {}, CatalogOutdated, "9999"),
+        ({"cafcat_backup": 2}, {}, Unsupported, "version 2"),
+        ({"journal_id": "1"}, {}, Corrupt, "not what it should be"),
+        ({"tables": tables | {"chunks": ["id) FROM STDIN; DROP TABLE chunks; --"]}}, {}, Corrupt, "no column"),
+        ({"tables": tables | {"pg_class": ["oid"]}}, {}, Corrupt, "no column"),
+        ({"tables": {}}, {}, Corrupt, "no table"),
+        ({}, {rows: b"no gzip"}, Corrupt, "cannot be unpacked"),
+        ({}, {rows: gzip.compress(b"1\t2\n")}, Corrupt, "cannot take"),
+        ({}, {rows: gzip.compress(bytes(50_000_000))}, Corrupt, "cannot take"),
+        ({}, {rows: gzip.compress(b"") + b"x"}, Corrupt, "do not end"),
+        ({}, {rows: gzip.compress(b"")}, Corrupt, "manifest says"),
+    ]
+    empty = local.empty()
+    for change, members, error, words in lies:
+        local.write(report.object_key, changed(data, change, members))
+        with pytest.raises(error, match=words):
+            empty.custody.restore()
+    # What tar itself writes is read as well.
+    local.write(report.object_key, changed(data, {}))
+    empty.custody.restore()
+    assert local.differences(empty) == []
+
+
+def test_it_can_be_read_by_tar_and_psql(local: World) -> None:
+    """docs/formats/backup.md says how."""
+    commit(local.repository, FILES)
+    report, _ = backed_up(local)
+    page = (Path(__file__).parents[2] / "docs" / "formats" / "backup.md").read_text()
+    [script] = [block for block in page.split("```sh\n")[1:] if "copy" in block]
+    empty = local.empty()
+    folder = local.folder / "unpacked"
+    folder.mkdir()
+    command, environment = cafcat.repository.Database(empty.settings).psql()
+    (local.folder / "psql").write_text(f'#!/bin/sh\nexec "{command[0]}" "{command[1]}" "$@"\n')
+    (local.folder / "psql").chmod(0o755)
+    environment |= {
+        "PATH": f"{local.folder}:{environment['PATH']}",
+        "BACKUP": local.objects.locate(report.object_key),
+        "PYTHON": str(Path(cafcat.__file__).parents[1] / ".venv/bin/python"),
+    }
+    subprocess.run(["sh", "-euc", script.split("```")[0]], cwd=folder, env=environment, check=True)
+    assert local.differences(empty) == []
+
+
+class Breaking(LocalStore):
+    """A disk that is full."""
+
+    def create(self, key: str) -> Any:
+        upload = super().create(key)
+        if key.startswith("backups/"):
+
+            def refuse(_: object) -> None:
+                raise StoreFailed("no space left")
+
+            upload.write = refuse  # type: ignore[method-assign]
+        return upload
+
+
+def test_a_backup_that_fails_leaves_nothing(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    before = {key for key, _ in local.objects.list()}
+    local.repository.custody._store_of = lambda _: Breaking(Path(local.store))
+    with pytest.raises(StoreFailed, match="no space left"):
+        local.repository.custody.backup()
+    assert {key for key, _ in local.objects.list()} == before
+    assert list(local.objects.uploads()) == []
+    [(state, is_gone)] = sql(local.repository, "SELECT state, deleted_at IS NOT NULL FROM backups")
+    assert (state, is_gone) == ("abandoned", True)
+
+
+def test_what_a_dead_backup_left_is_removed_by_the_next(world: World) -> None:
+    commit(world.repository, {"a": b"1"})
+    backups = world.repository._catalog.backups
+    whole, half = "backups/20260101T000000.000000Z-x.tar", "backups/20260101T000000.000001Z-x.tar"
+    for key in (whole, half):
+        backups.begin(world.objects.url, key, 1, "here:1:test", 0)
+    world.write(whole, b"whole")
+    upload = world.objects.create(half)
+    upload.write(b"half")
+    sql(world.repository, "UPDATE backups SET lease_expires_at = now() - interval '1s'")
+    report = world.repository.custody.backup()
+    assert [key for key, _ in world.objects.list() if key.startswith("backups/")] == [report.object_key]
+    assert list(world.objects.uploads()) == []
+    assert sql(world.repository, "SELECT state FROM backups ORDER BY id") == [
+        ("abandoned",),
+        ("abandoned",),
+        ("committed",),
+    ]
+    upload.abort()
+
+
+def test_many_rows_are_many_parts_and_little_memory(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup_tar, "PART_BYTES", 1 << 20)
+    commit(local.repository, {"a": b"1"})
+    sql(
+        local.repository,
+        "INSERT INTO file_locations (caf_file_id, start_byte, end_byte, crc32c, file_path) "
+        "SELECT 1, n, n, 7, 'many/' || md5(n::text) FROM generate_series(1, 60000) AS n",
+    )
+    tracemalloc.start()
+    try:
+        report, data = backed_up(local)
+        empty = local.empty()
+        empty.custody.restore()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    with tarfile.open(fileobj=io.BytesIO(data)) as found:
+        names = found.getnames()
+    parts = [name for name in names if name.startswith("file_locations/")]
+    assert parts == [f"file_locations/{number:06d}.copy.gz" for number in range(1, len(parts) + 1)]
+    assert len(parts) > 3
+    assert report.rows["file_locations"] == 60_001
+    assert peak < 16 << 20
+    assert local.differences(empty) == []
+
+
+def test_a_chunk_that_is_being_written_can_be_committed_after_a_restore(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    chunk = begin(local.repository, {"b": b"2"})
+    local.repository.custody.backup()
+    chunk.finish(OnConflict.REPLACE, lambda: None)
+    empty = put_back(local)
+    sql(empty, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
+    assert empty.recover().adopted == 1
+    assert empty.read("b") == b"2"
+    rebuilt, report = local.rebuilt()
+    assert (report.damages, report.files) == ((), 2)
+    assert rebuilt.read("b") == b"2"
+
+
+def test_the_schema_has_to_be_there(databases: Databases, tmp_path: Path) -> None:
+    with databases.fresh() as url:
+        empty = cafcat.open(database_url=url, home=tmp_path, store=str(tmp_path / "store"))
+        store = LocalStore(tmp_path / "store")
+        with empty, pytest.raises(NotFound):
+            empty.custody.restore()
+        with empty, pytest.raises(CatalogOutdated):
+            empty.custody.backup()
+        assert list(store.list()) == []

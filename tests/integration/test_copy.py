@@ -1,0 +1,530 @@
+"""Copies of chunks in a second store: the same objects and the same lines of the journal, whatever is killed."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cafcat
+from cafcat.errors import CafcatError, InvalidInput, NotFound, StoreFailed
+from cafcat.maintenance.copy import CopyReport, TakenChunk
+from cafcat.maintenance.left_copies import SettledCopy
+from cafcat.maintenance.recover import RecoverReport
+from cafcat.model import OnConflict
+from cafcat.progress import Progress
+from tests.copy_world import PAIRS, World, check, end_leases, killed_at_each_step, rebuilt_from_copies, world
+from tests.removal_world import Folder, Heard, commit
+from tests.s3_proxy import Fault, S3Proxy
+from tests.services import Databases
+
+__all__ = ["world"]
+
+FILES = {"a/first": b"first", "a/second": bytes(range(256)) * 20, "b/empty": b"", "ü/日本": b"unicode"}
+
+pairs = pytest.mark.parametrize("world", ["folder-folder", "folder-bucket", "bucket-folder"], indirect=True)
+
+
+def counted(report: CopyReport | RecoverReport) -> dict[str, Any]:
+    """What is not nothing in a report."""
+    return {name: value for name, value in asdict(report).items() if value and name != "store"}
+
+
+def folder_of(place: Any) -> Path:
+    assert isinstance(place, Folder)
+    return place.folder
+
+
+def with_history(world: World) -> list[str]:
+    """Chunks of which something was replaced, skipped, removed and brought back. Returns their uuids."""
+    repository = world.repository
+    chunks = [commit(repository, FILES | {"gone": b"gone", "back": b"back", "old": b"old"})]
+    repository.custody.remove(["gone", "back"])
+    repository.custody.undelete(["back"])
+    chunks.append(commit(repository, {"old": b"new", "c/third": b"third"}))
+    chunks.append(commit(repository, {"old": b"skipped", "c/fourth": b"fourth"}, OnConflict.SKIP))
+    return chunks
+
+
+@pairs
+def test_copies_are_the_same_objects_beside_the_same_lines(world: World) -> None:
+    chunks = with_history(world)
+    taken: list[TakenChunk] = []
+    report = world.copy(on_taken=taken.append)
+    sizes = dict(world.sql("SELECT uuid::text, size_bytes FROM chunks"))
+    assert counted(report) == {"copied": 3, "bytes_copied": sum(sizes.values())}
+    assert taken == [TakenChunk(chunk.uuid, world.second.url, "copied", sizes[str(chunk.uuid)]) for chunk in taken]
+    assert [str(chunk.uuid) for chunk in taken] == chunks
+    assert check(world) == {f"{chunk}.caf" for chunk in chunks}
+    from_copies, catalog = rebuilt_from_copies(world)
+    assert from_copies == catalog
+    assert "gone" not in catalog
+
+    world.repository.custody.remove(["c/third"])
+    world.repository.custody.undelete(["gone"])
+    check(world)
+    from_copies, catalog = rebuilt_from_copies(world)
+    assert from_copies == catalog
+
+    before = world.second.everything()
+    assert counted(world.copy()) == {"there": 3}
+    assert world.second.everything() == before
+    assert counted(world.recover()) == {}
+
+
+def test_a_rebuild_of_the_copies_gives_the_catalog_back(world: World, databases: Databases, tmp_path: Path) -> None:
+    with_history(world)
+    world.copy()
+    world.repository.custody.remove(["a/first"])
+    shutil.rmtree(folder_of(world.first))
+    expected = {place.path: world.repository.read(place.path) for place in world.repository.list()}
+    with (
+        databases.fresh(databases.template()) as url,
+        cafcat.open(database_url=url, home=tmp_path / "other", store=world.second.url) as other,
+    ):
+        other.custody.rebuild()
+        assert {place.path: other.read(place.path) for place in other.list()} == expected
+    assert expected.keys() == FILES.keys() - {"a/first"} | {"back", "old", "c/third", "c/fourth"}
+
+
+def test_some_chunks_only(world: World) -> None:
+    first = commit(world.repository, {"a/1": b"1", "ab": b"2"})
+    second = commit(world.repository, {"a/3": b"3"})
+    third = commit(world.repository, {"b": b"b", "c/d": b"d"})
+    assert counted(world.copy(prefix="c/"))["copied"] == 1
+    assert check(world) == {f"{third}.caf"}
+    assert counted(world.copy(first[:8]))["copied"] == 1
+    assert check(world) == {f"{third}.caf", f"{first}.caf"}
+    assert counted(world.copy(prefix="./b")) == {"there": 1}
+    assert counted(world.copy(prefix="a"))["copied"] == 1
+    assert check(world) == {f"{chunk}.caf" for chunk in (first, second, third)}
+    with pytest.raises(NotFound, match="no such file or folder"):
+        world.copy(prefix="nowhere")
+    with pytest.raises(NotFound):
+        world.copy("00000000-0000-0000-0000-000000000000")
+    with pytest.raises(InvalidInput):
+        world.copy(first, prefix="a")
+
+
+def test_several_stores(world: World, tmp_path: Path) -> None:
+    """Copies do not lead to copies of copies; each store has what a rebuild of it needs."""
+    with_history(world)
+    world.copy()
+    third = Folder(tmp_path / "third")
+    world.repository.custody.remove(["c/fourth"])
+    assert world.repository.custody.copy(to=third.url).copied == 2
+    assert check(World(world.repository, world.first, third, [])) < check(world)
+    from_copies, catalog = rebuilt_from_copies(World(world.repository, world.first, third, []))
+    assert from_copies == catalog
+
+
+def test_not_into_the_own_store(world: World, tmp_path: Path) -> None:
+    chunk = commit(world.repository, FILES)
+    with pytest.raises(InvalidInput, match="itself"):
+        world.repository.custody.copy([chunk], to=world.first.url)
+    assert counted(world.repository.custody.copy(to=str(folder_of(world.first)))) == {"there": 1}
+    (tmp_path / "link").symlink_to(folder_of(world.first))
+    report = world.repository.custody.copy(to=str(tmp_path / "link"))
+    assert "own store by another name" in report.failed[0]
+    assert world.sql("SELECT count(*) FROM chunk_copies") == [(0,)]
+
+
+def test_only_committed_chunks(world: World) -> None:
+    chunk = commit(world.repository, FILES)
+    world.repository.custody.remove(folders=["."])
+    with pytest.raises(InvalidInput, match="retired"):
+        world.copy(chunk)
+    assert counted(world.copy()) == {}
+
+
+def test_a_store_that_is_not_there_gets_nothing(world: World, tmp_path: Path) -> None:
+    """The folder where a disk with copies is mounted at other times."""
+    commit(world.repository, FILES)
+    world.copy()
+    commit(world.repository, {"more": b"more"})
+    folder_of(world.second).rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreFailed, match="is its disk mounted"):
+        world.copy()
+    assert world.second.everything() == {}
+
+
+def flip(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+
+
+DAMAGE: dict[str, Callable[[Path], Any]] = {
+    "a byte of a file": lambda path: path.write_bytes(flip(path.read_bytes(), 3)),
+    "a byte of the index": lambda path: path.write_bytes(flip(path.read_bytes(), -30)),
+    "cut": lambda path: os.truncate(path, 10),
+    "empty": lambda path: os.truncate(path, 0),
+    "gone": os.unlink,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_nothing_is_kept_of_a_damaged_chunk_and_others_are_copied(world: World, damage: str) -> None:
+    damaged = commit(world.repository, FILES)
+    whole = commit(world.repository, {"whole": b"whole"})
+    DAMAGE[damage](folder_of(world.first) / f"{damaged}.caf")
+    report = world.copy()
+    assert (report.copied, report.damaged, len(report.failed)) == (1, 1, 1)
+    assert damaged in report.failed[0]
+    assert report.failed[0].endswith("run cafcat repair")
+    assert check(world) == {f"{whole}.caf"}
+    assert counted(world.recover()) == {}
+
+
+def test_a_chunk_without_a_checksum_is_read_against_its_own_index(world: World) -> None:
+    whole, damaged = commit(world.repository, FILES), commit(world.repository, {"b": b"b" * 1000})
+    world.sql("UPDATE chunks SET crc64nvme = NULL")
+    path = folder_of(world.first) / f"{damaged}.caf"
+    path.write_bytes(flip(path.read_bytes(), 3))
+    report = world.copy()
+    assert (report.copied, report.damaged) == (1, 1)
+    assert "CRC-32C" in report.failed[0]
+    key = f"{whole}.caf"
+    found = world.second.everything()
+    assert found[key] == world.first.everything()[key]
+    assert not any(damaged in name for name in found)
+
+
+def test_an_object_that_is_there_counts_if_it_is_the_very_one(world: World) -> None:
+    same, other = commit(world.repository, FILES), commit(world.repository, {"b": b"b"})
+    folder_of(world.second).mkdir()
+    for chunk in (same, other):
+        shutil.copy(folder_of(world.first) / f"{chunk}.caf", folder_of(world.second))
+    strange = folder_of(world.second) / f"{other}.caf"
+    strange.write_bytes(flip(strange.read_bytes(), 0))
+    before = strange.read_bytes()
+    report = world.copy()
+    assert (report.found, report.copied, report.damaged, len(report.failed)) == (1, 0, 0, 1)
+    assert "another object has its key" in report.failed[0]
+    assert strange.read_bytes() == before
+    assert world.recover().failed == ()
+    assert strange.read_bytes() == before
+    strange.unlink()
+    check(world)
+    assert counted(world.copy())["copied"] == 1
+    assert len(check(world)) == 2
+
+
+class Meanwhile(Progress):
+    """Does something once, when the first bytes of a chunk are under way."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act: Callable[[], object] | None = act
+
+    def advance(self, _files: int, _size_bytes: int) -> None:
+        act, self._act = self._act, None
+        if act is not None:
+            act()
+
+
+def test_what_is_removed_while_the_first_copy_is_made_is_told_there_too(
+    world: World, database_url: str, tmp_path: Path
+) -> None:
+    commit(world.repository, FILES)
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=world.first.url) as other:
+        world.copy(progress=Meanwhile(lambda: other.custody.remove(["a/first"])))
+    assert check(world)
+    from_copies, catalog = rebuilt_from_copies(world)
+    assert from_copies == catalog
+    assert "a/first" not in catalog
+
+
+def test_lines_that_other_stores_lack_are_brought_too(world: World, tmp_path: Path) -> None:
+    """Their files are still in the catalog then."""
+    commit(world.repository, FILES)
+    journal = folder_of(world.first) / "journal"
+    journal.rename(tmp_path / "journal")
+    journal.touch()
+    world.repository.custody.remove(["a/first"])
+    assert world.sql("SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(1,)]
+    world.copy()
+    journal.unlink()
+    (tmp_path / "journal").rename(journal)
+    assert world.recover().failed == ()
+    assert check(world)
+    from_copies, catalog = rebuilt_from_copies(world)
+    assert from_copies == catalog
+
+
+def test_a_damaged_line_is_no_reason_not_to_copy(world: World) -> None:
+    commit(world.repository, FILES)
+    world.repository.custody.remove(["a/first"])
+    line = max((folder_of(world.first) / "journal").iterdir())
+    line.write_bytes(flip(line.read_bytes(), 20))
+    heard = Heard()
+    assert world.copy(progress=heard).copied == 1
+    assert [line.name in warning for warning in heard.warnings] == [True]
+
+
+def test_a_chunk_that_is_pruned_meanwhile_has_no_copy(world: World) -> None:
+    chunk = commit(world.repository, FILES)
+    other = commit(world.repository, {"other": b"other"})
+    decide = partial(
+        world.sql,
+        "UPDATE chunks SET state = 'deleted' WHERE uuid = %s",
+        chunk,
+    )
+    report = world.copy(progress=Meanwhile(decide))
+    assert (report.copied, len(report.failed)) == (1, 1)
+    world.sql("UPDATE chunks SET state = 'committed' WHERE uuid = %s", chunk)
+    assert check(world) == {f"{other}.caf"}
+
+
+def test_prune_removes_copies_and_their_lines(world: World) -> None:
+    chunk = commit(world.repository, FILES)
+    other = commit(world.repository, {"other": b"other"})
+    world.copy()
+    world.repository.custody.remove(folders=["a", "b", "ü"])
+    assert world.repository.custody.prune(grace_seconds=0).objects == 2
+    assert check(world) == {f"{other}.caf"}
+    assert not any(chunk in key for key in world.second.everything())
+    from_copies, catalog = rebuilt_from_copies(world)
+    assert from_copies == catalog == {"other": (other, 0)}
+
+
+def test_a_copy_that_was_taken_from_its_writer_is_not_committed(world: World) -> None:
+    chunk = commit(world.repository, FILES)
+    abandon = partial(world.sql, "UPDATE chunk_copies SET state = 'abandoned', lease_expires_at = NULL")
+    report = world.copy(progress=Meanwhile(abandon))
+    assert (report.copied, len(report.failed)) == (0, 1)
+    assert world.recover().failed == ()
+    assert check(world) == set()
+    assert world.copy(chunk).copied == 1
+    check(world)
+
+
+def test_two_at_once_make_one_copy(world: World, database_url: str, tmp_path: Path) -> None:
+    chunk = commit(world.repository, FILES)
+    reports: list[CopyReport] = []
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=world.first.url) as other:
+        again = partial(other.custody.copy, [chunk], to=world.second.url)
+        report = world.copy(progress=Meanwhile(lambda: reports.append(again())))
+    assert (report.copied, report.failed) == (1, ())
+    assert reports[0].copied == 0
+    assert "is writing" in reports[0].failed[0]
+    assert check(world) == {f"{chunk}.caf"}
+
+
+@pytest.mark.parametrize("world", ["folder-bucket", "folder-folder"], indirect=True)
+def test_stopping(world: World) -> None:
+    """Between chunks it ends; in the middle of one, nothing of that is left."""
+    for name in "abc":
+        commit(world.repository, {name: name.encode() * 5000})
+    asked = 0
+
+    def stop_at(number: int, error: type[BaseException] | None = None) -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == number and error is not None:
+            raise error
+        return asked >= number
+
+    report = world.copy(should_stop=partial(stop_at, 3))
+    assert report.interrupted
+    assert len(check(world)) == report.copied == 1
+    asked = 0
+    with pytest.raises(KeyboardInterrupt):
+        world.copy(should_stop=partial(stop_at, 3, KeyboardInterrupt))
+    assert len(check(world)) == 1
+    assert world.sql("SELECT count(*) FROM chunk_copies WHERE deleted_at IS NULL") == [(1,)]
+    assert world.copy().copied == 2
+    assert len(check(world)) == 3
+
+
+def test_a_bucket_that_takes_no_more_ends_the_work_and_keeps_nothing(
+    database_url: str, tmp_path: Path, s3_proxy: S3Proxy, s3_proxy_environment: None, s3_bucket: str
+) -> None:
+    first = Folder(tmp_path / "first")
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=first.url) as repository:
+        commit(repository, {"large": os.urandom(20_000_000)})
+        s3_proxy.faults = lambda request: Fault.NOT_IMPLEMENTED if request.operation == "UploadPart" else None
+        with pytest.raises(CafcatError) as raised:
+            repository.custody.copy(to=f"s3://{s3_bucket}/copies")
+        assert raised.value.kind in ("store_failed", "failure")
+        s3_proxy.faults = lambda _: None
+        client = s3_proxy.server.client()
+        with contextlib.closing(client):
+            assert "Uploads" not in client.list_multipart_uploads(Bucket=s3_bucket)
+            assert "Contents" not in client.list_objects_v2(Bucket=s3_bucket)
+        assert repository.custody.copy(to=f"s3://{s3_bucket}/copies").copied == 1
+
+
+@pytest.mark.parametrize("world", PAIRS, indirect=True)
+def test_a_copy_is_killed_at_every_step(world: World, tmp_path: Path) -> None:
+    """The next one settles what it left: its writer is known to be dead, whatever its lease says."""
+    count = 0
+
+    def prepare() -> None:
+        nonlocal count
+        count += 1
+        commit(world.repository, {f"{count}": b"x" * 100, "same": b"%d" % count})
+        if count % 3 == 0:
+            world.repository.custody.remove([f"{count}"])
+            world.repository.custody.undelete([f"{count}"])
+
+    adopted = removed = 0
+    for _ in killed_at_each_step(world, tmp_path, "copy", prepare):
+        if world.sql("SELECT count(*) FROM chunk_copies WHERE state = 'writing'") == [(1,)]:
+            report = world.repository.custody.recover()
+            assert report.failed == ()
+            assert report.copies_adopted + report.copies_removed == 1
+            adopted += report.copies_adopted
+            removed += report.copies_removed
+    assert adopted
+    assert removed
+    assert world.recover().failed == ()
+    assert check(world)
+    assert world.copy().failed == ()
+    assert len(check(world)) == count
+    from_copies, catalog = rebuilt_from_copies(world)
+    assert from_copies == catalog
+    assert counted(world.recover()) == {}
+
+
+def leave(world: World, chunk: str, how: str) -> None:
+    """A copy as a writer leaves it that dies: half written, whole, or given up and not yet removed."""
+    key = f"{chunk}.caf"
+    data = world.first.everything()[key]
+    [(chunk_id,)] = world.sql("SELECT id FROM chunks WHERE uuid = %s", chunk)
+    copies = world.repository._catalog.copies
+    store = world.repository._store_of(world.second.url)
+    copy_id = copies.begin(chunk_id, world.second.url, key, "here:1:test", 900)
+    upload = store.create(key)
+    if upload.upload_id:
+        copies.record_upload(copy_id, upload.upload_id)
+    upload.write(data)
+    if how == "whole":
+        upload.commit()
+    elif (descriptor := getattr(upload, "_descriptor", None)) is not None:
+        os.close(descriptor)
+    if how == "remains":
+        copies.abandon(copy_id)
+
+
+@pairs
+def test_what_dead_writers_left(world: World) -> None:
+    chunks = [commit(world.repository, {name: name.encode()}) for name in "abc"]
+    for chunk, how in zip(chunks, ("half", "whole", "remains"), strict=True):
+        leave(world, chunk, how)
+    report = world.repository.custody.recover()  # their leases are not over
+    assert counted(report) == {"copies_removed": 1}
+    end_leases(world)
+    settled: list[Any] = []
+    before = world.second.everything()
+    dry = world.repository.custody.recover(dry_run=True)
+    assert counted(dry) == {"copies_adopted": 1, "copies_removed": 1, "dry_run": True}
+    assert world.second.everything() == before
+    report = world.repository.custody.recover(on_settled=settled.append)
+    assert counted(report) == {"copies_adopted": 1, "copies_removed": 1}
+    assert settled == [
+        SettledCopy(chunks[0], world.second.url, "abandoned", settled[0].reason),
+        SettledCopy(chunks[1], world.second.url, "adopted"),
+    ]
+    assert check(world) == {f"{chunks[1]}.caf"}
+    from_copies, _ = rebuilt_from_copies(world)
+    assert from_copies == {"b": (chunks[1], 0)}
+    assert counted(world.recover()) == {}
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGE if name != "gone"])
+def test_a_copy_is_adopted_only_if_it_is_whole(world: World, damage: str) -> None:
+    chunk = commit(world.repository, FILES)
+    leave(world, chunk, "whole")
+    DAMAGE[damage](folder_of(world.second) / f"{chunk}.caf")
+    assert counted(world.recover()) == {"copies_removed": 1}
+    assert check(world) == set()
+
+
+def test_a_copy_of_a_chunk_that_was_pruned_is_removed(world: World) -> None:
+    chunk = commit(world.repository, FILES)
+    leave(world, chunk, "whole")
+    world.repository.custody.remove(folders=["."])
+    assert world.repository.custody.prune(grace_seconds=0).chunks == 1
+    assert counted(world.recover()) == {"copies_removed": 1}
+    assert check(world) == set()
+    assert rebuilt_from_copies(world)[0] == {}
+
+
+def test_a_store_of_copies_that_is_not_there_is_not_believed(world: World, tmp_path: Path) -> None:
+    chunks = [commit(world.repository, {name: name.encode()}) for name in "ab"]
+    world.copy(chunks[0])
+    leave(world, chunks[1], "whole")
+    folder_of(world.second).rename(tmp_path / "elsewhere")
+    report = world.recover()
+    assert len(report.failed) == 1
+    assert world.sql("SELECT count(*) FROM chunk_copies WHERE state = 'writing'") == [(1,)]
+    (tmp_path / "elsewhere").rename(folder_of(world.second))
+    assert counted(world.recover()) == {"copies_adopted": 1}
+    assert len(check(world)) == 2
+
+
+@pairs
+def test_what_comes_late_is_removed(world: World) -> None:
+    """An upload, or an object, of a copy that was given up; and nothing that no row names."""
+    chunks = [commit(world.repository, {name: name.encode()}) for name in "ab"]
+    for chunk in chunks:
+        leave(world, chunk, "remains")
+    assert counted(world.recover()) == {"copies_removed": 2}
+    store = world.repository._store_of(world.second.url)
+    upload = store.create(f"{chunks[0]}.caf")
+    upload.write(b"late")
+    if (descriptor := getattr(upload, "_descriptor", None)) is not None:
+        os.close(descriptor)
+    upload = store.create(f"{chunks[1]}.caf")
+    upload.write(b"late")
+    upload.commit()
+    upload = store.create("strange")
+    upload.commit()
+    assert counted(world.recover()) == {"uploads_removed": 1, "objects_removed": 1, "unknown_objects": 1}
+    assert set(world.second.everything()) == {"strange"}
+
+
+@pytest.mark.parametrize("world", PAIRS, indirect=True)
+def test_a_recover_of_copies_is_killed_at_every_step(world: World, tmp_path: Path) -> None:
+    count = 0
+
+    def prepare() -> None:
+        nonlocal count
+        count += 1
+        for how in ("half", "whole", "remains"):
+            leave(world, commit(world.repository, {f"{how} {count}": b"x" * 100}), how)
+        end_leases(world)
+
+    for _ in killed_at_each_step(world, tmp_path, "recover", prepare):
+        assert world.recover().failed == ()
+        assert len(check(world)) == count
+    assert len(check(world)) == count
+    from_copies, _ = rebuilt_from_copies(world)
+    assert set(from_copies) == {f"whole {number}" for number in range(1, count + 1)}
+
+
+def test_half_written_backups_are_removed_and_never_adopted(world: World) -> None:
+    store = world.repository._store_of(world.second.url)
+    backups = world.repository._catalog.backups
+    for name, whole in (("half", False), ("whole", True)):
+        key = f"backups/{name}"
+        backups.begin(world.second.url, key, 0, "here:1:test", 900)
+        upload = store.create(key)
+        upload.write(b"backup")
+        if whole:
+            upload.commit()
+        else:
+            os.close(upload._descriptor)  # type: ignore[attr-defined]
+    assert counted(world.repository.custody.recover()) == {}
+    assert len(world.second.everything()) == 2
+    assert counted(world.recover()) == {"backups_removed": 2}
+    assert world.second.everything() == {}
+    upload = store.create("backups/half")
+    upload.write(b"late")
+    os.close(upload._descriptor)  # type: ignore[attr-defined]
+    (folder_of(world.second) / "backups/whole").write_bytes(b"late")
+    assert counted(world.recover()) == {"uploads_removed": 1, "objects_removed": 1}
+    assert world.second.everything() == {}

@@ -1,0 +1,473 @@
+"""prune: what nothing points to goes, at any moment it may be killed; what anything points to stays."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+import cafcat
+from cafcat.catalog import pruning
+from cafcat.catalog.connection import PgConnection
+from cafcat.catalog.events import record_event
+from cafcat.catalog.pruning import Pruning
+from cafcat.errors import InvalidInput, StoreFailed
+from cafcat.maintenance.prune import PrunedChunk, PruneReport
+from cafcat.model import OnConflict
+from cafcat.stores.base import Upload
+from tests.removal_world import (
+    Folder,
+    Heard,
+    InBackground,
+    Opener,
+    Place,
+    bucket,
+    check,
+    commit,
+    folder,
+    in_background,
+    killed_at_each_step,
+    live,
+    local,
+    open_at,
+    place,
+    problems,
+    rebuilt,
+    repository,
+    sql,
+    state_of,
+    wait_for_a_waiting_statement,
+)
+
+__all__ = ["bucket", "folder", "local", "open_at", "place", "repository"]
+
+DAY = 86_400
+
+
+def age(repository: cafcat.Repository, days: float) -> None:
+    """As if every chunk that is retired had been so for longer."""
+    sql(repository, "UPDATE chunks SET retired_at = retired_at - make_interval(secs => %s)", days * DAY)
+
+
+def sizes(repository: cafcat.Repository, *chunks: str) -> int:
+    [(size,)] = sql(
+        repository, "SELECT sum(size_bytes)::bigint FROM chunks WHERE uuid = ANY(%s::uuid[])", list(chunks)
+    )
+    return int(size)
+
+
+def chunks_in(place: Place) -> set[str]:
+    return {key.removesuffix(".caf") for key in place.everything() if not key.startswith("journal/")}
+
+
+def with_a_line(place: Place) -> set[str]:
+    """Chunks of which the journal in the store says that they were committed."""
+    heads = [
+        json.loads(data.partition(b"\n")[0])
+        for key, data in place.everything().items()
+        if key.startswith("journal/")
+    ]
+    return {head["chunk"]["uuid"] for head in heads if "chunk" in head}
+
+
+def lines_in(place: Place) -> int:
+    return sum(key.startswith("journal/") for key in place.everything())
+
+
+def test_what_nothing_points_to_goes_after_its_grace_period(repository: cafcat.Repository, place: Place) -> None:
+    old = commit(repository, {"old": b"old" * 100, "old too": b""})
+    kept = commit(repository, {"kept": b"kept", "gone": b"gone"})
+    replaced = commit(repository, {"replaced": b"one"})
+    repository.custody.remove(["old", "old too", "gone"])
+    age(repository, 8)
+    commit(repository, {"replaced": b"two"})
+    size, waiting = sizes(repository, old), sizes(repository, replaced)
+    before = place.everything()
+
+    told: list[PrunedChunk] = []
+    dry = repository.custody.prune(dry_run=True, on_pruned=told.append)
+    assert dry == PruneReport(1, 1, size, 1, waiting, (), interrupted=False, dry_run=True)
+    assert place.everything() == before
+    assert state_of(repository, old) == "retired"
+
+    done: list[PrunedChunk] = []
+    report = repository.custody.prune(on_pruned=done.append)
+    assert report == PruneReport(1, 1, size, 1, waiting, (), interrupted=False, dry_run=False)
+    assert done == told
+    assert [(str(chunk.uuid), chunk.store, chunk.bytes_freed) for chunk in done] == [(old, place.url, size)]
+    assert state_of(repository, old) == "deleted"
+    gone = before.keys() - place.everything().keys()
+    assert len(gone) == 2, "the chunk and the line that said that it was committed"
+    assert f"{old}.caf" in gone
+    assert set(check(repository, place)) == {"kept", "replaced"}
+    assert sql(repository, "SELECT kind FROM events WHERE kind = 'chunk_deleted'") == [("chunk_deleted",)]
+    assert repository.custody.prune() == PruneReport(0, 0, 0, 1, waiting, (), interrupted=False, dry_run=False)
+    assert repository.custody.undelete(["gone"]).files == 1
+    assert kept in chunks_in(place)
+
+
+def test_what_is_pruned_is_gone_for_good_and_says_so(local: cafcat.Repository, folder: Folder) -> None:
+    commit(local, {"p": b"p", "q": b"q"})
+    local.custody.remove(folders=["."])
+    assert [old.location.path for old in local.custody.removed()] == ["p", "q"]
+    assert local.custody.prune(grace_seconds=0).chunks == 1
+    assert list(local.custody.removed()) == []
+    heard = Heard()
+    assert local.custody.undelete(["p"], progress=heard).files_pruned == 1
+    assert problems(heard) == {("p", "missing")}
+    assert "gone for good" in heard.problems[0].message
+    heard = Heard()
+    assert local.custody.undelete(folders=["q"], progress=heard).files_pruned == 1
+    assert problems(heard) == {("q", "pruned")}
+    assert [old.reason for old in local.history("p")] == ["removed"]
+    assert check(local, folder) == {}
+
+
+def test_undelete_stops_the_clock(local: cafcat.Repository, folder: Folder) -> None:
+    commit(local, {"p": b"p"})
+    local.custody.remove(["p"])
+    age(local, 30)
+    local.custody.undelete(["p"])
+    assert local.custody.prune().chunks == 0
+    local.custody.remove(["p"])
+    assert local.custody.prune().chunks_waiting == 1
+    local.custody.undelete(["p"])
+    assert check(local, folder) == {"p": b"p"}
+
+
+def test_tombstones_survive(repository: cafcat.Repository, place: Place) -> None:
+    """Older files of the same names are still in other chunks."""
+    commit(repository, {"p": b"oldest", "q": b"oldest", "kept": b"kept"})
+    commit(repository, {"p": b"newer", "q": b"newer"})
+    commit(repository, {"p": b"newest"})
+    repository.custody.remove(["p"])
+    repository.custody.remove(["q"])
+    repository.custody.undelete(["q"])
+    repository.custody.remove(["q"])
+    assert repository.custody.prune(grace_seconds=0).chunks == 2
+    assert rebuilt(place).keys() == {"kept"}
+    assert check(repository, place) == {"kept": b"kept"}
+
+
+def test_chunks_without_any_file_of_their_own_are_pruned(local: cafcat.Repository, folder: Folder) -> None:
+    """Every file of them was skipped."""
+    commit(local, {"p": b"first"})
+    commit(local, {"p": b"second"}, OnConflict.SKIP)
+    assert local.custody.prune(grace_seconds=0).chunks == 1
+    assert check(local, folder) == {"p": b"first"}
+
+
+def test_a_live_file_keeps_its_chunk_whatever_its_counters_say(local: cafcat.Repository, folder: Folder) -> None:
+    chunk = commit(local, {"p": b"p", "q": b"q"})
+    before = folder.everything()
+    sql(local, "UPDATE chunks SET state = 'retired', retired_at = now() - interval '1 year', live_file_count = 0")
+    assert local.custody.prune(grace_seconds=0).chunks == 0
+    assert state_of(local, chunk) == "retired"
+    assert folder.everything() == before
+
+
+def copied(
+    repository: cafcat.Repository, chunk: str, source: Folder, copy: Folder, state: str = "committed"
+) -> None:
+    copy.folder.mkdir(exist_ok=True)
+    (copy.folder / f"{chunk}.caf").write_bytes(source.everything()[f"{chunk}.caf"])
+    sql(
+        repository,
+        "INSERT INTO chunk_copies (chunk_id, store, object_key, state, committed_at) "
+        "SELECT id, %s, %s, %s, now() FROM chunks WHERE uuid = %s",
+        copy.url,
+        f"{chunk}.caf",
+        state,
+        chunk,
+    )
+
+
+def test_copies_go_with_their_chunk(local: cafcat.Repository, folder: Folder, tmp_path: Path) -> None:
+    chunk, other = commit(local, {"p": b"p"}), commit(local, {"other": b"other"})
+    copies = [Folder(tmp_path / "one"), Folder(tmp_path / "two")]
+    for copy in copies:
+        copied(local, chunk, folder, copy)
+        copied(local, other, folder, copy)
+    local.custody.remove(["p"])
+    size = sizes(local, chunk)
+    dry = local.custody.prune(grace_seconds=0, dry_run=True)
+    report = local.custody.prune(grace_seconds=0)
+    assert (report.chunks, report.objects, report.bytes_freed) == (1, 3, 3 * size)
+    assert (dry.chunks, dry.objects, dry.bytes_freed) == (1, 3, 3 * size)
+    assert all(chunks_in(copy) == {other} for copy in copies)
+    assert check(local, folder, *copies) == {"other": b"other"}
+
+
+def test_a_copy_that_cannot_be_reached_is_removed_later(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path
+) -> None:
+    chunk = commit(local, {"p": b"p", "q": b"q"})
+    other = commit(local, {"other": b"other"})
+    copy = Folder(tmp_path / "copy")
+    copied(local, chunk, folder, copy)
+    copied(local, other, folder, copy)
+    local.custody.remove(["p", "q"])
+    mounted = tmp_path / "mounted"
+    copy.folder.rename(mounted)
+    report = local.custody.prune(grace_seconds=0)
+    assert (report.chunks, report.objects, len(report.failed)) == (1, 1, 1)
+    assert copy.url in report.failed[0]
+    assert len(local.custody.prune(grace_seconds=0).failed) == 1
+    mounted.rename(copy.folder)
+    size = sizes(local, chunk)
+    assert local.custody.prune() == PruneReport(0, 1, size, 0, 0, (), interrupted=False, dry_run=False)
+    assert check(local, folder, copy) == {"other": b"other"}
+
+
+def test_a_store_out_of_reach_costs_only_its_chunks(
+    local: cafcat.Repository, open_at: Opener, folder: Folder, tmp_path: Path
+) -> None:
+    """Of these nothing is decided: undelete still brings their files back."""
+    elsewhere = Folder(tmp_path / "elsewhere")
+    far = open_at(elsewhere)
+    near_chunk, far_chunk = commit(local, {"near": b"near"}), commit(far, {"far": b"far", "far too": b""})
+    commit(local, {"stays": b"stays"})
+    commit(far, {"far stays": b"far stays"})
+    local.custody.remove(["near", "far", "far too"])
+    mounted = tmp_path / "mounted"
+    elsewhere.folder.rename(mounted)
+    for dry_run in (True, False):
+        report = local.custody.prune(grace_seconds=0, dry_run=dry_run)
+        assert (report.chunks, len(report.failed)) == (1, 1)
+        assert "mounted" in report.failed[0]
+        assert far_chunk in report.failed[0]
+        elsewhere.folder.mkdir(exist_ok=True)
+    assert (state_of(local, near_chunk), state_of(local, far_chunk)) == ("deleted", "retired")
+    elsewhere.folder.rmdir()
+    mounted.rename(elsewhere.folder)
+    assert local.custody.undelete(["far"]).files == 1
+    assert set(check(local, folder, elsewhere)) == {"stays", "far stays", "far"}
+
+
+def test_a_store_that_was_not_told_of_a_removal_keeps_its_chunks(
+    local: cafcat.Repository, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who rebuilt it would find the older file in its place."""
+    commit(local, {"p": b"older", "q": b"q"})
+    chunk = commit(local, {"p": b"newer"})
+    store = local._store_of(folder.url)
+
+    def full(_key: str) -> None:
+        raise StoreFailed("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "create", full)
+        local.custody.remove(["p"])
+        report = local.custody.prune(grace_seconds=0)
+    assert (report.chunks, len(report.failed)) == (0, 1)
+    assert "no space left" in report.failed[0]
+    assert state_of(local, chunk) == "retired"
+    assert local.custody.prune(grace_seconds=0).chunks == 1
+    assert rebuilt(folder).keys() == {"q"}
+    assert check(local, folder) == {"q": b"q"}
+
+
+@pytest.mark.parametrize("who", ["prune", "recover"])
+def test_what_cannot_be_removed_now_is_removed_later(
+    repository: cafcat.Repository, place: Place, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    chunk = commit(repository, {"p": b"p"})
+    commit(repository, {"q": b"q"})
+    repository.custody.remove(["p"])
+    store = repository._store_of(place.url)
+
+    def refuses(key: str) -> None:
+        raise StoreFailed(f"cannot remove {key}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "delete", refuses)
+        report = repository.custody.prune(grace_seconds=0)
+    assert (report.chunks, report.objects, report.bytes_freed, len(report.failed)) == (0, 0, 0, 1)
+    assert state_of(repository, chunk) == "deleted"
+    assert repository.custody.undelete(["p"]).files_pruned == 1
+    if who == "prune":
+        assert repository.custody.prune().chunks == 1
+    else:
+        assert repository.recover().cleaned == 1
+    assert chunk not in chunks_in(place)
+    assert check(repository, place) == {"q": b"q"}
+
+
+def test_only_one_store(local: cafcat.Repository, open_at: Opener, folder: Folder, tmp_path: Path) -> None:
+    elsewhere = Folder(tmp_path / "elsewhere")
+    commit(open_at(elsewhere), {"far": b"far"})
+    commit(local, {"near": b"near"})
+    local.custody.remove(folders=["."])
+    dry = local.custody.prune(grace_seconds=0, store=elsewhere.url, dry_run=True)
+    assert local.custody.prune(grace_seconds=0, store=str(elsewhere.folder)).chunks == dry.chunks == 1
+    assert (len(chunks_in(folder)), len(chunks_in(elsewhere))) == (1, 0)
+    with pytest.raises(InvalidInput):
+        local.custody.prune(store="")
+
+
+def test_interrupted_between_chunks(local: cafcat.Repository, folder: Folder) -> None:
+    for number in range(3):
+        commit(local, {f"{number}": b"x"})
+    local.custody.remove(folders=["."])
+    told: list[PrunedChunk] = []
+    report = local.custody.prune(grace_seconds=0, on_pruned=told.append, should_stop=lambda: bool(told))
+    assert (report.chunks, report.interrupted) == (1, True)
+    assert local.custody.prune(grace_seconds=0).chunks == 2
+    assert check(local, folder) == {}
+
+
+@pytest.mark.parametrize("place", ["folder", pytest.param("bucket", marks=pytest.mark.slow)], indirect=True)
+def test_a_prune_is_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path) -> None:
+    """No live file loses a byte, and the next prune, or recover, removes what is left."""
+    expected = {"always": b"there"}
+    commit(repository, expected)
+    tombs: set[str] = set()
+
+    def prepare(number: int) -> None:
+        commit(repository, {f"{number}/tomb": b"old", f"{number}/kept": b"kept"})
+        commit(repository, {f"{number}/tomb": b"new"})
+        commit(repository, {f"{number}/late": b"late"})
+        repository.custody.remove([f"{number}/tomb", f"{number}/late"])
+        repository.custody.undelete([f"{number}/late"])
+        expected.update({f"{number}/kept": b"kept", f"{number}/late": b"late"})
+        tombs.add(f"{number}/tomb")
+
+    for number in killed_at_each_step(repository, place, tmp_path, "prune", prepare):
+        assert live(repository) == set(expected)
+        assert rebuilt(place).keys() == set(expected)
+        assert chunks_in(place) <= with_a_line(place), "else it would be taken for one that nobody has committed"
+        decided = sql(repository, "SELECT count(*) FROM chunks WHERE state = 'deleted' AND deleted_at IS NULL")
+        if number % 2:
+            assert repository.recover().cleaned == decided[0][0]
+        else:
+            assert repository.custody.prune(grace_seconds=DAY).chunks == decided[0][0]
+        if number % 5 == 0:
+            assert check(repository, place) == expected
+    assert repository.custody.prune(grace_seconds=0).chunks == 0
+    assert check(repository, place) == expected
+    assert repository.custody.undelete(tombs).files == 0
+
+
+# --- with others at work
+
+
+def test_undelete_first_then_prune_leaves_it_alone(
+    local: cafcat.Repository, open_at: Opener, folder: Folder
+) -> None:
+    """Prune waits for an undelete that has changed the rows and not yet committed."""
+    chunk = commit(local, {"p": b"p"})
+    local.custody.remove(["p"])
+    other = open_at(folder)
+    asked: list[object] = []
+
+    def stop() -> None:
+        asked.append(1)
+        if len(asked) == checkpoints:
+            started.append(in_background(lambda: other.custody.prune(grace_seconds=0)))
+            wait_for_a_waiting_statement(local)
+
+    checkpoints = 10**9
+    started: list[InBackground] = []
+    local.custody.undelete(["p"], should_stop=stop)
+    local.custody.remove(["p"])
+    checkpoints, asked = len(asked), []
+    assert local.custody.undelete(["p"], should_stop=stop).files == 1
+    assert started[0].done().chunks == 0
+    assert state_of(local, chunk) == "committed"
+    assert check(local, folder) == {"p": b"p"}
+
+
+def test_prune_first_then_undelete_says_that_it_is_gone(
+    local: cafcat.Repository, open_at: Opener, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Undelete waits for a prune that has decided and not yet committed, although it saw the chunk before."""
+    chunk, other_chunk = commit(local, {"p": b"p"}), commit(local, {"q": b"q"})
+    local.custody.remove(["p", "q"])
+    other = open_at(folder)
+    started: list[InBackground] = []
+
+    def decided(connection: PgConnection, kind: str, chunk_id: int, detail: str) -> None:
+        record_event(connection, kind, chunk_id, detail)
+        if not started:
+            started.append(in_background(lambda: other.custody.undelete(["p", "q"])))
+            wait_for_a_waiting_statement(local)
+
+    monkeypatch.setattr(pruning, "record_event", decided)
+    report = local.custody.prune(grace_seconds=0)
+    back = started[0].done()
+    assert (back.files, back.files_pruned) == (1, 1)
+    assert report.chunks == 1
+    assert (state_of(local, chunk), state_of(local, other_chunk)) == ("deleted", "committed")
+    assert check(local, folder) == {"q": b"q"}
+
+
+def test_undelete_and_prune_at_the_same_moment(local: cafcat.Repository, open_at: Opener, folder: Folder) -> None:
+    """Either has the file; never is it live without its bytes."""
+    other = open_at(folder)
+    outcomes = set()
+    expected: dict[str, bytes] = {}
+    for number in range(40):
+        commit(local, {f"{number}": b"x"})
+        local.custody.remove([f"{number}"])
+        barrier = threading.Barrier(2)
+        started = in_background(lambda barrier=barrier: (barrier.wait(), other.custody.prune(grace_seconds=0)))  # type: ignore[misc]
+        barrier.wait()
+        back = local.custody.undelete([f"{number}"])
+        pruned = started.done()[1]
+        assert pruned.failed == ()
+        assert back.files + pruned.chunks == 1
+        assert back.files + back.files_pruned == 1
+        outcomes.add(back.files)
+        if back.files:
+            assert local.read(f"{number}") == b"x"
+            expected[f"{number}"] = b"x"
+    assert check(local, folder) == expected
+
+
+def test_two_prunes_at_once(local: cafcat.Repository, open_at: Opener, folder: Folder) -> None:
+    for number in range(30):
+        commit(local, {f"{number}": b"x", f"{number}/kept": b"y"} if number % 3 == 0 else {f"{number}": b"x"})
+    local.custody.remove([f"{number}" for number in range(30)])
+    others = [open_at(folder) for _ in range(3)]
+    threads = [in_background(lambda other=other: other.custody.prune(grace_seconds=0)) for other in others]  # type: ignore[misc]
+    reports = [thread.done() for thread in threads]
+    assert all(report.failed == () for report in reports)
+    assert sum(report.chunks for report in reports) >= 20
+    assert check(local, folder) == {f"{number}/kept": b"y" for number in range(0, 30, 3)}
+
+
+def test_a_line_on_its_way_does_not_come_after_its_chunk_is_gone(
+    local: cafcat.Repository, open_at: Opener, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody is just writing the line that says that the chunk was committed: prune waits for that."""
+    chunk = commit(local, {"p": b"p"})
+    commit(local, {"q": b"q"})
+    local.custody.remove(["p"])
+    before = lines_in(folder)
+    other = open_at(folder)
+    store, decide = other._store_of(folder.url), Pruning.decide
+    create = store.create
+    at_it, pruned = threading.Event(), threading.Event()
+    started: list[InBackground] = []
+
+    def slowly(key: str) -> Upload:
+        at_it.set()
+        wait_for_a_waiting_statement(local, or_until=pruned.is_set)
+        return create(key)
+
+    def decided(self: Pruning, chunk_id: int, grace_seconds: int) -> bool:
+        sql(local, "UPDATE journal SET unwritten = ARRAY[%s] WHERE chunk_id = %s", folder.url, chunk_id)
+        for line in (folder.folder / "journal").iterdir():
+            if chunk in line.read_text() and '"commit"' in line.read_text():
+                line.unlink()
+        started.append(in_background(other.recover))
+        assert at_it.wait(30)
+        return decide(self, chunk_id, grace_seconds)
+
+    monkeypatch.setattr(store, "create", slowly)
+    monkeypatch.setattr(Pruning, "decide", decided)
+    assert local.custody.prune(grace_seconds=0).chunks == 1
+    pruned.set()
+    assert started[0].done().failed == ()
+    assert lines_in(folder) == before - 1
+    assert check(local, folder) == {"q": b"q"}

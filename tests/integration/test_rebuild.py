@@ -1,0 +1,617 @@
+"""A catalog from stores alone is the catalog that was lost; what is damaged is said and costs only itself."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import cafcat
+from cafcat.catalog.dump import TABLES
+from cafcat.checksums import crc32c
+from cafcat.errors import CafcatError, Conflict, Locked, NotFound, StoreFailed
+from cafcat.maintenance import rebuild as rebuilding
+from cafcat.maintenance.compare import Difference
+from cafcat.maintenance.rebuild import DamageKind
+from cafcat.model import OnConflict
+from cafcat.progress import Progress
+from cafcat.stores.base import Store
+from cafcat.stores.local import LocalStore
+from tests.rebuild_world import MODIFIED, World, begin, commit, leave_whole, sql, world, worlds
+from tests.services import Databases
+
+__all__ = ["world"]
+
+FILES = {"a/first": b"first", "a/second": bytes(range(256)) * 20, "b/empty": b"", "ü/日本\n\t\\": b"unicode"}
+
+
+@pytest.fixture
+def local(databases: Databases, tmp_path: Path) -> Iterator[World]:
+    with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
+        yield world
+
+
+def live(repository: cafcat.Repository) -> dict[str, bytes]:
+    """All files, read."""
+    return {location.path: repository.read(location.path) for location in repository.list()}
+
+
+def reasons(repository: cafcat.Repository, path: str) -> list[tuple[str, str]]:
+    return [(str(old.location.chunk), old.reason) for old in repository.history(path)]
+
+
+def test_everything_is_there_again(world: World) -> None:
+    first = commit(world.repository, FILES)
+    second = commit(world.repository, {"a/first": b"newer", "c": b"c"}, modified_ns=None)
+    third = commit(world.repository, {"a/second": b"late", "d": b"d"}, OnConflict.SKIP)
+    world.repository.custody.remove(["b/empty", "c"])
+    world.repository.custody.undelete(["c"])
+    report = world.assert_rebuilds()
+    assert (report.chunks, report.files, report.retired_files, report.journal_lines) == (3, 5, 3, 5)
+    assert (report.adopted, report.foreign_objects, report.copies) == ((), 0, 0)
+    rebuilt, _ = world.rebuilt()
+    assert live(rebuilt) == live(world.repository)
+    assert reasons(rebuilt, "a/first") == [(first, "replaced")]
+    assert reasons(rebuilt, "a/second") == [(third, "skipped")]
+    assert reasons(rebuilt, "b/empty") == [(first, "removed")]
+    same = "SELECT uuid, begun_at, committed_at, retired_at, etag IS NULL, store FROM chunks ORDER BY id"
+    before, after = sql(world.repository, same), sql(rebuilt, same)
+    assert [row[:4] + row[5:] for row in before] == [row[:4] + row[5:] for row in after]
+    retired = "SELECT file_path, retired_at, reason FROM retired_locations ORDER BY 1, 2"
+    assert sql(rebuilt, retired) == sql(world.repository, retired)
+    assert str(rebuilt.chunk(second).uuid) == second
+
+
+def test_the_rebuilt_catalog_goes_on(world: World) -> None:
+    commit(world.repository, FILES)
+    world.repository.custody.remove(["a/first"])
+    rebuilt, _ = world.rebuilt()
+    [(last,)] = sql(rebuilt, "SELECT max(id) FROM journal")
+    commit(rebuilt, {"a/first": b"again", "new": b"new"})
+    rebuilt.custody.remove(["b/empty"])
+    assert [row[0] for row in sql(rebuilt, "SELECT id FROM journal ORDER BY id")] == [1, last, last + 1, last + 2]
+    assert sql(rebuilt, "SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
+    assert rebuilt.custody.undelete(["b/empty"]).files == 1
+    world.repository = rebuilt
+    world.assert_rebuilds()
+
+
+def test_a_chunk_that_nothing_points_to_is_retired_and_pruned_ones_are_gone(world: World) -> None:
+    commit(world.repository, {"x": b"1", "y": b"1"})
+    commit(world.repository, {"x": b"2"})
+    commit(world.repository, {"z": b"3"})
+    world.repository.custody.remove(["x", "z"])
+    world.assert_rebuilds()
+    world.repository.custody.prune(grace_seconds=0)
+    report = world.assert_rebuilds()
+    assert (report.chunks, report.files) == (1, 1)
+    rebuilt, _ = world.rebuilt()
+    assert [reason for _, reason in reasons(rebuilt, "x")] == ["replaced"]
+
+
+def test_repacked_files_are_where_they_went(world: World) -> None:
+    commit(world.repository, {f"f{number}": b"%d" % number * 50 for number in range(10)})
+    commit(world.repository, {"f1": b"other", "g": b"g"})
+    world.repository.custody.remove([f"f{number}" for number in range(2, 8)])
+    world.repository.custody.repack(max_unused=0.1)
+    assert {reason for (reason,) in sql(world.repository, "SELECT reason FROM retired_locations")} >= {"moved"}
+    world.assert_rebuilds()
+    world.repository.custody.prune(grace_seconds=0)
+    world.assert_rebuilds()
+
+
+def test_what_was_in_between_and_is_pruned_is_told_from_what_came_next(local: World) -> None:
+    """The first version was replaced, not moved: it is not what the repack took."""
+    first = commit(local.repository, {"a": b"old", "b": b"1"})
+    second = commit(local.repository, {"a": b"new", "c": b"gone"})
+    local.repository.custody.remove(["c"])
+    local.repository.custody.repack(chunks=[second])
+    local.repository.custody.prune(grace_seconds=0)
+    assert sql(local.repository, "SELECT state FROM chunks WHERE uuid = %s", second) == [("deleted",)]
+    assert (first, "replaced") in reasons(local.repository, "a")
+    local.assert_rebuilds()
+
+
+def test_commits_cross(world: World) -> None:
+    """The one that was begun first is committed last."""
+    early = begin(world.repository, {"a": b"early", "b": b"early"})
+    late = begin(world.repository, {"a": b"late", "c": b"late"})
+    late.finish(OnConflict.REPLACE, lambda: None)
+    early.finish(OnConflict.REPLACE, lambda: None)
+    assert world.repository.read("a") == b"early"
+    world.assert_rebuilds()
+
+
+def test_what_recover_adopted_is_as_it_was(world: World) -> None:
+    commit(world.repository, {"a": b"1", "b": b"1"})
+    leave_whole(world.repository, {"a": b"2", "c": b"2"})
+    commit(world.repository, {"c": b"3"})
+    assert world.repository.recover().adopted == 1
+    world.assert_rebuilds()
+
+
+def test_a_chunk_without_a_line_comes_last_and_gets_one(world: World) -> None:
+    commit(world.repository, {"a": b"1", "b": b"1", "same": b"same"})
+    world.repository.custody.remove(["same"])
+    orphan = leave_whole(world.repository, {"a": b"2", "c": b"2", "same": b"same"})
+    rebuilt, report = world.rebuilt()
+    assert [str(uuid) for uuid in report.adopted] == [orphan]
+    assert report.damages == ()
+    # What another chunk has to the bit is no news: it stays removed.
+    assert live(rebuilt) == {"a": b"2", "b": b"1", "c": b"2"}
+    assert (orphan, "skipped") in reasons(rebuilt, "same")
+    assert len(world.journal()) == 3
+    assert sql(rebuilt, "SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
+    world.repository = rebuilt
+    assert world.assert_rebuilds().adopted == ()
+
+
+def test_copies_are_found(world: World, tmp_path: Path) -> None:
+    copies = str(tmp_path / "copies")
+    commit(world.repository, FILES)
+    second = commit(world.repository, {"a/first": b"newer"})
+    world.repository.custody.copy(to=copies)
+    commit(world.repository, {"only": b"here"})
+    report = world.assert_rebuilds(world.store, copies)
+    assert report.copies == 2
+    rebuilt, _ = world.rebuilt(world.store, copies)
+    statement = "SELECT uuid::text, k.store, k.state FROM chunk_copies AS k JOIN chunks AS c ON c.id = chunk_id"
+    assert set(sql(rebuilt, statement)) == set(sql(world.repository, statement))
+    # The other way round, too; and from the copies alone, what they have.
+    assert world.rebuilt(copies, world.store)[1].files == len(FILES) + 1
+    alone, report = world.rebuilt(copies)
+    assert (report.chunks, report.damages) == (2, ())
+    assert live(alone) == FILES | {"a/first": b"newer"}
+    # A chunk that one of them lost is in the other.
+    world.objects.delete(f"{second}.caf")
+    rebuilt, report = world.rebuilt(world.store, copies)
+    assert (report.damage_count, live(rebuilt)["a/first"]) == (0, b"newer")
+
+
+def test_stores_of_one_catalog(local: World, tmp_path: Path) -> None:
+    commit(local.repository, {"a": b"1", "b": b"1"})
+    other = str(tmp_path / "other")
+    commit(local.at(other), {"a": b"2"})
+    local.repository.custody.remove(["b"])
+    report = local.assert_rebuilds(local.store, other)
+    assert (report.chunks, report.files) == (2, 1)
+    assert live(local.rebuilt(other, local.store)[0]) == {"a": b"2"}
+
+
+def test_backups_that_are_there_are_known_again(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    local.repository.custody.backup()
+    kept = local.repository.custody.backup()
+    rebuilt, report = local.rebuilt()
+    assert (report.backups, report.foreign_objects) == (2, 0)
+    assert len(rebuilt.custody.backup(keep=2).removed) == 1
+    assert kept.object_key in [found.object_key for found in rebuilt.custody.backups()]
+
+
+def test_an_empty_catalog_and_nothing_else_is_filled(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    with pytest.raises(Conflict, match="the catalog is not empty"):
+        local.repository.custody.rebuild()
+    empty = local.empty()
+    with psycopg.connect(str(empty.settings.database_url)) as writer:
+        writer.execute("LOCK TABLE chunks IN ROW EXCLUSIVE MODE")
+        with pytest.raises(Locked, match="somebody else writes"):
+            empty.custody.rebuild()
+    with pytest.raises(NotFound, match="neither a chunk nor a journal"):
+        empty.custody.rebuild([str(local.folder / "nothing")])
+    assert empty.custody.rebuild().files == 1
+
+
+def test_what_is_not_ours_is_counted(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    for name in ("readme.txt", "sub/00000000-0000-0000-0000-000000000000.caf", "journal/x", "backups/y.tar"):
+        local.write(name, b"x")
+    assert local.assert_rebuilds().foreign_objects == 4
+
+
+class Failing(Progress):
+    """Stops in the middle."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+
+    def begin(self, verb: str, **_totals: int | None) -> None:
+        if verb == self._verb:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("verb", ["list the stores", "read the journal", "rebuild", "write the catalog"])
+def test_what_ends_early_leaves_the_catalog_empty(local: World, verb: str) -> None:
+    commit(local.repository, FILES)
+    empty = local.empty()
+    with pytest.raises(KeyboardInterrupt):
+        empty.custody.rebuild(progress=Failing(verb))
+    assert sql(empty, "SELECT count(*) FROM chunks") == [(0,)]
+    assert sql(empty, "SELECT count(*) FROM journal") == [(0,)]
+    assert empty.custody.rebuild().files == len(FILES)
+
+
+# Kills itself at the number-th step from the call of Stage.plan on. A step is a statement, a block of a COPY, the
+# end of a transaction, or what makes the journal of the adopted chunk durable.
+KILLED = """
+import os, signal, sys
+import psycopg
+import cafcat
+from cafcat.catalog.rebuilding import Stage
+
+countdown = 0
+
+def counted(function):
+    def wrapper(*arguments, **named):
+        global countdown
+        countdown -= 1
+        if countdown == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **named)
+    return wrapper
+
+def armed(stage, plan=Stage.plan):
+    global countdown
+    countdown = int(sys.argv[1])
+    return plan(stage)
+
+Stage.plan = armed
+for name in ("fsync", "link"):
+    setattr(os, name, counted(getattr(os, name)))
+for name in ("execute", "transaction"):
+    setattr(psycopg.Connection, name, counted(getattr(psycopg.Connection, name)))
+psycopg.Transaction.__exit__ = counted(psycopg.Transaction.__exit__)
+psycopg.Copy.write = counted(psycopg.Copy.write)
+with cafcat.open() as repository:
+    repository.custody.rebuild()
+"""
+
+
+def test_killed_at_any_step_it_is_empty_or_whole(local: World) -> None:
+    """In steps of five: each is a process."""
+    commit(local.repository, FILES)
+    local.repository.custody.remove(["b/empty"])
+    leave_whole(local.repository, {"c": b"c"})
+    empty = local.empty()
+    environment = os.environ | {
+        "CAFCAT_DATABASE_URL": str(empty.settings.database_url),
+        "CAFCAT_STORE": local.store,
+        "CAFCAT_HOME": str(local.folder / "home"),
+    }
+    found: list[int] = []
+    for number in range(1, 200, 5):
+        process = subprocess.run([sys.executable, "-c", KILLED, str(number)], env=environment, check=False)
+        [(count,)] = sql(empty, "SELECT count(*) FROM file_locations")
+        found.append(count)
+        if count:
+            break
+        assert process.returncode == -signal.SIGKILL
+        assert sql(empty, "SELECT count(*) FROM chunks") == sql(empty, "SELECT count(*) FROM journal") == [(0,)]
+    assert found[-1] == len(FILES)
+    assert len(found) > 4
+    # If it was killed after the commit, recover tells the store of the adopted chunk.
+    empty.recover()
+    assert sql(empty, "SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
+    local.repository = empty
+    local.assert_rebuilds()
+
+
+def test_a_chunk_that_is_gone(world: World) -> None:
+    first = commit(world.repository, {"a": b"1", "b": b"1"})
+    second = commit(world.repository, {"a": b"2", "c": b"2"})
+    world.objects.delete(f"{second}.caf")
+    empty, report = world.rebuilt()
+    assert not report.written
+    [damage] = report.damages
+    assert (damage.kind, damage.name, damage.files, damage.lost) == (DamageKind.MISSING, second, 2, True)
+    assert sql(empty, "SELECT count(*) FROM chunks") == [(0,)]
+    assert sql(empty, "SELECT count(*) FROM journal") == [(0,)]
+    report = empty.custody.rebuild(accept_loss=True)
+    assert report.written
+    assert (report.chunks, report.files, report.lost_count) == (1, 2, 1)
+    assert live(empty) == {"a": b"1", "b": b"1"}
+    assert sql(empty, "SELECT id, chunk_id FROM journal ORDER BY id") == [(1, 1), (2, None)]
+    [(detail,)] = sql(empty, "SELECT detail FROM events WHERE kind = 'rebuild_lost'")
+    assert second in detail
+    assert str(empty.chunk(first).uuid) == first
+
+
+def test_files_that_were_brought_back_in_a_lost_chunk_are_named_as_lost(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    second = commit(local.repository, {"a": b"2"})
+    local.repository.custody.remove(["a"])
+    local.repository.custody.undelete(["a"])
+    local.objects.delete(f"{second}.caf")
+    rebuilt, report = local.rebuilt(accept_loss=True)
+    assert (report.files, report.files_lost) == (0, 1)
+    assert live(rebuilt) == {}
+
+
+def _damaged_index(data: bytes) -> bytes:
+    return data[:-10] + b"#" + data[-9:]
+
+
+def _other_path(data: bytes) -> bytes:
+    return data.replace(b'"a":{', b'"q":{')
+
+
+def _shorter(data: bytes) -> bytes:
+    return data[:-1]
+
+
+@pytest.mark.parametrize("damage", [_damaged_index, _other_path, _shorter])
+def test_a_damaged_index_costs_only_its_chunk(world: World, damage: Any) -> None:
+    commit(world.repository, {"b": b"1"})
+    second = commit(world.repository, {"a": b"2", "c": b"2"})
+    world.write(f"{second}.caf", damage(world.read(f"{second}.caf")))
+    _, report = world.rebuilt()
+    assert not report.written
+    rebuilt, report = world.rebuilt(accept_loss=True)
+    [found] = report.damages
+    assert (found.kind, found.files, found.lost) == (DamageKind.CHUNK, 2, True)
+    assert found.name == world.objects.locate(f"{second}.caf")
+    assert live(rebuilt) == {"b": b"1"}
+
+
+def test_a_damaged_object_whose_copy_is_whole_costs_nothing(local: World, tmp_path: Path) -> None:
+    copies = str(tmp_path / "copies")
+    chunk = commit(local.repository, FILES)
+    local.repository.custody.copy(to=copies)
+    local.write(f"{chunk}.caf", _damaged_index(local.read(f"{chunk}.caf")))
+    line = local.journal()[0]
+    local.write(line, local.read(line)[:-3] + b"}x\n")
+    rebuilt, report = local.rebuilt(local.store, copies)
+    assert report.written
+    assert {(damage.kind, damage.lost) for damage in report.damages} == {
+        (DamageKind.CHUNK, False),
+        (DamageKind.JOURNAL, False),
+    }
+    assert (report.lost_count, report.copies) == (0, 0)
+    assert live(rebuilt) == FILES
+
+
+def test_objects_without_a_line_have_to_be_whole(local: World) -> None:
+    commit(local.repository, {"b": b"1"})
+    local.write("00000000-0000-0000-0000-000000000001.caf", b"nothing like it")
+    overlapping = b'xx{"format_version":"1.0","files":{"p":{"start_byte":0,"end_byte":2,"crc32c":1},'
+    overlapping += b'"q":{"start_byte":1,"end_byte":2,"crc32c":1}}}'
+    size = len(overlapping) - 2
+    local.write("00000000-0000-0000-0000-000000000002.caf", overlapping + size.to_bytes(4, "little"))
+    no_checksum = b'{"format_version":"1.0","files":{"p":{"start_byte":0,"end_byte":0}}}'
+    local.write("00000000-0000-0000-0000-000000000003.caf", no_checksum + len(no_checksum).to_bytes(4, "little"))
+    rebuilt, report = local.rebuilt(accept_loss=True)
+    assert [damage.kind for damage in report.damages] == [DamageKind.CHUNK] * 3
+    assert ["share bytes" in report.damages[1].message, "no checksum" in report.damages[2].message] == [True, True]
+    assert live(rebuilt) == {"b": b"1"}
+
+
+def test_a_damaged_line_of_a_commit_keeps_its_place(world: World) -> None:
+    """What it skipped is not known any more; the order is."""
+    commit(world.repository, {"a": b"1"})
+    commit(world.repository, {"a": b"2", "b": b"2"})
+    commit(world.repository, {"b": b"3"})
+    line = world.journal()[1]
+    world.write(line, world.read(line)[:-5] + b"\n")
+    _, report = world.rebuilt()
+    assert not report.written
+    rebuilt, report = world.rebuilt(accept_loss=True)
+    [damage] = report.damages
+    assert (damage.kind, damage.name) == (DamageKind.JOURNAL, world.objects.locate(line))
+    assert report.adopted == ()
+    assert live(rebuilt) == {"a": b"2", "b": b"3"}
+    assert world.differences(rebuilt) == []
+
+
+def test_a_line_that_is_gone_altogether_is_as_a_chunk_without_one(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    second = commit(local.repository, {"b": b"2"})
+    local.write(local.journal()[1], b"garbage")
+    rebuilt, report = local.rebuilt(accept_loss=True)
+    assert [str(uuid) for uuid in report.adopted] == [second]
+    assert live(rebuilt) == {"a": b"1", "b": b"2"}
+    # Its number is not given twice.
+    commit(rebuilt, {"c": b"3"})
+    assert len({key[8:28] for key in local.journal()}) == len(local.journal())
+
+
+REMOVAL = {
+    "cafcat_journal": 1,
+    "sequence": 7,
+    "kind": "remove",
+    "happened_at": "2026-11-21T10:00:00.123456Z",
+}
+KEY = "journal/00000000000000000007-11111111-1111-1111-1111-111111111111.jsonl"
+
+
+def line(*documents: dict[str, Any]) -> bytes:
+    body = b"".join(json.dumps(document).encode() + b"\n" for document in documents)
+    return body + json.dumps({"files": len(documents) - 1, "crc32c": crc32c(body)}).encode() + b"\n"
+
+
+def test_a_lying_line_is_named_and_costs_only_itself(local: World) -> None:
+    """Which lies there are, tests/unit/test_journal_reader.py has."""
+    commit(local.repository, {"a": b"1"})
+    file = {"path": "a", "chunk": "22222222-2222-2222-2222-222222222222", "start_byte": 0}
+    local.write(KEY, line(REMOVAL, file)[:-9] + b"\n")
+    _, report = local.rebuilt()
+    assert not report.written
+    rebuilt, report = local.rebuilt(accept_loss=True)
+    assert [(damage.kind, damage.name) for damage in report.damages] == [
+        (DamageKind.JOURNAL, local.objects.locate(KEY))
+    ]
+    assert live(rebuilt) == {"a": b"1"}
+    assert sql(rebuilt, "SELECT max(id) FROM journal") == [(1,)]
+    commit(rebuilt, {"b": b"1"})
+    assert sql(rebuilt, "SELECT max(id) FROM journal") == [(8,)]
+    # An honest one counts, whoever wrote it.
+    local.write(KEY, line(REMOVAL, file))
+    assert live(local.rebuilt()[0]) == {"b": b"1"}
+
+
+def test_a_number_that_no_catalog_has_is_no_line(local: World) -> None:
+    """Otherwise no number would be left for what comes after it."""
+    commit(local.repository, {"a": b"1"})
+    local.write("journal/09223372036854775807-11111111-1111-1111-1111-111111111111.jsonl", b"x")
+    rebuilt, report = local.rebuilt()
+    assert report.foreign_objects == 1
+    commit(rebuilt, {"b": b"1"})
+
+
+def test_two_catalogs_in_one_store(local: World) -> None:
+    """Both begin to count at one. By default, nobody mixes them."""
+    other = local.empty()
+    commit(local.repository, {"a": b"1", "x": b"1"})
+    commit(local.repository, {"b": b"1"})
+    commit(other, {"c": b"2", "x": b"2"})
+    _, report = local.rebuilt()
+    assert not report.written
+    assert {damage.kind for damage in report.damages} == {DamageKind.ORDER}
+    rebuilt, report = local.rebuilt(accept_loss=True)
+    assert set(live(rebuilt)) == {"a", "b", "c", "x"}
+    assert [row[0] for row in sql(rebuilt, "SELECT id FROM journal ORDER BY id")] == [1, 2, 3]
+
+
+def test_a_huge_journal_line_takes_no_memory(local: World) -> None:
+    files = {f"{number:06d}/{'x' * 100}": b"" for number in range(10_000)}
+    commit(local.repository, files)
+    local.repository.custody.remove(folders=["."])
+    local.repository.custody.undelete(list(files)[:10])
+    empty = local.empty()
+    tracemalloc.start()
+    try:
+        empty.custody.rebuild()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert local.differences(empty) == []
+    assert peak < 20 << 20
+
+
+class Refusing(LocalStore):
+    """A store that does not give some objects."""
+
+    def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
+        if key.endswith(".caf"):
+            raise StoreFailed("I/O error")
+        return super().read(key, start_byte, end_byte)
+
+
+def test_an_object_that_cannot_be_read_is_damaged(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    store: Store = Refusing(Path(local.store))
+    empty = local.empty()
+    report = rebuilding.Rebuild(empty._catalog, [store], accept_loss=True, progress=Progress()).run()
+    assert [(damage.kind, damage.message) for damage in report.damages] == [(DamageKind.CHUNK, "I/O error")]
+
+
+PATHS = [f"p{number}" for number in range(6)]
+paths = st.lists(st.sampled_from(PATHS), min_size=1, max_size=4, unique=True)
+contents = st.integers(0, 3).map(lambda number: b"%d" % number * number)
+files = st.dictionaries(st.sampled_from(PATHS), contents, min_size=1, max_size=4)
+modified = st.sampled_from([None, MODIFIED, MODIFIED + 1000])
+conflicts = st.sampled_from([OnConflict.REPLACE, OnConflict.REPLACE, OnConflict.SKIP])
+steps = st.one_of(
+    st.tuples(st.just("commit"), files, conflicts, modified),
+    st.tuples(st.just("commit"), files, conflicts, modified),
+    st.tuples(st.just("cross"), files, files),
+    st.tuples(st.just("adopt"), files, conflicts, files),
+    st.tuples(st.just("half"), files),
+    st.tuples(st.just("remove"), paths),
+    st.tuples(st.just("undelete"), paths),
+    st.tuples(st.just("prune")),
+    st.tuples(st.just("repack")),
+)
+
+
+def take(repository: cafcat.Repository, step: tuple[Any, ...]) -> None:
+    match step:
+        case "commit", new, on_conflict, modified_ns:
+            commit(repository, new, on_conflict, modified_ns)
+        case "cross", first, second:
+            early, late = begin(repository, first), begin(repository, second)
+            late.finish(OnConflict.REPLACE, lambda: None)
+            early.finish(OnConflict.REPLACE, lambda: None)
+        case "adopt", first, on_conflict, second:
+            leave_whole(repository, first, on_conflict)
+            commit(repository, second)
+            repository.recover()
+        case "half", new:
+            begin(repository, new).abandon("test")
+        case "remove", gone:
+            repository.custody.remove(gone)
+        case "undelete", back:
+            repository.custody.undelete(back)
+        case ("prune",):
+            repository.custody.prune(grace_seconds=0)
+        case ("repack",):
+            repository.custody.repack(max_unused=0.0)
+
+
+QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.reuse, Phase.generate))
+"""A history takes seconds: to find a shorter one that fails, too, would take an hour."""
+
+
+@pytest.fixture(scope="module")
+def two_catalogs(databases: Databases) -> Iterator[tuple[str, str]]:
+    template = databases.template()
+    with databases.fresh(template) as first, databases.fresh(template) as second:
+        yield first, second
+
+
+def check_history(urls: tuple[str, str], folder: Path, store: str, history: list[tuple[Any, ...]]) -> None:
+    for url in urls:
+        with psycopg.connect(url) as connection:
+            connection.execute("SET session_replication_role = replica")  # its triggers keep the rows of chunks
+            connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY CASCADE")
+    with (
+        cafcat.open(database_url=urls[0], home=folder, store=store) as repository,
+        cafcat.open(database_url=urls[1], home=folder, store=store) as empty,
+    ):
+        commit(repository, {"always": b"there"})
+        for step in history:
+            take(repository, step)
+        report = empty.custody.rebuild()
+        assert report.damages == ()
+        differences: list[Difference] = []
+        repository.custody.compare(urls[1], on_difference=differences.append)
+        assert differences == []
+        assert empty._catalog.reports.findings() == []
+        assert live(empty) == live(repository)
+
+
+@settings(QUICK, max_examples=40)
+@given(history=st.lists(steps, min_size=1, max_size=12))
+def test_any_history_is_rebuilt(
+    two_catalogs: tuple[str, str], tmp_path: Path, history: list[tuple[Any, ...]]
+) -> None:
+    check_history(two_catalogs, tmp_path, str(tmp_path / f"store-{uuid4()}"), history)
+
+
+@settings(QUICK, max_examples=5)
+@given(history=st.lists(steps, min_size=6, max_size=10))
+def test_any_history_is_rebuilt_from_a_bucket(
+    two_catalogs: tuple[str, str],
+    tmp_path: Path,
+    s3_bucket: str,
+    s3_environment: None,
+    history: list[tuple[Any, ...]],
+) -> None:
+    check_history(two_catalogs, tmp_path, f"s3://{s3_bucket}/{uuid4()}", history)
+
+
+def test_errors_of_the_catalog_are_ours(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    empty = local.empty()
+    sql(empty, "DROP TABLE journal_files")
+    with pytest.raises(CafcatError):
+        empty.custody.rebuild()

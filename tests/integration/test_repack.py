@@ -1,0 +1,616 @@
+"""repack: live files move, nothing else changes, whoever else is at work and whenever it is killed."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import cafcat
+from cafcat.catalog.rewriting import RewritableChunk
+from cafcat.errors import InvalidInput, NotFound, StoreFailed
+from cafcat.formats.caf import CAF
+from cafcat.maintenance import contents as reading
+from cafcat.maintenance.repack import Repack, RepackOptions, RepackReport
+from cafcat.maintenance.rewrite import Rewriter, live_files, place_of
+from cafcat.model import Entry, OnConflict
+from cafcat.stores.local_files import LocalFile
+from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from cafcat.writing.limits import Limits
+from tests import removal_world
+from tests.removal_world import (
+    MODIFIED,
+    Folder,
+    Heard,
+    Opener,
+    Place,
+    bucket,
+    check,
+    commit,
+    folder,
+    in_background,
+    killed_at_each_step,
+    local,
+    open_at,
+    place,
+    problems,
+    repository,
+    sql,
+    state_of,
+    wait_for_a_waiting_statement,
+)
+
+__all__ = ["bucket", "folder", "local", "open_at", "place", "repository"]
+
+LARGE = os.urandom(2_500_000)
+FILES = {f"{number:03}": os.urandom(1000 + number) for number in range(40)} | {"large": LARGE, "empty": b""}
+KEPT = {path: content for path, content in FILES.items() if path in ("001", "002", "007", "empty", "large")}
+
+
+def wasted(repository: cafcat.Repository, files: dict[str, bytes] = FILES, kept: dict[str, bytes] = KEPT) -> str:
+    """A chunk of which only some files are live. Returns its uuid."""
+    chunk = commit(repository, files)
+    repository.custody.remove([path for path in files if path not in kept])
+    return chunk
+
+
+def repack(repository: cafcat.Repository, **options: Any) -> RepackReport:
+    return repository.custody.repack(**{"max_unused": 0.0} | options)
+
+
+def chunks_of(repository: cafcat.Repository) -> dict[str, str]:
+    """The chunk of each live path."""
+    rows = sql(repository, "SELECT file_path, uuid::text FROM file_locations JOIN chunks ON id = caf_file_id")
+    return dict(rows)
+
+
+def test_live_files_move_and_their_chunks_retire(repository: cafcat.Repository, place: Place) -> None:
+    first = wasted(repository)
+    second = wasted(repository, {"b/1": b"one", "b/2": b"two" * 9000}, {"b/2": b"two" * 9000})
+    whole = commit(repository, {"c": b"whole"})
+    sql(repository, "UPDATE file_locations SET source_etag = 'tag of ' || file_path")
+    described = (
+        "SELECT file_path, end_byte - start_byte, crc32c, modified_at, source_etag FROM file_locations ORDER BY 1"
+    )
+    before = sql(repository, described)
+    chosen: list[RewritableChunk] = []
+    report = repack(repository, on_chosen=chosen.append)
+    assert {str(chunk.uuid) for chunk in chosen} == {first, second}
+    assert (report.chunks, report.chunks_retired, report.chunks_written) == (2, 2, 1)
+    assert (report.files_moved, report.files_changed, report.files_damaged) == (len(KEPT) + 1, 0, 0)
+    assert report.bytes_moved == sum(map(len, KEPT.values())) + 27000
+    assert sql(repository, described) == before
+    assert check(repository, place) == KEPT | {"b/2": b"two" * 9000, "c": b"whole"}
+    assert [state_of(repository, chunk) for chunk in (first, second, whole)] == ["retired", "retired", "committed"]
+    assert {reason for (reason,) in sql(repository, "SELECT DISTINCT reason FROM retired_locations")} == {
+        "removed",
+        "moved",
+    }
+    assert repack(repository).chunks == 0
+
+
+def test_the_new_chunk_has_the_times_of_the_files(local: cafcat.Repository, folder: Folder) -> None:
+    wasted(local)
+    repack(local)
+    new = chunks_of(local)["001"]
+    entries = list(CAF.reader(LocalFile(str(folder.folder / f"{new}.caf"))).entries())
+    assert {entry.path for entry in entries} == set(KEPT)
+    assert {entry.modified_ns for entry in entries} == {MODIFIED}
+
+
+def test_what_was_removed_comes_back_from_the_old_chunk(local: cafcat.Repository, folder: Folder) -> None:
+    old = wasted(local)
+    repack(local)
+    assert local.custody.undelete(["003"]).files == 1
+    assert state_of(local, old) == "committed"
+    assert check(local, folder) == KEPT | {"003": FILES["003"]}
+
+
+def test_a_dry_run_changes_nothing(repository: cafcat.Repository, place: Place) -> None:
+    old = wasted(repository)
+    before = place.everything()
+    report = repack(repository, dry_run=True)
+    assert (report.chunks, report.files_moved, report.chunks_written) == (1, len(KEPT), 0)
+    assert report.bytes_moved == sum(map(len, KEPT.values()))
+    assert report.bytes_dead == sum(map(len, FILES.values())) - report.bytes_moved
+    assert place.everything() == before
+    assert state_of(repository, old) == "committed"
+
+
+def shares(repository: cafcat.Repository) -> list[str]:
+    """Chunks of 10 kB of which 10, 50, 30 per cent are dead."""
+    chunks = []
+    for number, dead in enumerate((1, 5, 3)):
+        files = {f"{number}/{part}": bytes(1000) for part in range(10)}
+        chunks.append(wasted(repository, files, dict(list(files.items())[dead:])))
+    return chunks
+
+
+def chosen(repository: cafcat.Repository, **options: Any) -> list[str]:
+    found: list[RewritableChunk] = []
+    repository.custody.repack(dry_run=True, on_chosen=found.append, **options)
+    return [str(chunk.uuid) for chunk in found]
+
+
+def test_which_chunks_are_chosen(local: cafcat.Repository, open_at: Opener, tmp_path: Path) -> None:
+    ten, fifty, thirty = shares(local)
+    assert chosen(local) == [fifty, thirty]
+    assert chosen(local, max_unused=0.0) == [fifty, thirty, ten]
+    assert chosen(local, max_unused=0.3) == [fifty]
+    assert chosen(local, max_unused=0.5) == []
+    assert chosen(local, max_unused=0.0, max_repack_size=12_000) == [fifty, thirty]
+    assert chosen(local, max_unused=0.0, max_repack_size=6_999) == [fifty]
+    assert chosen(local, max_unused=0.0, max_repack_size=4_999) == []
+    assert chosen(local, chunks=[ten[:8]]) == [ten]
+    assert chosen(local, store=local.settings.store) == [fifty, thirty]
+    report = repack(local, max_repack_size=12_000, dry_run=True)
+    assert (report.chunks, report.waiting) == (2, 1)
+    other = open_at(Folder(tmp_path / "other"))
+    assert chosen(other, store=other.settings.store) == []
+    with pytest.raises(NotFound):
+        chosen(local, chunks=["0" * 8])
+    repack(local)
+    with pytest.raises(InvalidInput, match="nothing points to it"):
+        chosen(local, chunks=[fifty])
+
+
+def test_small_chunks_are_merged(local: cafcat.Repository, folder: Folder, open_at: Opener, tmp_path: Path) -> None:
+    small = [commit(local, {f"{number}": b"x" * 100}) for number in range(3)]
+    large = commit(local, {"large": bytes(10_000)})
+    alone = open_at(Folder(tmp_path / "other"))
+    commit(alone, {"alone": b"alone"})
+    assert chosen(local) == []
+    assert set(chosen(local, small=1000)) == set(small)
+    report = repack(local, small=1000)
+    assert (report.chunks, report.chunks_written) == (3, 1)
+    assert len(set(chunks_of(local).values())) == 3
+    assert state_of(local, large) == "committed"
+    assert repack(local, small=1000).chunks == 0
+    assert len(check(local, folder, Folder(tmp_path / "other"))) == 5
+
+
+def test_each_store_keeps_its_files(
+    local: cafcat.Repository, folder: Folder, open_at: Opener, tmp_path: Path
+) -> None:
+    second = Folder(tmp_path / "other")
+    wasted(local)
+    wasted(open_at(second), {"b/1": b"one", "b/2": b"two"}, {"b/2": b"two"})
+    assert repack(local).chunks_written == 2
+    stores = dict(sql(local, "SELECT file_path, store FROM file_locations JOIN chunks ON id = caf_file_id"))
+    assert stores == {"b/2": second.url} | dict.fromkeys(KEPT, folder.url)
+    assert check(local, folder, second) == KEPT | {"b/2": b"two"}
+
+
+def test_a_store_that_is_not_there_costs_only_its_chunks(
+    local: cafcat.Repository, folder: Folder, open_at: Opener, tmp_path: Path
+) -> None:
+    second = Folder(tmp_path / "other")
+    gone = wasted(open_at(second), {"b/1": b"one", "b/2": b"two"}, {"b/2": b"two"})
+    wasted(local)
+    second.folder.rename(tmp_path / "unmounted")
+    report = repack(local)
+    assert (report.chunks, report.chunks_retired, report.files_damaged) == (2, 1, 0)
+    assert len(report.failed) == 1
+    assert second.url in report.failed[0]
+    assert not second.folder.exists()
+    assert state_of(local, gone) == "committed"
+
+
+def test_the_target_size_is_kept(local: cafcat.Repository, folder: Folder) -> None:
+    wasted(local)
+    with pytest.raises(InvalidInput):
+        repack(local, target_size=0)
+    report = repack(local, target_size=4000)
+    sizes = [size for (size,) in sql(local, "SELECT size_bytes FROM chunks WHERE moves_from IS NOT NULL")]
+    assert len(sizes) == report.chunks_written > 2
+    assert all(size <= 4000 or size > len(LARGE) for size in sizes)
+    assert sum(sizes) == report.bytes_written
+    assert check(local, folder) == KEPT
+
+
+def damage(folder: Folder, chunk: str, content: bytes, at: int = -1) -> None:
+    """Flips a byte of a file."""
+    path = folder.folder / f"{chunk}.caf"
+    data = bytearray(path.read_bytes())
+    data[data.index(content) + at % len(content)] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("path", ["002", "large"])
+def test_a_damaged_file_stays_and_the_others_move(local: cafcat.Repository, folder: Folder, path: str) -> None:
+    old = wasted(local)
+    damage(folder, old, FILES[path])
+    heard = Heard()
+    report = repack(local, progress=heard)
+    assert problems(heard) == {(path, "corrupt")}
+    assert heard.problems[0].message.endswith("run cafcat repair")
+    assert (report.files_moved, report.files_damaged, report.chunks_retired) == (len(KEPT) - 1, 1, 0)
+    where = chunks_of(local)
+    assert {name for name, chunk in where.items() if chunk == old} == {path}
+    assert all(local.read(name) == content for name, content in KEPT.items() if name != path)
+    assert local._catalog.reports.findings() == []
+
+
+def test_a_chunk_that_is_cut_costs_what_is_behind(local: cafcat.Repository, folder: Folder) -> None:
+    old = wasted(local)
+    path = folder.folder / f"{old}.caf"
+    path.write_bytes(path.read_bytes()[:5000])
+    heard = Heard()
+    report = repack(local, progress=heard)
+    assert problems(heard) == {("007", "corrupt"), ("large", "corrupt")}
+    assert report.files_moved == 3
+    assert local.read("002") == FILES["002"]
+
+
+def test_a_chunk_that_is_missing_is_damage(repository: cafcat.Repository, place: Place) -> None:
+    other = wasted(repository, {"b/1": b"one", "b/2": b"two"}, {"b/2": b"two"})
+    old = wasted(repository)
+    repository._store_of(place.url).delete(f"{old}.caf")
+    report = repack(repository)
+    assert (report.files_moved, report.files_damaged, report.chunks_retired) == (1, len(KEPT), 1)
+    assert len(report.failed) == 1
+    assert old in report.failed[0]
+    assert "run cafcat repair" in report.failed[0]
+    assert (state_of(repository, old), state_of(repository, other)) == ("committed", "retired")
+
+
+class Meanwhile(Heard):
+    """Does something once, when so many files were taken."""
+
+    def __init__(self, files: int, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._files = files
+        self._act = act
+
+    def advance(self, files: int, _: int) -> None:
+        self._files -= files
+        if files and self._files == 0:
+            self._act()
+
+
+def test_what_changed_meanwhile_stays_changed(repository: cafcat.Repository, place: Place, open_at: Opener) -> None:
+    other = open_at(place)
+    old = wasted(repository)
+
+    def change() -> None:
+        commit(other, {"001": b"replaced", "large": b"replaced too", "new": b"new"})
+        assert other.custody.remove(["002"]).files == 1
+
+    report = repack(repository, progress=Meanwhile(4, change))
+    assert (report.files_moved, report.files_changed, report.chunks_retired) == (2, 3, 1)
+    assert state_of(repository, old) == "retired"
+    assert check(repository, place) == {
+        "001": b"replaced",
+        "large": b"replaced too",
+        "new": b"new",
+        "007": FILES["007"],
+        "empty": b"",
+    }
+    assert repository.custody.undelete(["002"]).files == 1
+    assert repository.read("002") == FILES["002"]
+
+
+def test_a_chunk_that_went_meanwhile_is_no_damage(
+    local: cafcat.Repository, folder: Folder, open_at: Opener
+) -> None:
+    """Everything is replaced, and the chunk pruned, between two of its requests."""
+    other = open_at(folder)
+    files = {f"{number}": bytes([number]) * 2000 for number in range(6)}
+    gaps = {f"{path} dead": bytes(100_000) for path in files}
+    wasted(local, dict(sorted((files | gaps).items())), files)
+
+    def change() -> None:
+        commit(other, dict.fromkeys(files, b"replaced"))
+        assert other.custody.prune(grace_seconds=0).chunks == 1
+
+    heard = Meanwhile(3, change)
+    report = repack(local, progress=heard)
+    assert heard.problems == []
+    assert report.files_damaged == 0
+    assert check(local, folder) == dict.fromkeys(files, b"replaced")
+
+
+def test_two_repacks_at_once(repository: cafcat.Repository, place: Place, open_at: Opener) -> None:
+    """Both have chosen the same chunks: nothing is lost, and each path is in one chunk."""
+    other = open_at(place)
+    old = [wasted(repository), wasted(repository, {"b/1": b"one", "b/2": b"two"}, {"b/2": b"two"})]
+    both = threading.Barrier(2, timeout=30)
+
+    def take(repository: cafcat.Repository) -> RepackReport:
+        mover = Repack(
+            repository._catalog, repository._store_of, Limits(4000), progress=Heard(), should_stop=lambda: False
+        )
+        plan = mover.plan(RepackOptions(max_unused=0.0))
+        both.wait()
+        return mover.take(plan, dry_run=False)
+
+    threads = [in_background(lambda of=of: take(of)) for of in (repository, other)]
+    reports = [thread.done() for thread in threads]
+    assert sum(report.files_moved for report in reports) == len(KEPT) + 1
+    assert [state_of(repository, chunk) for chunk in old] == ["retired", "retired"]
+    assert check(repository, place) == KEPT | {"b/2": b"two"}
+
+
+def test_what_another_repack_copies_is_left_to_it(local: cafcat.Repository, folder: Folder) -> None:
+    wasted(local)
+    [(chunk_id,)] = sql(local, "SELECT id FROM chunks")
+    chunk = OpenChunk(place_of(local._catalog, local._store_of(folder.url), "repack"), moves=True)
+    chunk.move_from(chunk_id)
+    report = repack(local)
+    assert (report.chunks, report.taken) == (0, 1)
+    chunk.abandon("the test is over")
+    assert repack(local).chunks == 1
+
+
+def test_an_ingest_waits_for_the_commit_and_wins(local: cafcat.Repository, folder: Folder, open_at: Opener) -> None:
+    """A commit of the same paths that comes while the move is being committed: the later one counts."""
+    other = open_at(folder)
+    wasted(local)
+    with psycopg.connect(str(local.settings.database_url)) as holder:
+        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
+        moving = in_background(lambda: repack(local))
+        wait_for_a_waiting_statement(local)
+        replacing = in_background(lambda: commit(other, dict.fromkeys(KEPT, b"newest")))
+        holder.rollback()
+        report = moving.done()
+        replacing.done()
+    assert report.files_moved + report.files_changed == len(KEPT)
+    assert check(local, folder) == dict.fromkeys(KEPT, b"newest")
+
+
+def test_stopped_what_was_packed_is_committed(repository: cafcat.Repository, place: Place) -> None:
+    old = wasted(repository)
+    taken: list[int] = []
+
+    class Counted(Heard):
+        def advance(self, files: int, _: int) -> None:
+            taken.extend([1] * files)
+
+    report = repack(repository, progress=Counted(), should_stop=lambda: len(taken) >= 2)
+    assert report.interrupted
+    assert (report.files_moved, report.chunks_written, report.chunks_retired) == (2, 1, 0)
+    assert state_of(repository, old) == "committed"
+    assert check(repository, place) == KEPT
+    assert repack(repository).files_moved == len(KEPT) - 2
+    assert check(repository, place) == KEPT
+
+
+@pytest.mark.parametrize("after", [0, 2, 4, 5])
+def test_dropped_nothing_has_changed(local: cafcat.Repository, folder: Folder, after: int) -> None:
+    old = wasted(local)
+    taken: list[int] = []
+
+    class Counted(Heard):
+        def advance(self, files: int, _: int) -> None:
+            taken.extend([1] * files)
+
+    def stop() -> bool:
+        if len(taken) >= after:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        repack(local, progress=Counted(), should_stop=stop)
+    assert set(chunks_of(local).values()) == {old}
+    assert {key for key in folder.everything() if not key.startswith("journal/")} == {f"{old}.caf"}
+    assert repack(local).files_moved == len(KEPT)
+
+
+def test_a_path_that_comes_twice_does_not_get_into_one_chunk(local: cafcat.Repository, folder: Folder) -> None:
+    """It was live in one chunk when that was read, and in another when that was."""
+    commit(local, {"a": b"content", "x": b"x"})
+    [(first,)] = sql(local, "SELECT id FROM chunks")
+    [file] = [file for file in live_files(local._catalog, first) if file.path == "a"]
+    commit(local, {"a": b"content"})
+    second = max(chunk for (chunk,) in sql(local, "SELECT id FROM chunks"))
+    place = place_of(local._catalog, local._store_of(folder.url), "repack")
+    with Rewriter(place, Limits(1_000_000), progress=Heard(), should_stop=lambda: False) as rewriter:
+        assert rewriter.take(first, file, iter([b"content"]))
+        [again] = live_files(local._catalog, second)
+        assert rewriter.take(second, again, iter([b"content"]))
+        rewriter.finish()
+    assert (rewriter.chunks, rewriter.files, rewriter.changed) == (2, 1, 1)
+    assert check(local, folder) == {"a": b"content", "x": b"x"}
+
+
+class Counting:
+    """A store of one object that counts its requests, and fails where it is told to."""
+
+    def __init__(self, data: bytes, bad: range = range(0), reads_in_flight: int = 1) -> None:
+        self.data = data
+        self.bad = bad
+        self.reads_in_flight = reads_in_flight
+        self.requests: list[tuple[int, int]] = []
+
+    def stream(self, _: str, start: int, end: int) -> Iterator[bytes]:
+        self.requests.append((start, end))
+        for at in range(start, end, 1000):
+            block = range(at, min(at + 1000, end))
+            if set(block) & set(self.bad):
+                raise StoreFailed("input/output error")
+            yield self.data[block.start : block.stop]
+
+
+def entries(*spans: tuple[int, int]) -> list[Entry]:
+    return [Entry(str(n), start, end, 0, None) for n, (start, end) in enumerate(spans)]
+
+
+def read(store: Counting, files: list[Entry], skip: set[str] = frozenset()) -> dict[str, bytes | None]:
+    found: dict[str, bytes | None] = {}
+    for file, blocks in reading.contents(store, "key", files):  # type: ignore[arg-type]
+        if file.path in skip:
+            continue
+        try:
+            found[file.path] = b"".join(blocks)
+        except StoreFailed:
+            found[file.path] = None
+    return found
+
+
+DATA = os.urandom(300_000)
+
+
+@pytest.mark.parametrize(
+    ("spans", "requests"),
+    [
+        ([(0, 10), (10, 2500), (2500, 2500), (66_000, 66_001)], [(0, 66_001)]),
+        ([(0, 10), (65_546, 65_550)], [(0, 65_550)]),
+        ([(0, 10), (65_547, 65_550)], [(0, 10), (65_547, 65_550)]),
+        ([(0, 10), (5, 20), (20, 30)], [(0, 10), (5, 30)]),
+        ([(5, 5), (5, 5)], []),
+        ([(100, 5000), (200_000, 290_000)], [(100, 5000), (200_000, 290_000)]),
+    ],
+)
+def test_near_files_are_read_by_one_request(spans: list[tuple[int, int]], requests: list[tuple[int, int]]) -> None:
+    store, files = Counting(DATA), entries(*spans)
+    assert read(store, files) == {file.path: DATA[file.start_byte : file.end_byte] for file in files}
+    assert store.requests == requests
+
+
+def test_files_that_nobody_wants_are_passed_over() -> None:
+    store, files = Counting(DATA), entries((0, 3000), (3000, 9000), (9500, 9501), (9600, 12_000))
+    found = read(store, files, skip={"1"})
+    assert found == {file.path: DATA[file.start_byte : file.end_byte] for file in files if file.path != "1"}
+    assert len(store.requests) == 1
+
+
+def test_bytes_that_cannot_be_read_cost_only_their_files() -> None:
+    """Also where a block has bytes of several."""
+    store = Counting(DATA, bad=range(4100, 4110))
+    files = entries((0, 3900), (3900, 4050), (4050, 4120), (4120, 4130), (4200, 9000))
+    found = read(store, files)
+    assert found.pop("2") is None
+    assert found == {file.path: DATA[file.start_byte : file.end_byte] for file in files if file.path != "2"}
+
+
+def dies_before_commit(chunk: OpenChunk) -> None:
+    """The object is durable, its mapping is not in the catalog."""
+    chunk._make_durable(lambda: None)
+    chunk._lease.end()
+    chunk._mapping.close()
+
+
+def move_and_die(repository: cafcat.Repository, place: Place) -> OpenChunk:
+    """As a repack of the only chunk does, killed before its commit."""
+    chunk = OpenChunk(place_of(repository._catalog, repository._store_of(place.url), "repack"), moves=True)
+    [(source,)] = sql(repository, "SELECT id FROM chunks WHERE state = 'committed'")
+    chunk.move_from(source)
+    for file in live_files(repository._catalog, source):
+        chunk.add(file.path, KEPT[file.path], file.modified_ns)
+    dies_before_commit(chunk)
+    sql(repository, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
+    return chunk
+
+
+def test_a_repack_that_died_is_finished_by_recover(repository: cafcat.Repository, place: Place) -> None:
+    old = wasted(repository)
+    new = move_and_die(repository, place)
+    report = repository.recover()
+    assert (report.adopted, report.files_adopted, report.files_skipped) == (1, len(KEPT), 0)
+    assert state_of(repository, old) == "retired"
+    assert set(chunks_of(repository).values()) == {str(new.uuid)}
+    assert check(repository, place) == KEPT
+
+
+def test_what_changed_since_it_died_stays_changed(
+    repository: cafcat.Repository, place: Place, open_at: Opener
+) -> None:
+    """Also where the newer file is in a chunk that was begun before ours."""
+    old = wasted(repository)
+    other = open_at(place)
+    store = other._store_of(place.url)
+    run = other._catalog.runs.begin_run(sources=["tree"], options={}, version="0")
+    begun_before = OpenChunk(ChunkPlace(other._catalog, store, CAF, run, "here:1:test"))
+    new = move_and_die(repository, place)
+    begun_before.add("001", b"newer", MODIFIED)
+    begun_before.all_new = False
+    begun_before.finish(OnConflict.REPLACE, lambda: None)
+    commit(other, {"large": b"newest"})
+    other.custody.remove(["002"])
+    report = repository.recover()
+    assert (report.adopted, report.files_adopted, report.files_skipped) == (1, 2, 3)
+    assert check(repository, place) == {"001": b"newer", "large": b"newest", "007": FILES["007"], "empty": b""}
+    assert chunks_of(repository)["007"] == str(new.uuid)
+    assert state_of(repository, old) == "retired"
+
+
+def test_what_died_is_retired_if_all_has_changed(local: cafcat.Repository, folder: Folder) -> None:
+    wasted(local)
+    new = move_and_die(local, folder)
+    commit(local, dict.fromkeys(KEPT, b"newer"))
+    assert local.recover().files_skipped == len(KEPT)
+    assert state_of(local, str(new.uuid)) == "retired"
+    assert check(local, folder) == dict.fromkeys(KEPT, b"newer")
+
+
+def test_the_next_repack_finishes_what_one_left_that_died(local: cafcat.Repository, folder: Folder) -> None:
+    old = wasted(local)
+    move_and_die(local, folder)
+    heard = Heard()
+    report = repack(local, progress=heard)
+    assert report.chunks == 0
+    assert "1 chunks adopted" in heard.warnings[0]
+    assert state_of(local, old) == "retired"
+    assert check(local, folder) == KEPT
+
+
+VERB = """
+from cafcat.catalog.rewriting import Rewriting
+
+def repack(repository, number):
+    arm(Rewriting, "wasteful", number)
+    report = repository.custody.repack(max_unused=0.0, target_size=3000)
+    assert (report.files_damaged, report.failed) == (0, [])
+
+for line in sys.stdin:
+"""
+
+
+def check_killed(repository: cafcat.Repository, place: Place) -> dict[str, bytes]:
+    """As check, after recover; there may be abandoned chunks, of which nothing is left."""
+    left = "SELECT count(*) FROM chunks WHERE state = 'writing' OR (state = 'abandoned' AND deleted_at IS NULL)"
+    assert sql(repository, left) == [(0,)]
+    assert sql(repository, "SELECT count(*) FROM chunks WHERE live_file_count = 0 AND state = 'committed'") == [
+        (0,)
+    ]
+    assert repository._catalog.reports.findings() == []
+    objects = place.everything()
+    keys = sql(repository, "SELECT object_key FROM chunks WHERE state IN ('committed', 'retired')")
+    assert {key for key in objects if not key.startswith("journal/")} == {key for (key,) in keys}
+    located = sql(
+        repository,
+        "SELECT file_path, uuid::text, start_byte, end_byte FROM file_locations JOIN chunks ON id = caf_file_id",
+    )
+    assert removal_world.rebuilt(place) == {path: (chunk, start) for path, chunk, start, _ in located}
+    return {path: objects[f"{chunk}.caf"][start:end] for path, chunk, start, end in located}
+
+
+@pytest.mark.parametrize("place", ["folder", pytest.param("bucket", marks=pytest.mark.slow)], indirect=True)
+def test_a_repack_is_killed_at_every_step(
+    repository: cafcat.Repository, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into two chunks, out of two. Recover then has whatever it left, and the next step begins where that is."""
+    monkeypatch.setattr(removal_world, "KILLER", removal_world.KILLER.replace("for line in sys.stdin:\n", VERB))
+    expected: dict[str, bytes] = {}
+
+    def prepare(number: int) -> None:
+        for half in "ab":
+            files = {f"{number}/{half}/{name}": os.urandom(900) for name in range(4)}
+            expected.update({path: content for path, content in files.items() if path[-1] != "0"})
+            wasted(repository, files, expected)
+
+    adopted = 0
+    for number in killed_at_each_step(repository, place, tmp_path, "repack", prepare):
+        report = repository.recover()
+        assert report.failed == ()
+        adopted += report.adopted
+        assert check_killed(repository, place) == expected, number
+        assert repack(repository).files_damaged == 0
+        assert sql(
+            repository, "SELECT count(*) FROM chunks WHERE data_bytes > live_bytes AND state = 'committed'"
+        ) == [(0,)]
+    assert adopted
+    assert check_killed(repository, place) == expected

@@ -1,0 +1,510 @@
+"""repair: right bytes from wherever they are, wrong ones from nowhere; and what nobody has is said by name."""
+
+import os
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cafcat
+from cafcat.errors import InvalidInput, NotFound, Unavailable
+from cafcat.maintenance import repair as repairing
+from cafcat.maintenance.repair import Repair, RepairReport
+from cafcat.maintenance.rewrite import Rewriter, place_of
+from cafcat.model import FileProblem, SourceFile
+from cafcat.sources.directory import DirectorySource
+from cafcat.writing.limits import Limits
+from tests import removal_world
+from tests.removal_world import (
+    Folder,
+    Heard,
+    Opener,
+    Place,
+    bucket,
+    check,
+    commit,
+    folder,
+    killed_at_each_step,
+    local,
+    open_at,
+    place,
+    problems,
+    repository,
+    sql,
+    state_of,
+)
+from tests.s3_server import S3Server
+
+__all__ = ["bucket", "folder", "local", "open_at", "place", "repository"]
+
+LARGE = os.urandom(2_500_000)
+FILES = {f"tree/{number:02}": os.urandom(1000 + number) for number in range(20)} | {
+    "tree/large": LARGE,
+    "tree/empty": b"",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """FILES as a folder, "tree" in the current one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tree").mkdir()
+    for path, content in FILES.items():
+        Path(path).write_bytes(content)
+    return tmp_path / "tree"
+
+
+def ingested(repository: cafcat.Repository) -> str:
+    """The tree in a chunk. Returns its uuid."""
+    repository.ingest(["tree"])
+    [(chunk,)] = sql(repository, "SELECT uuid::text FROM chunks WHERE state = 'committed'")
+    return str(chunk)
+
+
+def write(repository: cafcat.Repository, place: Place, chunk: str, change: Callable[[bytes], bytes]) -> None:
+    """Changes the bytes of a chunk's object behind the back of everybody."""
+    key = f"{chunk}.caf"
+    data = change(place.everything()[key])
+    if isinstance(place, Folder):
+        (place.folder / key).write_bytes(data)
+    else:
+        place.client.put_object(Bucket=place.bucket, Key=f"pre/fix/{key}", Body=data)  # type: ignore[attr-defined]
+
+
+def flipped(content: bytes, at: int = -1) -> Callable[[bytes], bytes]:
+    """Flips a byte of a file in an archive."""
+
+    def flip(data: bytes) -> bytes:
+        place = data.index(content) + at % len(content)
+        return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+    return flip
+
+
+def repair(repository: cafcat.Repository, chunk: str, **options: Any) -> RepairReport:
+    return repository.custody.repair(chunks=[chunk], **options)
+
+
+def counts(report: RepairReport) -> tuple[int, int, int, int]:
+    """Files: kept, from a copy, from a source, lost."""
+    return report.files_kept, report.files_from_copy, report.files_from_source, report.files_lost
+
+
+def rows(repository: cafcat.Repository) -> list[tuple[Any, ...]]:
+    return sql(
+        repository,
+        "SELECT file_path, end_byte - start_byte, crc32c, modified_at, source_etag FROM file_locations ORDER BY 1",
+    )
+
+
+@pytest.mark.parametrize("path", ["tree/07", "tree/large"])
+def test_a_flipped_byte_is_mended_from_the_source(
+    repository: cafcat.Repository, place: Place, tree: Path, path: str
+) -> None:
+    chunk = ingested(repository)
+    before = rows(repository)
+    write(repository, place, chunk, flipped(FILES[path]))
+    heard = Heard()
+    report = repair(repository, chunk, sources=["tree"], progress=heard)
+    assert counts(report) == (len(FILES) - 1, 0, 1, 0)
+    assert (report.chunks, report.chunks_mended, report.chunks_written) == (1, 1, 1)
+    assert (report.files, report.bytes) == (len(FILES), sum(map(len, FILES.values())))
+    assert heard.problems == []
+    assert rows(repository) == before
+    assert state_of(repository, chunk) == "retired"
+    repository._store_of(place.url).delete(f"{chunk}.caf")
+    assert {name: repository.read(name) for name in FILES} == FILES
+    assert sql(repository, "SELECT DISTINCT reason FROM retired_locations") == [("moved",)]
+
+
+def copied(repository: cafcat.Repository, tmp_path: Path) -> Folder:
+    copies = Folder(tmp_path / "copies")
+    assert repository.custody.copy(to=copies.url).copied == 1
+    return copies
+
+
+@pytest.mark.parametrize("path", ["tree/07", "tree/large"])
+def test_a_flipped_byte_is_mended_from_a_copy(
+    repository: cafcat.Repository, place: Place, tree: Path, tmp_path: Path, path: str
+) -> None:
+    chunk = ingested(repository)
+    copied(repository, tmp_path)
+    write(repository, place, chunk, flipped(FILES[path], 0))
+    report = repair(repository, chunk, from_copies=True)
+    assert counts(report) == (len(FILES) - 1, 1, 0, 0)
+    assert state_of(repository, chunk) == "retired"
+    new = {location.chunk for location in map(repository.locate, FILES)}
+    assert len(new) == 1
+    assert repository.custody.copy(to=place.url).copied == 0
+    assert {name: repository.read(name) for name in FILES} == FILES
+
+
+def test_each_copy_is_asked_until_one_is_right(
+    local: cafcat.Repository, folder: Folder, tree: Path, tmp_path: Path
+) -> None:
+    chunk = ingested(local)
+    places = [Folder(tmp_path / name) for name in ("first", "second", "third")]
+    for further in places:
+        local.custody.copy(to=further.url)
+    write(local, folder, chunk, lambda data: flipped(FILES["tree/01"])(flipped(FILES["tree/02"])(data)))
+    write(local, places[0], chunk, flipped(FILES["tree/01"]))
+    (places[1].folder / f"{chunk}.caf").unlink()
+    report = repair(local, chunk, from_copies=True)
+    assert counts(report) == (len(FILES) - 2, 2, 0, 0)
+    assert {name: local.read(name) for name in FILES} == FILES
+
+
+def test_a_chunk_that_is_missing(repository: cafcat.Repository, place: Place, tree: Path, tmp_path: Path) -> None:
+    """What the copy has not right comes from the source."""
+    chunk = ingested(repository)
+    copies = copied(repository, tmp_path)
+    write(repository, copies, chunk, flipped(FILES["tree/03"]))
+    repository._store_of(place.url).delete(f"{chunk}.caf")
+    heard = Heard()
+    assert counts(repair(repository, chunk, from_copies=True, dry_run=True)) == (0, len(FILES) - 1, 0, 1)
+    assert counts(repair(repository, chunk, sources=["tree"], dry_run=True)) == (0, 0, len(FILES), 0)
+    report = repair(repository, chunk, from_copies=True, sources=["tree"], progress=heard)
+    assert counts(report) == (0, len(FILES) - 1, 1, 0)
+    assert heard.problems == []
+    assert len(heard.warnings) == 1
+    assert f"chunk {chunk} cannot be read" in heard.warnings[0]
+    assert {name: repository.read(name) for name in FILES} == FILES
+
+
+@pytest.mark.parametrize("cut_at", [0, 5000, 20_000])
+def test_a_chunk_that_is_cut(repository: cafcat.Repository, place: Place, tree: Path, cut_at: int) -> None:
+    chunk = ingested(repository)
+    write(repository, place, chunk, lambda data: data[:cut_at])
+    report = repair(repository, chunk, sources=["tree"])
+    assert report.files_kept + report.files_from_source == len(FILES)
+    assert (report.files_kept > 1) == (cut_at > 0)
+    assert report.chunks_mended == 1
+    assert {name: repository.read(name) for name in FILES} == FILES
+
+
+@pytest.mark.parametrize("what", [b'"start_byte"', b'{"format_version"'])
+def test_damage_in_the_index_alone_is_mended_by_the_move(
+    local: cafcat.Repository, folder: Folder, tree: Path, what: bytes
+) -> None:
+    chunk = ingested(local)
+    write(local, folder, chunk, flipped(what, 1))
+    report = repair(local, chunk, from_copies=True)
+    assert counts(report) == (len(FILES), 0, 0, 0)
+    assert state_of(local, chunk) == "retired"
+    new = {str(location.chunk) for location in map(local.locate, FILES)}
+    assert set(local.custody.verify(level="data", chunks=list(new)).__slots__)
+    assert local._catalog.verification.damaged() == []
+
+
+def test_what_nobody_has_stays_and_is_said_by_name(repository: cafcat.Repository, place: Place, tree: Path) -> None:
+    chunk = ingested(repository)
+    lost = {
+        "tree/03": b"short",
+        "tree/04": bytes(len(FILES["tree/04"])),
+        "tree/05": None,
+        "tree/large": LARGE[:-1] + b"x",
+    }
+    assert lost["tree/large"] != LARGE
+    for path, content in lost.items():
+        write(repository, place, chunk, flipped(FILES[path]))
+        Path(path).unlink()
+        if content is not None:
+            Path(path).write_bytes(content)
+    heard, dry = Heard(), Heard()
+    assert counts(repair(repository, chunk, sources=["tree"], dry_run=True, progress=dry)) == (
+        len(FILES) - 4,
+        0,
+        0,
+        4,
+    )
+    report = repair(repository, chunk, sources=["tree"], progress=heard)
+    assert counts(report) == (len(FILES) - 4, 0, 0, 4)
+    assert (report.chunks_mended, report.chunks_written) == (0, 1)
+    assert problems(heard) == problems(dry) == {(path, "corrupt") for path in lost}
+    messages = {problem.path: problem.message for problem in heard.problems}
+    assert "5 bytes there, 1003 in the catalog" in messages["tree/03"]
+    assert "its source is no help: its bytes are damaged: CRC-32C" in messages["tree/04"]
+    assert "nothing that was asked has the right ones" in messages["tree/05"]
+    assert state_of(repository, chunk) == "committed"
+    stayed = {path for path in FILES if str(repository.locate(path).chunk) == chunk}
+    assert stayed == set(lost)
+    for path in set(FILES) - stayed:
+        assert repository.read(path) == FILES[path]
+    # It is found later.
+    for path in lost:
+        Path(path).write_bytes(FILES[path])
+    again = repair(repository, chunk, sources=["tree"])
+    assert counts(again) == (0, 0, 4, 0)
+    assert state_of(repository, chunk) == "retired"
+    assert {name: repository.read(name) for name in FILES} == FILES
+
+
+def test_nothing_is_written_if_nothing_can_be_mended(local: cafcat.Repository, folder: Folder, tree: Path) -> None:
+    chunk = ingested(local)
+    (folder.folder / f"{chunk}.caf").unlink()
+    for path in FILES:
+        Path(path).unlink()
+    before = sql(local, "SELECT count(*) FROM chunks")
+    report = repair(local, chunk, sources=["tree"])
+    assert counts(report) == (0, 0, 0, len(FILES))
+    assert sql(local, "SELECT count(*) FROM chunks") == before
+
+
+def test_a_dry_run_changes_nothing(repository: cafcat.Repository, place: Place, tree: Path) -> None:
+    chunk = ingested(repository)
+    write(repository, place, chunk, flipped(FILES["tree/07"]))
+    before = place.everything()
+    report = repair(repository, chunk, sources=["tree"], dry_run=True)
+    assert counts(report) == (len(FILES) - 1, 0, 1, 0)
+    assert (report.chunks_mended, report.chunks_written) == (1, 0)
+    assert place.everything() == before
+    assert state_of(repository, chunk) == "committed"
+
+
+def test_what_verify_found_is_mended_and_then_it_finds_nothing(
+    local: cafcat.Repository, folder: Folder, tree: Path
+) -> None:
+    other = commit(local, {"other": b"whole"})
+    local.ingest(["tree"])
+    chunk = str(local.locate("tree/07").chunk)
+    assert local.custody.repair(sources=["tree"]).chunks == 0
+    write(local, folder, chunk, flipped(FILES["tree/07"]))
+    assert local.custody.verify(level="data").damaged == 1
+    report = local.custody.repair(sources=["tree"])
+    assert (report.chunks, report.chunks_mended) == (1, 1)
+    assert state_of(local, other) == "committed"
+    assert local.custody.repair(sources=["tree"]).chunks == 0
+    local.custody.prune(grace_seconds=0)
+    assert check(local, folder) == FILES | {"other": b"whole"}
+    verified = local.custody.verify(level="data")
+    assert (verified.ok, verified.damaged) == (2, 0)
+
+
+def test_several_damaged_chunks_go_into_one(local: cafcat.Repository, folder: Folder, tree: Path) -> None:
+    local.ingest(["tree"], target_size=8000)
+    chunks = [chunk for (chunk,) in sql(local, "SELECT uuid::text FROM chunks ORDER BY id")]
+    assert len(chunks) > 3
+    for chunk in chunks:
+        (folder.folder / f"{chunk}.caf").unlink()
+    report = local.custody.repair(chunks=chunks, sources=["tree"])
+    assert (report.chunks, report.chunks_mended, report.chunks_written) == (len(chunks), len(chunks), 1)
+    assert {name: local.read(name) for name in FILES} == FILES
+
+
+def test_many_damaged_files_are_mended_group_by_group(
+    local: cafcat.Repository, folder: Folder, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the sources are gone through several times; standard input cannot be."""
+    monkeypatch.setattr(repairing, "MAX_FILES", 10)
+    local.ingest(["tree"], target_size=5000)
+    chunks = [chunk for (chunk,) in sql(local, "SELECT uuid::text FROM chunks ORDER BY id")]
+    for chunk in chunks:
+        (folder.folder / f"{chunk}.caf").unlink()
+    with tarfile.open("tree.tar", "w") as archive:
+        archive.add("tree")
+    with open("tree.tar") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        with pytest.raises(InvalidInput, match="only once"):
+            local.custody.repair(chunks=chunks, sources=["-"])
+    report = local.custody.repair(chunks=chunks, sources=["tree"])
+    assert report.chunks_mended == len(chunks)
+    assert report.chunks_written > 1
+    assert {name: local.read(name) for name in FILES} == FILES
+
+
+def test_new_chunks_go_to_the_store_of_the_repository(
+    local: cafcat.Repository, folder: Folder, tree: Path, open_at: Opener, tmp_path: Path
+) -> None:
+    chunk = ingested(local)
+    second = Folder(tmp_path / "second")
+    folder.folder.rename(tmp_path / "burnt down")
+    report = repair(open_at(second), chunk, sources=["tree"], target_size=8000)
+    assert report.chunks_written > 1
+    assert not folder.folder.exists()
+    assert {location.store for location in map(local.locate, FILES)} == {second.url}
+
+
+def test_names_are_those_of_the_ingest(local: cafcat.Repository, folder: Folder, tree: Path) -> None:
+    local.ingest(["tree"], prefix="a/b")
+    chunk = str(local.locate("a/b/tree/07").chunk)
+    write(local, folder, chunk, flipped(FILES["tree/07"]))
+    assert counts(repair(local, chunk, sources=["tree"]))[2:] == (0, 1)
+    chunk = str(local.locate("a/b/tree/07").chunk)
+    assert counts(repair(local, chunk, sources=["tree"], prefix="a/b"))[2:] == (1, 0)
+    assert local.read("a/b/tree/07") == FILES["tree/07"]
+
+
+def test_the_second_source_is_asked_for_what_the_first_has_not(
+    local: cafcat.Repository, folder: Folder, tree: Path, tmp_path: Path
+) -> None:
+    chunk = ingested(local)
+    other = tmp_path / "elsewhere"
+    (tmp_path / "tree").rename(other)
+    tree.mkdir()
+    (tree / "07").write_bytes(b"wrong")
+    (tree / "08").write_bytes(FILES["tree/08"])
+    for path in ("tree/07", "tree/08"):
+        write(local, folder, chunk, flipped(FILES[path]))
+    with tarfile.open("tree.tar", "w") as archive:
+        archive.add(other, "tree")
+    report = repair(local, chunk, sources=["tree", "tree.tar"])
+    assert counts(report) == (len(FILES) - 2, 0, 2, 0)
+    assert {name: local.read(name) for name in FILES} == FILES
+
+
+def test_from_a_bucket(
+    local: cafcat.Repository, folder: Folder, s3_server: S3Server, s3_bucket: str, s3_environment: None
+) -> None:
+    """Its keys, and the catalog keeps the entity tags."""
+    client = s3_server.client(max_attempts=5)
+    for path, content in FILES.items():
+        client.put_object(Bucket=s3_bucket, Key=path, Body=content)
+    local.ingest([f"s3://{s3_bucket}/tree"])
+    before = rows(local)
+    chunk = str(local.locate("tree/07").chunk)
+    write(local, folder, chunk, lambda data: flipped(FILES["tree/07"])(flipped(LARGE)(data)))
+    assert counts(repair(local, chunk, sources=[f"s3://{s3_bucket}/tree"])) == (len(FILES) - 2, 0, 2, 0)
+    assert rows(local) == before
+    assert local.ingest([f"s3://{s3_bucket}/tree"]).files_unchanged == len(FILES)
+    assert {name: local.read(name) for name in FILES} == FILES
+    client.close()
+
+
+def test_what_was_replaced_meanwhile_stays_replaced(
+    repository: cafcat.Repository, place: Place, tree: Path, open_at: Opener
+) -> None:
+    chunk = ingested(repository)
+    other = open_at(place)
+    write(repository, place, chunk, flipped(FILES["tree/07"]))
+
+    class Meanwhile(Heard):
+        left = 5
+
+        def advance(self, files: int, _: int) -> None:
+            self.left -= files
+            if files and self.left == 0:
+                commit(other, {"tree/01": b"newer", "tree/07": b"newer", "tree/19": b"newer"})
+                other.custody.remove(["tree/02"])
+
+    report = repair(repository, chunk, sources=["tree"], progress=Meanwhile())
+    assert (report.files_lost, report.chunks_mended) == (0, 1)
+    assert report.files_changed >= 3
+    repository.custody.prune(grace_seconds=0)
+    assert check(repository, place) == {path: content for path, content in FILES.items() if path != "tree/02"} | {
+        "tree/01": b"newer",
+        "tree/07": b"newer",
+        "tree/19": b"newer",
+    }
+
+
+def test_a_source_that_breaks_costs_only_what_comes_after(
+    local: cafcat.Repository, folder: Folder, tree: Path
+) -> None:
+    class Breaks(DirectorySource):
+        def files(self) -> Iterator[SourceFile | FileProblem]:
+            for item in super().files():
+                if item.path == "tree/07":
+                    raise Unavailable("the source is gone")
+                yield item
+
+    chunk = ingested(local)
+    write(local, folder, chunk, lambda data: flipped(FILES["tree/03"])(flipped(FILES["tree/07"])(data)))
+    place = place_of(local._catalog, local._store_of(folder.url), "repair")
+    mending = Repair(
+        local._catalog,
+        local._store_of,
+        Rewriter(place, Limits(1_000_000_000), progress=Heard(), should_stop=lambda: False),
+        from_copies=False,
+        sources=[Breaks("tree", warn=print)],
+        dry_run=False,
+        progress=Heard(),
+    )
+    with pytest.raises(Unavailable, match="the source is gone"):
+        mending.take(mending.damaged([chunk]))
+    assert mending.report.files_from_source == 1
+    assert {path for path in FILES if str(local.locate(path).chunk) == chunk} == {"tree/07"}
+
+
+def test_what_makes_no_sense_is_refused(local: cafcat.Repository, tree: Path) -> None:
+    chunk = ingested(local)
+    with pytest.raises(InvalidInput, match="where right bytes may be"):
+        local.custody.repair(chunks=[chunk])
+    with pytest.raises(NotFound):
+        local.custody.repair(chunks=["0" * 8], from_copies=True)
+    with pytest.raises(NotFound):
+        local.custody.repair(sources=["nowhere"])
+    with pytest.raises(InvalidInput):
+        local.custody.repair(chunks=[chunk], from_copies=True, target_size=0)
+
+
+@pytest.mark.parametrize("after", [0, 3, len(FILES) - 1])
+def test_stopped_what_was_packed_is_committed(
+    local: cafcat.Repository, folder: Folder, tree: Path, after: int
+) -> None:
+    chunk = ingested(local)
+    write(local, folder, chunk, flipped(FILES["tree/07"]))
+    taken: list[int] = []
+
+    class Counted(Heard):
+        def advance(self, files: int, _: int) -> None:
+            taken.extend([1] * files)
+
+    heard = Counted()
+    report = repair(local, chunk, sources=["tree"], progress=heard, should_stop=lambda: len(taken) >= after)
+    assert report.interrupted
+    assert heard.problems == []
+    assert len([path for path in FILES if str(local.locate(path).chunk) != chunk]) == after
+    assert repair(local, chunk, sources=["tree"]).chunks_mended == 1
+    assert {name: local.read(name) for name in FILES} == FILES
+
+
+VERB = """
+from cafcat.catalog.rewriting import Rewriting
+
+def repair(repository, number):
+    [chunk] = [chunk for chunk in repository.chunks() if chunk.state == "committed"]
+    arm(Rewriting, "by_uuid", number)
+    report = repository.custody.repair(chunks=[str(chunk.uuid)], sources=["tree"])
+    assert report.files_lost == 0
+
+for line in sys.stdin:
+"""
+
+
+@pytest.mark.parametrize("place", ["folder", pytest.param("bucket", marks=pytest.mark.slow)], indirect=True)
+def test_a_repair_is_killed_at_every_step(
+    repository: cafcat.Repository, place: Place, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time the file is damaged, or it is mended."""
+    monkeypatch.setattr(removal_world, "KILLER", removal_world.KILLER.replace("for line in sys.stdin:\n", VERB))
+    (tree / "large").unlink()
+    expected = {path: content for path, content in FILES.items() if path != "tree/large"}
+    repository.ingest(["tree"])
+    outcomes = set()
+
+    def chunk() -> str:
+        [(found,)] = sql(
+            repository, "SELECT DISTINCT uuid::text FROM file_locations JOIN chunks ON id = caf_file_id"
+        )
+        return str(found)
+
+    def prepare(_: int) -> None:
+        write(repository, place, chunk(), flipped(FILES["tree/07"]))
+
+    for number in killed_at_each_step(repository, place, tmp_path, "repair", prepare):
+        damaged = chunk()
+        report = repository.recover()
+        assert report.failed == ()
+        assert repository._catalog.reports.findings() == []
+        left = "SELECT count(*) FROM chunks WHERE state = 'writing' OR (state = 'abandoned' AND deleted_at IS NULL)"
+        assert sql(repository, left) == [(0,)]
+        mended = chunk() != damaged or report.adopted == 0
+        outcomes.add((report.adopted, state_of(repository, damaged)))
+        assert mended, number
+        if state_of(repository, damaged) == "committed":
+            write(repository, place, damaged, flipped(FILES["tree/07"]))
+        assert {path: repository.read(path) for path in expected} == expected, number
+    assert (1, "retired") in outcomes
+    assert (0, "committed") in outcomes

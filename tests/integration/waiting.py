@@ -1,0 +1,57 @@
+"""Commands of cafcat that start, and begin when they are told to: so that several are at work at once."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["PATIENCE_SECONDS", "environment", "popen", "run", "start_all"]
+
+PATIENCE_SECONDS = 120
+_WAITING = """
+import sys
+import cafcat.cli.app, cafcat.ingest.run, cafcat.maintenance.recover
+print("ready", flush=True)
+sys.stdin.readline()
+from cafcat.__main__ import main
+main()
+"""
+
+
+def environment(folder: Path, store: str, further: Mapping[str, str]) -> dict[str, str]:
+    """With a home in that folder."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CAFCAT_")}
+    return kept | {"CAFCAT_HOME": str(folder / "home"), "CAFCAT_STORE": store} | dict(further)
+
+
+def popen(folder: Path, variables: Mapping[str, str], *arguments: str) -> "subprocess.Popen[str]":
+    """It says "ready" on stdout, and begins with a line on stdin."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", _WAITING, *arguments],
+        cwd=folder,
+        env=dict(variables),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+    )
+
+
+def start_all(processes: "Sequence[subprocess.Popen[str]]") -> None:
+    """They begin when all of them have started."""
+    for process in processes:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+
+def run(folder: Path, variables: Mapping[str, str], *arguments: str) -> None:
+    """Runs one to its end, which has to be good."""
+    process = popen(folder, variables, *arguments)
+    _, errors = process.communicate("\n", timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, errors

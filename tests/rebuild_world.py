@@ -1,0 +1,159 @@
+"""A catalog, its stores, and further databases to build it anew in: for the tests of rebuild, compare, backup."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import cafcat
+from cafcat.formats.caf import CAF
+from cafcat.maintenance.compare import Difference
+from cafcat.maintenance.rebuild import RebuildReport
+from cafcat.model import OnConflict
+from cafcat.stores.base import Store
+from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from tests.services import Databases
+
+__all__ = ["MODIFIED", "World", "begin", "commit", "leave_whole", "sql", "world", "worlds"]
+
+MODIFIED = 1_795_255_200_123_456_000
+
+
+def begin(
+    repository: cafcat.Repository,
+    files: Mapping[str, bytes],
+    on_conflict: OnConflict = OnConflict.REPLACE,
+    modified_ns: int | None = MODIFIED,
+) -> OpenChunk:
+    """A chunk with these files, as an ingest writes it, that nobody has finished."""
+    run = repository._catalog.runs.begin_run(sources=["tree"], options={"on_conflict": on_conflict}, version="0")
+    store = repository._store_of(repository.settings.store)
+    chunk = OpenChunk(ChunkPlace(repository._catalog, store, CAF, run, "here:1:test"))
+    chunk.all_new = False
+    for path, content in files.items():
+        chunk.add(path, content, modified_ns)
+    return chunk
+
+
+def commit(
+    repository: cafcat.Repository,
+    files: Mapping[str, bytes],
+    on_conflict: OnConflict = OnConflict.REPLACE,
+    modified_ns: int | None = MODIFIED,
+) -> str:
+    """The same, committed. Returns its uuid."""
+    chunk = begin(repository, files, on_conflict, modified_ns)
+    chunk.finish(on_conflict, lambda: None)
+    return str(chunk.uuid)
+
+
+def leave_whole(
+    repository: cafcat.Repository, files: Mapping[str, bytes], on_conflict: OnConflict = OnConflict.REPLACE
+) -> str:
+    """A chunk whose writer died when its object was durable, and its lease is over."""
+    chunk = begin(repository, files, on_conflict)
+    chunk._lease.end()
+    chunk._make_durable(lambda: None)
+    chunk._mapping.close()
+    sql(repository, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
+    return str(chunk.uuid)
+
+
+def sql(repository: cafcat.Repository, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    with psycopg.connect(str(repository.settings.database_url)) as connection:
+        cursor = connection.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+@dataclass
+class World:
+    """A repository, and empty catalogs beside it. store: URL or folder of the first store."""
+
+    databases: Databases
+    opened: contextlib.ExitStack
+    folder: Path
+    store: str
+    repository: cafcat.Repository = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.repository = self.empty()
+
+    def empty(self) -> cafcat.Repository:
+        """Another catalog, of the same store, without any row."""
+        url = self.opened.enter_context(self.databases.fresh(self.databases.template()))
+        return self.open(url, self.store)
+
+    def open(self, database_url: str, store: str) -> cafcat.Repository:
+        """Another repository of a catalog."""
+        found = cafcat.open(database_url=database_url, home=self.folder / "home", store=store)
+        return self.opened.enter_context(found)
+
+    def at(self, store: str) -> cafcat.Repository:
+        """The same catalog, writing to another store."""
+        return self.open(str(self.repository.settings.database_url), store)
+
+    @property
+    def objects(self) -> Store:
+        return self.repository._store_of(self.store)
+
+    def journal(self) -> list[str]:
+        """Keys of the lines, in order."""
+        return [key for key, _ in self.objects.list() if key.startswith("journal/")]
+
+    def read(self, key: str) -> bytes:
+        return self.objects.read(key, 0, self.objects.stat(key).size_bytes)
+
+    def write(self, key: str, data: bytes) -> None:
+        """Puts an object there, in place of one that may be there."""
+        self.objects.delete(key)
+        upload = self.objects.create(key)
+        upload.write(data)
+        upload.commit()
+
+    def rebuilt(self, *stores: str, **options: Any) -> tuple[cafcat.Repository, RebuildReport]:
+        """A new catalog from the stores alone."""
+        repository = self.empty()
+        report = repository.custody.rebuild(stores, **options)
+        assert repository._catalog.reports.findings() == []
+        return repository, report
+
+    def differences(self, other: cafcat.Repository) -> list[Difference]:
+        """Between the catalog and another one."""
+        found: list[Difference] = []
+        url = str(other.settings.database_url)
+        report = self.repository.custody.compare(url, on_difference=found.append)
+        assert report.equal == (not found)
+        return found
+
+    def assert_rebuilds(self, *stores: str) -> RebuildReport:
+        """What the stores say is what the catalog says."""
+        rebuilt, report = self.rebuilt(*stores)
+        assert report.written
+        assert report.damages == ()
+        assert self.differences(rebuilt) == []
+        journal = "SELECT id, uuid, kind, happened_at FROM journal ORDER BY id"
+        there = "SELECT chunk_id IS NULL OR EXISTS (SELECT FROM chunks AS c WHERE c.id = chunk_id) FROM journal"
+        assert set(sql(rebuilt, journal)) <= set(sql(self.repository, journal))
+        assert set(sql(rebuilt, there)) <= {(True,)}
+        return report
+
+
+@contextlib.contextmanager
+def worlds(databases: Databases, folder: Path, store: str) -> Iterator[World]:
+    with contextlib.ExitStack() as opened:
+        yield World(databases, opened, folder, store)
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def world(request: pytest.FixtureRequest, databases: Databases, tmp_path: Path) -> Iterator[World]:
+    if request.param == "folder":
+        store = str(tmp_path / "store")
+    else:
+        request.getfixturevalue("s3_environment")
+        store = f"s3://{request.getfixturevalue('s3_bucket')}/pre/fix"
+    with worlds(databases, tmp_path, store) as world:
+        yield world

@@ -1,0 +1,154 @@
+"""Lines of the journal, read back: what is not exactly such a line is refused, in bounded memory."""
+
+import base64
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cafcat.checksums import crc32c
+from cafcat.errors import CafcatError, Corrupt, Unsupported
+from cafcat.stores.base import Store
+from cafcat.stores.local import LocalStore
+from cafcat.writing.journal_reader import JournalObject, parse_journal_key, read_head
+
+
+def line(head: dict[str, Any], *files: dict[str, Any], foot: dict[str, Any] | None = None) -> bytes:
+    body = b"".join(json.dumps(document).encode() + b"\n" for document in (head, *files))
+    return body + json.dumps(foot or {"files": len(files), "crc32c": crc32c(body)}).encode() + b"\n"
+
+
+KEY = "journal/00000000000000000007-11111111-1111-1111-1111-111111111111.jsonl"
+HEAD: dict[str, Any] = {
+    "cafcat_journal": 1,
+    "sequence": 7,
+    "kind": "remove",
+    "happened_at": "2026-11-21T10:00:00.123456Z",
+}
+FILE = {"path": "a", "chunk": "22222222-2222-2222-2222-222222222222", "start_byte": 0}
+CHUNK = {
+    "uuid": "22222222-2222-2222-2222-222222222222",
+    "format": "caf",
+    "object_key": "22222222-2222-2222-2222-222222222222.caf",
+    "size_bytes": 100,
+    "data_bytes": 10,
+    "index_start_byte": 10,
+    "index_end_byte": 96,
+    "file_count": 1,
+    "crc64nvme": base64.b64encode(bytes(8)).decode(),
+    "index_crc32c": 5,
+    "begun_at": "2026-11-21T10:00:00.123456Z",
+}
+COMMIT = HEAD | {"kind": "commit", "chunk": CHUNK}
+LYING = {
+    "empty": b"",
+    "no end": line(HEAD)[:-1],
+    "only a head": json.dumps(HEAD).encode() + b"\n",
+    "no json": b"{\n",
+    "deep": b"[" * 60_000 + b"\n",
+    "many digits": b'{"cafcat_journal":' + b"1" * 60_000 + b"}\n",
+    "long line": b'{"cafcat_journal":1,"x":"' + b"x" * 70_000 + b'"}\n',
+    "never a line": b"x" * 3_000_000,
+    "other sequence": line(HEAD | {"sequence": 8}),
+    "later version": line(HEAD | {"cafcat_journal": 2}),
+    "no kind": line(HEAD | {"kind": "delete"}),
+    "list as kind": line(HEAD | {"kind": ["remove"]}),
+    "no time": line(HEAD | {"happened_at": "2026-02-30T10:00:00.123456Z"}),
+    "other time": line(HEAD | {"happened_at": "now"}),
+    "remove with a chunk": line(HEAD | {"chunk": CHUNK}),
+    "commit without a chunk": line(HEAD | {"kind": "commit"}),
+    "sizes": line(COMMIT | {"chunk": CHUNK | {"size_bytes": 5}}),
+    "huge size": line(COMMIT | {"chunk": CHUNK | {"size_bytes": 1 << 64}}),
+    "float": line(COMMIT | {"chunk": CHUNK | {"size_bytes": 1e2}}),
+    "bool": line(COMMIT | {"chunk": CHUNK | {"file_count": True}}),
+    "uuid": line(COMMIT | {"chunk": CHUNK | {"uuid": "{22222222-2222-2222-2222-222222222222}"}}),
+    "checksum": line(COMMIT | {"chunk": CHUNK | {"crc64nvme": "x"}}),
+    "key": line(COMMIT | {"chunk": CHUNK | {"object_key": "../x"}}),
+    "format": line(COMMIT | {"chunk": CHUNK | {"format": None}}),
+    "count": line(HEAD, FILE, foot={"files": 2, "crc32c": crc32c(b"")}),
+    "crc": line(HEAD, FILE, foot={"files": 1, "crc32c": 0}),
+    "no path": line(HEAD, FILE | {"path": ""}),
+    "long path": line(HEAD, FILE | {"path": "x" * 2049}),
+    "nul": line(HEAD, FILE | {"path": "a\0"}),
+    "surrogate": line(HEAD, FILE | {"path": "\ud800"}),
+    "negative": line(HEAD, FILE | {"start_byte": -1}),
+    "twice": line(HEAD, FILE, FILE),
+    "order": line(HEAD, FILE | {"path": "b"}, FILE),
+    "not utf-8": line(HEAD).replace(b"remove", b"re\xffove"),
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return LocalStore(tmp_path)
+
+
+def write(store: Store, data: bytes) -> int:
+    store.delete(KEY)
+    upload = store.create(KEY)
+    upload.write(data)
+    upload.commit()
+    return len(data)
+
+
+@pytest.mark.parametrize("name", LYING)
+def test_a_lying_line_is_refused(store: Store, name: str) -> None:
+    size = write(store, LYING[name])
+    with pytest.raises((Corrupt, Unsupported)) as caught:
+        JournalObject(store, KEY, size)
+    assert caught.value.chunk == store.locate(KEY)
+
+
+def test_what_the_lies_are_made_of_is_fine(store: Store) -> None:
+    found = JournalObject(store, KEY, write(store, line(HEAD, FILE, FILE | {"path": "b"})))
+    assert [file.path for file in found.files()] == ["a", "b"]
+    assert (found.file_count, found.record.sequence, found.record.chunk) == (2, 7, None)
+    found = JournalObject(store, KEY, write(store, line(COMMIT)))
+    assert found.record.chunk is not None
+    assert found.record.chunk._asdict() | {"uuid": CHUNK["uuid"]} == CHUNK
+    assert read_head(store, KEY, write(store, line(COMMIT)[:-4])) == found.record
+
+
+def test_every_changed_byte_is_noticed(store: Store) -> None:
+    whole = line(COMMIT, FILE, FILE | {"path": "b"})
+    for position in range(len(whole)):
+        damaged = whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :]
+        with pytest.raises(CafcatError):
+            JournalObject(store, KEY, write(store, damaged))
+    for length in range(len(whole)):
+        with pytest.raises(CafcatError):
+            JournalObject(store, KEY, write(store, whole[:length]))
+
+
+@pytest.mark.parametrize("block", [b"x", b"{}\n"])
+def test_a_huge_object_takes_time_and_no_memory(store: Store, block: bytes) -> None:
+    size = write(store, line(HEAD)[: line(HEAD).index(b"\n") + 1] + block * (10_000_000 // len(block)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(Corrupt):
+            JournalObject(store, KEY, size)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_many_files_are_read_twice_and_not_kept(store: Store) -> None:
+    paths = [f"{number:05d}/{'x' * 100}" for number in range(15_000)]
+    found = JournalObject(store, KEY, write(store, line(HEAD, *(FILE | {"path": path} for path in paths))))
+    assert [file.path for file in found.files()] == paths
+
+
+def test_which_keys_are_lines() -> None:
+    assert parse_journal_key(KEY) is not None
+    for key in (
+        KEY.replace("journal/", "x/"),
+        KEY.replace(".jsonl", ""),
+        KEY.replace("0000007", "0000000"),
+        KEY.replace("00000000000000000007", "09223372036854775807"),
+        KEY.replace("1111", "111"),
+        KEY.replace("11111111-", "1111111A-"),
+    ):
+        assert parse_journal_key(key) is None, key
