@@ -182,6 +182,7 @@ class Stage:
     def settle(self, last_sequence: int, losses: Sequence[str]) -> RebuiltCounts:
         """Fills the catalog. last_sequence: no line that comes later may have this number or a lower one; losses:
         what could not be taken, a line each."""
+        self._connection.execute(statements.LINES_OF_ADOPTED, {"last": last_sequence})
         for statement in statements.SETTLE:
             self._connection.execute(statement)
         for loss in losses:

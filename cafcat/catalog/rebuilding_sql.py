@@ -102,11 +102,12 @@ VALUES ('committed', %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 
 _COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path"
 
-# A line for every chunk that has none: after all others.
-_LINES_OF_ADOPTED: Final = """
+# A line for every chunk that has none: after all others, those that could not be read among them.
+LINES_OF_ADOPTED: Final = """
 INSERT INTO lines (id, sequence, uuid, kind, happened_at, chunk)
 SELECT id, id, gen_random_uuid(), 'commit', happened_at, uuid
-FROM (SELECT uuid, happened_at, (SELECT coalesce(max(id), 0) FROM lines) + row_number() OVER (ORDER BY uuid) AS id
+FROM (SELECT uuid, happened_at,
+             (SELECT greatest(%(last)s, coalesce(max(id), 0)) FROM lines) + row_number() OVER (ORDER BY uuid) AS id
       FROM plan WHERE adopted) AS new
 """
 _NUMBER_ADOPTED: Final = """
@@ -215,7 +216,6 @@ SELECT chunk_id, 'committed', now(), store, object_key FROM copies ORDER BY chun
 """
 
 SETTLE: Final = (
-    _LINES_OF_ADOPTED,
     _NUMBER_ADOPTED,
     "ANALYZE entries, plan, lines",
     _SKIPPED_OF_ADOPTED,

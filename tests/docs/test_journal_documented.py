@@ -26,8 +26,7 @@ UUIDS = UUID("0b5e4a43-4c28-4b29-9a5c-3f8a70b0a1ce"), UUID("6f1f8c2e-9d0b-4f0e-8
 def examples() -> dict[str, bytes]:
     page = (FORMATS / "journal.md").read_text()
     return {
-        key: text.encode()
-        for key, text in re.findall(r"`(journal/\d+-\S+?)`:\n```\n(.*?)```$", page, re.M | re.S)
+        key: text.encode() for key, text in re.findall(r"`(journal/\d+-\S+?)`:\n```\n(.*?)```$", page, re.M | re.S)
     }
 
 
