@@ -82,10 +82,10 @@ def _checked(entries: Iterator[Entry], name: str) -> Iterator[Entry]:
     position = 0
     for entry in entries:
         path, start, end, checksum, _ = entry
-        if checksum is None:
-            raise Corrupt("its index has no checksum of a file", path=path, chunk=name, byte=start)
         if not path or "\0" in path or (len(path) > _SHORT_PATH and len(path.encode()) > MAX_PATH_BYTES):
             raise Corrupt("the catalog cannot hold this name", path=path[:200], chunk=name, byte=start)
+        if checksum is None:
+            raise Corrupt("its index has no checksum of a file", path=path, chunk=name, byte=start)
         if start < position:
             raise Corrupt("two files share bytes, or are not in order", path=path, chunk=name, byte=start)
         position = end

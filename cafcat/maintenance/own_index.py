@@ -1,6 +1,7 @@
 """An object read from its first byte to its last, against its own index: whether it is whole."""
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import Corrupt
@@ -9,6 +10,9 @@ from cafcat.model import MAX_PATH_BYTES, ChunkSummary, Entry
 from cafcat.stores.base import Store, StoredObject
 
 __all__ = ["read_whole"]
+
+_SHOWN_CHARACTERS: Final = 200
+"""Of a name that may have a million, in messages."""
 
 
 def read_whole(
@@ -55,7 +59,8 @@ def _check(entry: Entry, position: int, name: str) -> None:
 
 
 def _damaged(message: str, entry: Entry, name: str) -> Corrupt:
-    return Corrupt(f"the object is damaged: {message}", path=entry.path, chunk=name, byte=entry.start_byte)
+    path = entry.path if len(entry.path) <= _SHOWN_CHARACTERS else entry.path[:_SHOWN_CHARACTERS] + "…"
+    return Corrupt(f"the object is damaged: {message}", path=path, chunk=name, byte=entry.start_byte)
 
 
 class _Content:

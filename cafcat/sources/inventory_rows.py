@@ -29,6 +29,7 @@ _LINE_BYTES: Final = 1 << 16
 """A key has at most 1,024 bytes, all other columns less."""
 _BATCH_ROWS: Final = 8192
 _SIZE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _UNIT_NS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _NEEDED: Final = ("Key", "Size", "LastModifiedDate")
 
@@ -115,7 +116,7 @@ def _row_of_fields(fields: list[str], bucket: str, columns: Columns) -> Inventor
         return None
     if columns.is_delete_marker is not None and fields[columns.is_delete_marker].lower() == "true":
         return None
-    etag = None if columns.etag is None else unquoted(fields[columns.etag])
+    etag = None if columns.etag is None else _tag(fields[columns.etag])
     return InventoryRow(
         _key(fields[columns.key]), _size(fields[columns.size]), _time(fields[columns.modified]), etag
     )
@@ -177,6 +178,13 @@ def _key(field: str) -> str:
     return key
 
 
+def _tag(field: str) -> str | None:
+    """Raises ValueError for what cannot stand in a request."""
+    if _CONTROL.search(field):
+        raise ValueError(f"not an entity tag: {printable(field)!r}")
+    return unquoted(field)
+
+
 def _size(field: str) -> int:
     if not _SIZE.fullmatch(field):
         raise ValueError(f"not a size: {printable(field)!r}")
@@ -221,6 +229,8 @@ def _parquet_file(file: Listed, bucket: str) -> Iterator[InventoryRow]:
         key, size_bytes, modified_ns = values[:3]
         if not key or size_bytes is None or not 0 <= size_bytes < 10**18 or modified_ns is None:
             raise Corrupt(f"inventory {file.name}, row {number:,}: no key, size or time, but {values[:3]}")
+        if values.etag is not None and _CONTROL.search(values.etag):
+            raise Corrupt(f"inventory {file.name}, row {number:,}: not an entity tag: {printable(values.etag)!r}")
         yield InventoryRow(key, size_bytes, modified_ns, unquoted(values.etag))
 
 

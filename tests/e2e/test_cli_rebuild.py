@@ -98,7 +98,8 @@ def test_what_is_lost_is_said_and_has_to_be_accepted(cafcat: Cafcat, lost: Cafca
 def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: Databases) -> None:
     copies = cafcat.folder / "copies"
     cafcat("copy", "--all", "--to", str(copies), "-q")
-    (cafcat.folder / "cafcat.toml").write_text(f'[stores.spare]\nurl = "{copies}"\n')
+    (cafcat.folder / "home").mkdir(exist_ok=True)
+    (cafcat.folder / "home" / "cafcat.toml").write_text(f'[stores.spare]\nurl = "{copies}"\n')
     result = lost("rebuild", "store", "spare")
     assert "1 chunk has a copy" in result.text
     with databases.fresh(databases.template()) as url:

@@ -58,6 +58,8 @@ SENSELESS: dict[str, bytes] = {
     "beyond the data": entries(20_000, b'"start_byte":0,"end_byte":9223372036854775807,"crc32c":0'),
     "an odd name": HEAD + b'"\\u0000":{"start_byte":0,"end_byte":0,"crc32c":0}}}',
     "a name for no catalog": HEAD + b'"' + b"n" * 2049 + b'":{"start_byte":0,"end_byte":0,"crc32c":0}}}',
+    "a long name": HEAD + b'"' + b"n" * 900_000 + b'":{"start_byte":0,"end_byte":0,"crc32c":0}}}',
+    "a long name, no checksum": HEAD + b'"' + b"n" * 900_000 + b'":{"start_byte":0,"end_byte":0}}}',
 }
 
 

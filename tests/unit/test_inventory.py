@@ -358,6 +358,7 @@ HEADER = "Bucket,Key,Size,LastModifiedDate,ETag\n"
         ("photos,a,1,,t\n", "line 2", "not a time"),
         (f"photos,,1,{TIME},t\n", "line 2", "an empty key"),
         (f"photos,%ff,1,{TIME},t\n", "line 2", "not UTF-8: '%ff'"),
+        (f"photos,a,1,{TIME},t\x01\n", "line 2", "not an entity tag"),
         (f'photos,a"b"c,1,{TIME},t\nphotos,"a"b,1,{TIME},t\n', "line 3", "not CSV"),
         (f'photos,a,1,{TIME},t\nphotos,"a,1,{TIME},t\n', "line 3", "not CSV"),
     ],
@@ -494,7 +495,9 @@ def test_columns_of_parquet_have_the_types_of_s3(
         rows(tmp_path / "list.parquet")
 
 
-@pytest.mark.parametrize("wrong", [{"key": ""}, {"size": None}, {"size": -1}, {"last_modified_date": None}])
+@pytest.mark.parametrize(
+    "wrong", [{"key": ""}, {"size": None}, {"size": -1}, {"last_modified_date": None}, {"e_tag": "a\nb"}]
+)
 def test_a_malformed_row_of_parquet_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
     (tmp_path / "list.parquet").write_bytes(as_parquet(record("a"), record("b") | wrong))
     keys, error = taken_before_error(tmp_path / "list.parquet")
