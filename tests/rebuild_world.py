@@ -148,7 +148,7 @@ def worlds(databases: Databases, folder: Path, store: str) -> Iterator[World]:
         yield World(databases, opened, folder, store)
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.slow)])
 def world(request: pytest.FixtureRequest, databases: Databases, tmp_path: Path) -> Iterator[World]:
     if request.param == "folder":
         store = str(tmp_path / "store")

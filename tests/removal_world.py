@@ -100,7 +100,7 @@ def bucket(s3_server: S3Server, s3_bucket: str, s3_environment: None) -> Iterato
     bucket.client.close()
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest) -> Place:
     found: Place = request.getfixturevalue(request.param)
     return found

@@ -13,12 +13,13 @@ from cafcat.catalog.dump import TABLES, DumpSnapshot
 from cafcat.errors import CafcatError
 from cafcat.maintenance.backup_keys import backup_key, backup_time
 from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, VERSION, TarWriter
+from cafcat.maintenance.left_backups import remove_backup, settle_backups
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["Backup", "BackupReport", "FoundBackup", "backups_of", "settle_backups"]
+__all__ = ["Backup", "BackupReport", "FoundBackup", "backups_of"]
 
 
 class FoundBackup(NamedTuple):
@@ -96,7 +97,7 @@ class Backup:
             # What cannot be done now, the next backup does.
             with suppress(CafcatError):
                 backups.abandon(backup)
-                _remove(self._catalog, self._store, backup, key)
+                remove_backup(self._catalog, self._store, backup, key)
             raise
         lease.end()
         return tar
@@ -124,30 +125,11 @@ class Backup:
         backups = self._catalog.backups
         for old in backups.committed(self._store.url)[keep:]:
             backups.drop(old.id)
-            _remove(self._catalog, self._store, old.id, old.object_key)
+            remove_backup(self._catalog, self._store, old.id, old.object_key)
             yield old.object_key
-
-
-def settle_backups(catalog: Catalog, store: Store, owner: str) -> int:
-    """Removes what backups left behind in a store whose writers died, or that could not be removed before. Returns
-    how many. Raises StoreFailed, CatalogUnavailable."""
-    backups = catalog.backups
-    for found in backups.overdue(store.url):
-        if backups.take(found, owner, LEASE_SECONDS):
-            backups.abandon(found.id)
-    remains = backups.remains(store.url)
-    for found in remains:
-        _remove(catalog, store, found.id, found.object_key, found.upload_id)
-    return len(remains)
 
 
 def backups_of(store: Store) -> list[FoundBackup]:
     """All that a store has, the oldest first; needs no catalog."""
     found = ((key, size_bytes, backup_time(key)) for key, size_bytes in store.list())
     return [FoundBackup(store.url, key, size_bytes, begun_at) for key, size_bytes, begun_at in found if begun_at]
-
-
-def _remove(catalog: Catalog, store: Store, backup: int, key: str, upload_id: str | None = None) -> None:
-    store.discard(key, upload_id)
-    store.delete(key)
-    catalog.backups.record_removed(backup)

@@ -31,7 +31,7 @@ from cafcat.errors import (
     StoreFailed,
 )
 from cafcat.formats import registry as formats
-from cafcat.maintenance.backup import settle_backups
+from cafcat.maintenance.left_backups import settle_backups
 from cafcat.maintenance.left_copies import LeftCopies, SettledCopy
 from cafcat.maintenance.own_index import read_whole
 from cafcat.model import ChunkState, ChunkSummary

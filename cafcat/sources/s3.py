@@ -93,7 +93,7 @@ class S3Source:
 
     def _item(self, row: InventoryRow) -> SourceFile | FileProblem | None:
         if any(own.fullmatch(row.key) for own in self._own):
-            return FileProblem(printable(row.key), ProblemKind.OWN, "a chunk of cafcat's own")
+            return FileProblem(printable(row.key), ProblemKind.OWN, "an object of cafcat's own")
         relative = row.key.removeprefix(self._folder) if row.key != self._key else row.key.rpartition("/")[2]
         if self._filter is not None and not self._filter.takes(relative):
             return None
@@ -151,6 +151,8 @@ def _row(found: Any) -> InventoryRow:
 
 
 def _chunk_keys(store_url: str) -> re.Pattern[str]:
-    """What the keys of the chunks of a store look like: <uuid>.<format>."""
+    """What the keys of a store look like: <uuid>.<format>, of a chunk; and what is kept beside the chunks, whose
+    names have a uuid, too."""
     prefix = re.escape(folder_prefix(parse_s3(store_url).key))
-    return re.compile(prefix + r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\w+")
+    uuid = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    return re.compile(rf"{prefix}({uuid}\.\w+|(journal|backups)/\w+-{uuid}\.\w+)")

@@ -21,19 +21,25 @@ def sql(cafcat: Cafcat, statement: str, *values: object) -> None:
         connection.execute(statement.encode(), values)
 
 
-def leave_whole(cafcat: Cafcat, name: str = "whole") -> str:
-    """A chunk with one file whose writer died before the commit. Returns its uuid."""
+def leave_whole(cafcat: Cafcat, name: str = "whole", lease: str = "-1s") -> str:
+    """A chunk with one file whose writer died before the commit, on another machine: an ingest settles it when
+    its lease is over. Returns its uuid."""
     (cafcat.folder / name).write_bytes(b"content")
     cafcat("ingest", name, "-q")
     chunk = str(cafcat("chunks", "ls", "--state", "committed", "--json").documents[-1]["uuid"])
     sql(cafcat, "DELETE FROM file_locations WHERE file_path = %s", name)
     sql(
         cafcat,
-        "UPDATE chunks SET state = 'writing', committed_at = NULL, lease_expires_at = now() - interval '1s', "
-        "live_file_count = 0, live_bytes = 0 WHERE uuid = %s",
+        "UPDATE chunks SET state = 'writing', committed_at = NULL, lease_owner = 'elsewhere:1:run 1', "
+        "lease_expires_at = now() + %s::interval, live_file_count = 0, live_bytes = 0 WHERE uuid = %s",
+        lease,
         chunk,
     )
     return chunk
+
+
+def end_leases(cafcat: Cafcat) -> None:
+    sql(cafcat, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
 
 
 def leave_half(cafcat: Cafcat, store: str | None = None, lease: str = "-1s") -> str:
@@ -85,7 +91,7 @@ def test_what_was_left_is_settled_and_said(cafcat: Cafcat) -> None:
     assert f"chunk {whole} adopted: 1 file, " in done.err
     assert f"chunk {half} abandoned: no object {half}.caf in {cafcat.folder / 'store'}" in done.err
     assert cafcat("cat", "whole").out == b"content"
-    assert [path.name for path in (cafcat.folder / "store").iterdir()] == [f"{whole}.caf"]
+    assert [path.name for path in (cafcat.folder / "store").glob("*.*")] == [f"{whole}.caf"]
     assert cafcat("db", "check").text == "nothing is wrong\n"
     assert cafcat("recover").text == "nothing to recover\n"
 
@@ -116,8 +122,9 @@ def test_what_is_left_alone_is_said(cafcat: Cafcat) -> None:
 
 
 def test_superseded_files_are_counted(cafcat: Cafcat) -> None:
-    leave_whole(cafcat)
+    leave_whole(cafcat, lease="1 hour")
     cafcat("ingest", "whole")
+    end_leases(cafcat)
     assert cafcat("recover").text == "adopted 1 chunk (0 files, 0 B; 1 superseded)\n"
     assert cafcat("db", "check").text == "nothing is wrong\n"
 
@@ -150,8 +157,9 @@ def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
 @pytest.mark.parametrize("as_json", [False, True])
 def test_ctrl_c_finishes_the_chunk_at_hand(cafcat: Cafcat, as_json: bool) -> None:
     """The commit waits for a lock that we hold until it has heard of the signal."""
-    leave_whole(cafcat)
-    leave_whole(cafcat, "second")
+    leave_whole(cafcat, lease="1 hour")
+    leave_whole(cafcat, "second", lease="1 hour")
+    end_leases(cafcat)
     assert cafcat.database_url
     waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
     with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:

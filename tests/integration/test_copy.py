@@ -27,7 +27,8 @@ __all__ = ["world"]
 
 FILES = {"a/first": b"first", "a/second": bytes(range(256)) * 20, "b/empty": b"", "ü/日本": b"unicode"}
 
-pairs = pytest.mark.parametrize("world", ["folder-folder", "folder-bucket", "bucket-folder"], indirect=True)
+SLOW_PAIRS = [pytest.param(pair, marks=pytest.mark.slow) for pair in ("folder-bucket", "bucket-folder")]
+pairs = pytest.mark.parametrize("world", ["folder-folder", *SLOW_PAIRS], indirect=True)
 
 
 def counted(report: CopyReport | RecoverReport) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def repository(database_url: str, source: Path, tmp_path: Path) -> Iterator[cafc
 
 @pytest.fixture
 def chunk(repository: cafcat.Repository, tmp_path: Path) -> Path:
-    [chunk] = (tmp_path / "store").iterdir()
+    [chunk] = (tmp_path / "store").glob("*.caf")
     return chunk
 
 

@@ -504,7 +504,9 @@ def test_a_repair_is_killed_at_every_step(
         outcomes.add((report.adopted, state_of(repository, damaged)))
         assert mended, number
         if state_of(repository, damaged) == "committed":
-            write(repository, place, damaged, flipped(FILES["tree/07"]))
+            right = FILES["tree/07"]
+            wrong = right[:-1] + bytes([right[-1] ^ 1])
+            write(repository, place, damaged, lambda data, w=wrong, r=right: data.replace(w, r))  # type: ignore[misc]
         assert {path: repository.read(path) for path in expected} == expected, number
     assert (1, "retired") in outcomes
     assert (0, "committed") in outcomes
