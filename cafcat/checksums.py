@@ -4,9 +4,11 @@ CRC-32C (Castagnoli, RFC 3720) is what `file_locations.crc32c` holds; CRC-64/NVM
 whole object, so a chunk can be compared with a server's copy without reading it.
 """
 
+import base64
+
 import google_crc32c
 
-__all__ = ["crc32c", "crc64nvme"]
+__all__ = ["crc32c", "crc64nvme", "from_base64", "to_base64"]
 
 
 def crc32c(data: bytes, value: int = 0) -> int:
@@ -20,3 +22,13 @@ def crc64nvme(data: bytes | memoryview, value: int = 0) -> int:
     from awscrt.checksums import crc64nvme as compute
 
     return int(compute(data, value))
+
+
+def to_base64(crc64: int) -> str:
+    """A CRC-64/NVME as S3 and the catalog show it: its eight bytes, big-endian, in base64."""
+    return base64.b64encode(crc64.to_bytes(8)).decode()
+
+
+def from_base64(text: str) -> int:
+    """The way back. Raises ValueError."""
+    return int.from_bytes(base64.b64decode(text))

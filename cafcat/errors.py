@@ -21,6 +21,7 @@ __all__ = [
     "Refused",
     "SourceFailed",
     "StoreFailed",
+    "TemporaryFileFailed",
     "Unavailable",
     "Unsupported",
 ]
@@ -120,6 +121,10 @@ class StoreFailed(Unavailable):
     """A store could not take or give bytes: no space, I/O error, no permission."""
 
     kind = "store_failed"
+
+
+class TemporaryFileFailed(StoreFailed):
+    """No room for a temporary file of our own: nothing that is stored is at fault."""
 
 
 class OutputFailed(Unavailable):

@@ -3,7 +3,6 @@
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -37,13 +36,10 @@ from cafcat.resolve.plan import ReadPlan
 from cafcat.resolve.reading import Reading
 from cafcat.settings import Settings
 from cafcat.stores.base import Store
-from cafcat.stores.registry import open_store
+from cafcat.wiring import opening_of, stores_of
 
 if TYPE_CHECKING:
-    from cafcat.maintenance.left_copies import SettledCopy
-    from cafcat.maintenance.recover import RecoverReport, SettledChunk
     from cafcat.resolve.urls import SignedUrl
-    from cafcat.scanning.opening import Opening, SourceOptions
 
 __all__ = ["Inspection", "Repository", "inspect", "open"]
 
@@ -90,11 +86,13 @@ class Repository:
         """`warn`: as in `open`."""
         self.settings = settings
         self._catalog: Catalog = Database(settings).catalog()
-        self._store_of: Callable[[str], Store] = cache(self._open_store)
+        self._store_of: Callable[[str], Store] = stores_of(settings)
         self._reading = Reading(self._catalog, self._store_of, warn or logging.getLogger("cafcat").warning)
         self._listing = Listing(self._catalog)
         self.custody = Custody(self._catalog, self._store_of, settings)
         """Verify, repair, copy, remove, prune, rebuild, ..."""
+        self.recover = self.custody.recover
+        """Settles what writers left behind that died."""
 
     def close(self) -> None:
         """Closes the connection to the catalog. Idempotent."""
@@ -168,7 +166,7 @@ class Repository:
         run = IngestRun(
             self._catalog,
             store,
-            self._opening(options, store, progress),
+            opening_of(self.settings, self._catalog, store, options, progress),
             dry_run=dry_run,
             target_size=self.settings.target_size if target_size is None else target_size,
             version=__version__,
@@ -176,23 +174,6 @@ class Repository:
             should_stop=should_stop,
         )
         return run.take(sources)
-
-    def _open_store(self, url: str) -> Store:
-        return open_store(url, self.settings.access(url), self.settings.upload_memory)
-
-    def _opening(self, options: "SourceOptions", store: Store, progress: Progress) -> "Opening":
-        from cafcat.scanning.opening import Opening
-
-        own_folders = [str(self.settings.home / name) for name in ("postgres", "chunks")]
-        own_folders.append(getattr(store, "folder", ""))
-        return Opening(
-            options,
-            self._catalog.listings,
-            self.settings.access,
-            progress.warn,
-            own_folders=own_folders,
-            own_urls=[store.url],
-        )
 
     def locate(self, path: str) -> Location:
         """Where a file is: one query. Raises NotFound."""
@@ -352,20 +333,6 @@ class Repository:
         from cafcat.resolve.extract import plan_tree
 
         return plan_tree(self._reading, self._listing, prefix)
-
-    def recover(
-        self,
-        *,
-        store: str | None = None,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-        on_settled: "Callable[[SettledChunk | SettledCopy], object] | None" = None,
-        should_stop: Callable[[], bool] | None = None,
-    ) -> "RecoverReport":
-        """As custody.recover."""
-        return self.custody.recover(
-            store=store, dry_run=dry_run, progress=progress, on_settled=on_settled, should_stop=should_stop
-        )
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
         """All chunks, or those of a state, oldest first."""

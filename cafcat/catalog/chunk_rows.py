@@ -6,11 +6,9 @@ transaction is open meanwhile.
 
 from collections.abc import Iterable, Iterator
 from struct import Struct
-from tempfile import SpooledTemporaryFile
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
-from cafcat.errors import StoreFailed
+from cafcat.spool import Spool
 
 __all__ = ["COPY_ROWS", "ChunkRow", "ChunkRows"]
 
@@ -54,28 +52,20 @@ class ChunkRow(NamedTuple):
 _new_tuple: Final = tuple.__new__
 
 
-class ChunkRows:
-    """Can be gone through again and again; memory does not depend on the number of rows. A context manager:
-    leaving it frees the temporary file."""
+class ChunkRows(Spool):
+    """Can be gone through again and again; memory does not depend on the number of rows."""
 
     def __init__(self, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
         """Args: blocks: what COPY_ROWS gives. Raises StoreFailed if the temporary file fails."""
-        self._file = SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - closed by close()
-        try:
-            for block in blocks:
-                self._file.write(block)
-            self._file.flush()
-        except OSError as error:
-            self.close()
-            hint = "free space in the folder for temporary files, or set TMPDIR"
-            message = f"the temporary file for the rows of a chunk failed: {error.strerror or error}"
-            raise StoreFailed(message, hint=hint) from error
+        super().__init__("the rows of a chunk", _MEMORY_BYTES)
+        for block in blocks:
+            self.write(block)
+        self.flush()
 
     def __iter__(self) -> Iterator[ChunkRow]:
         """In order of start_byte, end_byte and path. One way through at a time."""
-        self._file.seek(_HEAD_BYTES)
         text, unpack, head_bytes = b"", _ROW.unpack_from, _ROW.size
-        while block := self._file.read(_BLOCK_BYTES):
+        for block in self.blocks_from(_HEAD_BYTES, _BLOCK_BYTES):
             text += block
             at, length = 0, len(text)
             while at + head_bytes <= length:
@@ -89,15 +79,3 @@ class ChunkRows:
                 yield _new_tuple(ChunkRow, (path, start, end, crc32c, modified_us, is_live == 1))
                 at = path_end
             text = text[at:]
-
-    def close(self) -> None:
-        """Frees the temporary file."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

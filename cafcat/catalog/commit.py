@@ -1,6 +1,5 @@
 """A durable chunk and all its mappings in one transaction, all or nothing."""
 
-import base64
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -10,6 +9,7 @@ from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.events import record_event
 from cafcat.catalog.journal import append
 from cafcat.catalog.mapping import COLUMNS, Mapping
+from cafcat.checksums import to_base64
 from cafcat.errors import CatalogUnavailable, Conflict
 from cafcat.model import ChunkState, ChunkSummary, JournalKind, OnConflict
 
@@ -331,7 +331,7 @@ def _set_committed(connection: PgConnection, chunk_id: int, summary: ChunkSummar
             summary.file_count,
             live,
             commit.live_bytes,
-            base64.b64encode(summary.crc64nvme.to_bytes(8)).decode(),
+            to_base64(summary.crc64nvme),
             summary.etag,
             summary.index_crc32c,
             chunk_id,

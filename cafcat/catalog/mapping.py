@@ -6,12 +6,11 @@ depend on the number of files, and committing is handing over blocks.
 
 from collections.abc import Iterator
 from struct import Struct
-from tempfile import SpooledTemporaryFile
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from cafcat.errors import StoreFailed
+from cafcat.catalog.copying import NULL, copy_stream
 from cafcat.model import Entry
+from cafcat.spool import Spool
 
 __all__ = ["COLUMNS", "Mapping", "to_microseconds", "to_nanoseconds"]
 
@@ -19,14 +18,9 @@ COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_p
 """In the order of the encoded rows."""
 
 _MEMORY_BYTES: Final = 16 << 20
-_BLOCK_BYTES: Final = 256 << 10
 _FLUSH_ROWS: Final = 1024
 
-# PostgreSQL documentation, COPY, "Binary Format": signature, flags, length of the header extension; then rows
-# of a field count and length-prefixed fields, all big-endian; then -1.
-_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_TRAILER: Final = b"\xff\xff"
-_NULL: Final = b"\xff\xff\xff\xff"
+# As in copying.py: a field count, then each field with its length before it.
 _ROW: Final = Struct(">hiqiqiqiqiqi")
 _ROW_NO_TIME: Final = Struct(">hiqiqiqiqii")
 
@@ -50,13 +44,13 @@ def to_nanoseconds(microseconds: int | None) -> int | None:
     return None if microseconds is None else microseconds * 1000
 
 
-class Mapping:
-    """Collects the entries of one chunk. A context manager: leaving it frees the temporary file."""
+class Mapping(Spool):
+    """Collects the entries of one chunk."""
 
     def __init__(self, chunk_id: int) -> None:
+        super().__init__("a mapping", _MEMORY_BYTES)
         self._chunk_id = chunk_id
         self._rows: list[bytes] = []
-        self._file = SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - closed by close()
         self._last_path = b""
         self.file_count = 0
         self.size_bytes = 0
@@ -90,53 +84,32 @@ class Mapping:
     def flush(self) -> None:
         """Puts all rows where committing reads them from: then a commit asks for no more space. Raises
         StoreFailed."""
-        try:
-            self._file.write(b"".join(self._rows))
-            self._file.flush()
-        except OSError as error:
-            hint = "free space in the folder for temporary files, or set TMPDIR"
-            reason = error.strerror or error
-            raise StoreFailed(f"the temporary file for a mapping failed: {reason}", hint=hint) from error
+        self.write(b"".join(self._rows))
+        super().flush()
         self._rows.clear()
 
     def blocks(self) -> Iterator[bytes]:
         """The whole COPY stream in blocks of at most 256 KiB. Can be read again."""
         self.flush()
-        self._file.seek(0)
-        yield _HEADER
-        while block := self._file.read(_BLOCK_BYTES):
-            yield block
-        yield _TRAILER
+        return copy_stream(self)
 
     def paths(self) -> Iterator[str]:
         """The paths taken so far, in order."""
         self.flush()
-        self._file.seek(0)
-        while head := self._file.read(_ROW_NO_TIME.size):
+        self.seek(0)
+        while head := self.read(_ROW_NO_TIME.size):
             # A row with a time is eight bytes longer: its time field has the length 8, not -1.
             if head[-8:-4] == b"\x00\x00\x00\x08":
-                head += self._file.read(8)
-            yield self._file.read(int.from_bytes(head[-4:])).decode()
-            etag_bytes = int.from_bytes(self._file.read(4), signed=True)
-            self._file.seek(max(0, etag_bytes), 1)
-        self._file.seek(0, 2)
-
-    def close(self) -> None:
-        """Frees the temporary file."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+                head += self.read(8)
+            yield self.read(int.from_bytes(head[-4:])).decode()
+            etag_bytes = int.from_bytes(self.read(4), signed=True)
+            self.skip(max(0, etag_bytes))
+        self.seek_end()
 
 
 def _encode_etag(etag: str | None) -> bytes:
     """The last field of a row, with its length before it."""
     if etag is None:
-        return _NULL
+        return NULL
     encoded = etag.encode()
     return len(encoded).to_bytes(4) + encoded

@@ -38,13 +38,6 @@ UPDATE chunks AS c SET state = 'deleted'
 WHERE c.id = %s AND c.state = 'retired' AND c.retired_at < now() - make_interval(secs => %s)
   AND c.live_file_count = 0 AND NOT EXISTS (SELECT FROM file_locations AS l WHERE l.caf_file_id = c.id)
 """
-_KNOWN: Final = """
-(SELECT object_key FROM chunks WHERE store = %(store)s AND state IN ('committed', 'retired')
- ORDER BY id DESC LIMIT %(limit)s)
-UNION ALL
-(SELECT object_key FROM chunk_copies WHERE store = %(store)s AND state = 'committed'
- ORDER BY id DESC LIMIT %(limit)s)
-"""
 
 
 class PrunableChunk(NamedTuple):
@@ -121,10 +114,6 @@ class Pruning:
     def objects(self, chunk_id: int) -> list[ChunkObject]:
         """The objects of a chunk that are there as far as the catalog knows, itself first."""
         return [ChunkObject(*row) for row in self._rows(_OBJECTS, {"chunk": chunk_id})]
-
-    def known(self, store: str, limit: int) -> list[str]:
-        """Keys of objects that a store has: the newest chunks and copies, so many of each."""
-        return [row[0] for row in self._rows(_KNOWN, {"store": store, "limit": limit})]
 
     def _rows(self, statement: str, parameters: Any) -> Sequence[tuple[Any, ...]]:
         with self._connection.statement() as connection:

@@ -8,6 +8,7 @@ import typer
 from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import prefix_option
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -35,16 +36,7 @@ def ingest(
     null: Annotated[
         bool, typer.Option("--null", "-0", help="Names in --files-from end with NUL instead of newline.")
     ] = False,
-    prefix: Annotated[
-        str,
-        typer.Option(
-            "--prefix",
-            metavar="FOLDER",
-            parser=parse_text,
-            help="Put everything below this folder.",
-            show_default=False,
-        ),
-    ] = "",
+    prefix: Annotated[str, prefix_option("Put everything below this folder.")] = "",
     include: Annotated[
         list[str] | None,
         typer.Option(

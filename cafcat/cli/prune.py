@@ -8,6 +8,7 @@ import typer
 from cafcat.cli.arguments import parse_duration
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import Yes
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -44,7 +45,7 @@ def prune(
         str,
         typer.Option("--grace", metavar="TIME", help="Only what has had no file for so long, as 12h, 7d or 0."),
     ] = _DEFAULT_GRACE,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it, do not only say what would be done.")] = False,
+    yes: Yes = False,
 ) -> int:
     """Remove chunks that no file is in any more. Says what it would do; --yes does it.
 

@@ -7,6 +7,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import NewSize, Yes
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -81,11 +82,8 @@ def repack(
     chunk: Annotated[
         list[str] | None, typer.Option("--chunk", metavar="UUID", help="This chunk, whatever it is; repeatable.")
     ] = None,
-    target_size: Annotated[
-        int | None,
-        typer.Option("--target-size", metavar="SIZE", parser=parse_size, help="Size of the new chunks, as 30GB."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it, do not only say what would be done.")] = False,
+    target_size: NewSize = None,
+    yes: Yes = False,
 ) -> int:
     """Copy the live files of chunks with much dead space into new chunks. Says what it would do; --yes does it.
 

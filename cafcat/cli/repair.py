@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED
+from cafcat.cli.options import FollowSymlinks, NewSize, NoUnpack, Yes, prefix_option
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
-from cafcat.units import format_size, parse_size
+from cafcat.units import format_size
 
 if TYPE_CHECKING:
     from cafcat.maintenance.repair import RepairReport
@@ -31,25 +31,11 @@ def repair(
         list[str] | None,
         typer.Option("--chunk", metavar="UUID", help="This chunk, whatever verify found; repeatable."),
     ] = None,
-    prefix: Annotated[
-        str,
-        typer.Option(
-            "--prefix",
-            metavar="FOLDER",
-            parser=parse_text,
-            help="With --from-source, as for ingest.",
-            show_default=False,
-        ),
-    ] = "",
-    follow_symlinks: Annotated[
-        bool, typer.Option("--follow-symlinks", help="With --from-source, as for ingest.")
-    ] = False,
-    no_unpack: Annotated[bool, typer.Option("--no-unpack", help="With --from-source, as for ingest.")] = False,
-    target_size: Annotated[
-        int | None,
-        typer.Option("--target-size", metavar="SIZE", parser=parse_size, help="Size of the new chunks, as 30GB."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it, do not only say what would be done.")] = False,
+    prefix: Annotated[str, prefix_option("With --from-source, as for ingest.")] = "",
+    follow_symlinks: FollowSymlinks = False,
+    no_unpack: NoUnpack = False,
+    target_size: NewSize = None,
+    yes: Yes = False,
 ) -> int:
     """Mend the chunks that verify found to be damaged. Reads and says what can be mended; --yes does it.
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cafcat.cli.arguments import parse_duration, parse_text
+from cafcat.cli.arguments import parse_duration
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import FollowSymlinks, NoUnpack, prefix_option
 from cafcat.cli.output import plural, printable
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -99,19 +100,10 @@ def verify(
         list[str] | None, typer.Option("--chunk", metavar="UUID", help="Only this chunk; repeatable.")
     ] = None,
     prefix: Annotated[
-        str,
-        typer.Option(
-            "--prefix",
-            metavar="FOLDER",
-            parser=parse_text,
-            help="Only chunks that have files of this folder; with sources, as for ingest.",
-            show_default=False,
-        ),
+        str, prefix_option("Only chunks with files of this folder; with sources, as for ingest.")
     ] = "",
-    follow_symlinks: Annotated[
-        bool, typer.Option("--follow-symlinks", help="With sources, as for ingest.")
-    ] = False,
-    no_unpack: Annotated[bool, typer.Option("--no-unpack", help="With sources, as for ingest.")] = False,
+    follow_symlinks: FollowSymlinks = False,
+    no_unpack: NoUnpack = False,
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin anew, not where the same verify was interrupted.")
     ] = False,

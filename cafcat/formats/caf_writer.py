@@ -1,17 +1,16 @@
 """Writing a CAF archive: data as it comes, the index kept aside until the end."""
 
 import struct
-import weakref
 from collections.abc import Iterator
 from functools import lru_cache
 from json.encoder import encode_basestring
-from tempfile import SpooledTemporaryFile
 from typing import Final
 
 from cafcat.checksums import crc32c
 from cafcat.errors import InvalidInput, Refused, StoreFailed
 from cafcat.formats.base import FinishedArchive, Sink
 from cafcat.model import MAX_PATH_BYTES, Entry
+from cafcat.spool import Spool
 
 __all__ = ["MAX_INDEX_BYTES", "CafEntryWriter", "CafWriter"]
 
@@ -66,9 +65,7 @@ class _Index:
         self.size_bytes = len(_HEAD) + len(_TAIL)
         """Of the whole index if it ended now."""
         self._pending = bytearray(_HEAD)
-        self._file = SpooledTemporaryFile(max_size=_INDEX_MEMORY_BYTES)  # noqa: SIM115 - closed by _close
-        # A writer that is given up has no last call in which to close the file.
-        self._close = weakref.finalize(self, self._file.close)
+        self._spool = Spool("an index", _INDEX_MEMORY_BYTES)
 
     def append(self, text: bytes) -> None:
         """Takes text as it is. Raises StoreFailed."""
@@ -78,34 +75,20 @@ class _Index:
             self._flush()
 
     def _flush(self) -> None:
-        try:
-            self._file.write(self._pending)
-        except OSError as error:
-            raise _temporary_file_failed(error) from error
+        self._spool.write(self._pending)
         self._pending.clear()
 
     def blocks(self) -> Iterator[bytes]:
         """The whole index in blocks of at most 1 MiB; then the temporary file is gone. Raises StoreFailed."""
         self._pending += _TAIL
         self._flush()
-        try:
-            self._file.seek(0)
-            while block := self._file.read(_BLOCK_BYTES):
-                yield block
-        except OSError as error:
-            raise _temporary_file_failed(error) from error
-        finally:
-            self._close()
+        with self._spool:
+            yield from self._spool.blocks_from(0, _BLOCK_BYTES)
 
 
 def _longest_text_bytes(path: str) -> int:
     """Size in bytes that no entry of this path exceeds in the index. Raises Refused."""
     return len(_quoted(path)) + _LONGEST_MEMBERS
-
-
-def _temporary_file_failed(error: OSError) -> StoreFailed:
-    hint = "free space in the folder for temporary files, or set TMPDIR"
-    return StoreFailed(f"the temporary file for an index failed: {error.strerror or error}", hint=hint)
 
 
 class CafWriter:

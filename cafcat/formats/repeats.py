@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import IO, Final, Self
 
-from cafcat.errors import StoreFailed
+from cafcat.spool import temporary_file_of
 
 __all__ = ["Superseded"]
 
@@ -78,7 +78,7 @@ class _Records:
         self.count = ordinal
 
     def _spill(self) -> None:
-        try:
+        with temporary_file_of("an index"):
             if self._file is None:
                 self._file = TemporaryFile()  # noqa: SIM115 - closed by __exit__
             begin = self._file.seek(0, 2)
@@ -88,8 +88,6 @@ class _Records:
                 begin += len(records)
                 records.clear()
             self._file.flush()
-        except OSError as error:
-            raise _failed(error) from error
 
     def blocks(self, bucket: int) -> Iterator[bytes]:
         """The bucket's records in order, in blocks of at most 64 KiB."""
@@ -102,11 +100,9 @@ class _Records:
 
     def _read(self, begin: int, end: int) -> bytes:
         assert self._file is not None  # noqa: S101 - something was spilled
-        try:
+        with temporary_file_of("an index"):
             self._file.seek(begin)
             return self._file.read(end - begin)
-        except OSError as error:
-            raise _failed(error) from error
 
     def has_repeats(self, bucket: int) -> bool:
         """Whether a hash comes twice: seldom, so most buckets need no more than this."""
@@ -126,8 +122,3 @@ class _Records:
     ) -> None:
         if self._file is not None:
             self._file.close()
-
-
-def _failed(error: OSError) -> StoreFailed:
-    hint = "free space in the folder for temporary files, or set TMPDIR"
-    return StoreFailed(f"the temporary file for an index failed: {error.strerror or error}", hint=hint)

@@ -22,7 +22,8 @@ from cafcat.errors import (
 from cafcat.formats import registry as formats
 from cafcat.maintenance.check_data import DataCheck
 from cafcat.maintenance.check_findings import Findings
-from cafcat.maintenance.check_index import IndexSection, compare, index_error
+from cafcat.maintenance.check_index import compare, index_error
+from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import FindingKind, Verdict, VerifyLevel
 from cafcat.stores.base import Store
 

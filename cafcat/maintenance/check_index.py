@@ -1,87 +1,23 @@
 """A chunk's own index: whether it is the one that was written, and says what the catalog says."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from itertools import zip_longest
-from tempfile import SpooledTemporaryFile
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from cafcat.catalog.chunk_rows import ChunkRow
 from cafcat.catalog.mapping import to_microseconds
-from cafcat.checksums import crc32c
-from cafcat.errors import Corrupt, StoreFailed, Unsupported
+from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import Format
 from cafcat.maintenance.check_findings import Findings
+from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import Entry, FindingKind
 
-__all__ = ["IndexSection", "compare", "index_error"]
+__all__ = ["compare", "index_error"]
 
-_MEMORY_BYTES: Final = 8 << 20
-_BLOCK_BYTES: Final = 1 << 20
 _PENDING: Final = 50_000
 """So many entries may wait for their rows, and rows for their entries."""
 _HASHES: Final = 1 << 64
 _TOLD_FILES: Final = 4096
-
-
-class IndexSection:
-    """The bytes of an object from its index to its end, read once and kept: in a temporary file, if they are many.
-    A RandomReader for formats, with nothing before them. A context manager."""
-
-    def __init__(self, name: str, start_byte: int, blocks: Iterable[bytes]) -> None:
-        """Args: name: of the object; blocks: what it has from `start_byte` to its end. Raises what they raise, and
-        StoreFailed for a temporary file that fails."""
-        self.name = name
-        self.start_byte = self.size_bytes = start_byte
-        self.crc32c = 0
-        self._file = SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - closed by __exit__
-        try:
-            for block in blocks:
-                self._keep(block)
-        except BaseException:
-            self._file.close()
-            raise
-
-    def _keep(self, block: bytes) -> None:
-        self.crc32c = crc32c(block, self.crc32c)
-        self.size_bytes += len(block)
-        with _room_for_it():
-            self._file.write(block)
-
-    def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Exactly those bytes. Raises Corrupt for what is not there, or is data."""
-        if start_byte < self.start_byte:
-            message = f"its footer says that the index begins at byte {start_byte:,}, the catalog says"
-            raise Corrupt(f"{message} {self.start_byte:,}", chunk=self.name, byte=start_byte)
-        if end_byte > self.size_bytes:
-            raise Corrupt(f"the object ends at byte {self.size_bytes:,}", chunk=self.name, byte=self.size_bytes)
-        with _room_for_it():
-            self._file.seek(start_byte - self.start_byte)
-            return self._file.read(end_byte - start_byte)
-
-    def blocks(self) -> Iterator[bytes]:
-        """All of them again, in blocks of at most 1 MiB."""
-        for start in range(self.start_byte, self.size_bytes, _BLOCK_BYTES):
-            yield self.read_at(start, min(start + _BLOCK_BYTES, self.size_bytes))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-
-
-@contextmanager
-def _room_for_it() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        hint = "free space in the folder for temporary files, or set TMPDIR"
-        message = f"the temporary file for an index failed: {error.strerror or error}"
-        raise StoreFailed(message, hint=hint) from error
 
 
 def index_error(section: IndexSection, archive_format: Format, index_end_byte: int) -> str | None:

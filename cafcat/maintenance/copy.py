@@ -5,7 +5,6 @@ As with a chunk: the row first, then the bytes under a temporary name or as an u
 checksum that the catalog has of the chunk, before the copy gets its name.
 """
 
-import base64
 import contextlib
 import os
 from collections import Counter
@@ -13,12 +12,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.copies import ChunkToCopy, Selection
-from cafcat.checksums import crc64nvme
+from cafcat.checksums import from_base64
 from cafcat.errors import (
     CafcatError,
     CatalogOutdated,
@@ -30,8 +29,8 @@ from cafcat.errors import (
     NotFound,
 )
 from cafcat.formats import registry as formats
+from cafcat.maintenance.object_bytes import object_blocks, object_crc64nvme
 from cafcat.maintenance.own_index import read_whole
-from cafcat.maintenance.parallel import in_parallel
 from cafcat.model import ChunkState
 from cafcat.progress import Progress
 from cafcat.stores.base import Store, Upload
@@ -40,12 +39,7 @@ from cafcat.writing.journal_copies import JournalCopies
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["CopyChunks", "CopyOutcome", "CopyReport", "TakenChunk", "object_blocks", "selection_of"]
-
-_SPAN_BYTES: Final = 8 << 20
-_SPANS: Final = 3
-"""From a store where each answer takes its time, so many spans are read at once. More chunks at once would not help
-a disk, and would need the memory of several uploads."""
+__all__ = ["CopyChunks", "CopyOutcome", "CopyReport", "TakenChunk", "selection_of"]
 
 
 class CopyOutcome(StrEnum):
@@ -235,7 +229,7 @@ class CopyChunks:
     def _checksum(self, source: Store, chunk: ChunkToCopy) -> int:
         """That of the catalog. A chunk that has none is read against its own index first."""
         if chunk.crc64nvme is not None:
-            return int.from_bytes(base64.b64decode(chunk.crc64nvme))
+            return from_base64(chunk.crc64nvme)
         archive_format = formats.by_name(chunk.format)
         with _of_source():
             summary = read_whole(source, chunk.object_key, archive_format, _ignore, lambda _: self._should_stop())
@@ -249,12 +243,8 @@ class CopyChunks:
             size_bytes = self._target.stat(key).size_bytes
         except NotFound:
             return False
-        checksum = 0
-        if size_bytes == chunk.size_bytes:
-            for block in object_blocks(self._target, key, size_bytes):
-                self._advance(block)
-                checksum = crc64nvme(block, checksum)
-        if size_bytes != chunk.size_bytes or checksum != expected:
+        is_same = size_bytes == chunk.size_bytes
+        if not is_same or object_crc64nvme(self._target, key, size_bytes, self._advance) != expected:
             hint = "it is not this catalog's: move it away, or copy to another store"
             raise Conflict(f"another object has its key: {self._target.locate(key)}", hint=hint)
         return True
@@ -262,12 +252,12 @@ class CopyChunks:
     def _blocks(self, source: Store, chunk: ChunkToCopy) -> Generator[bytes, None, None]:
         with _of_source():
             for block in object_blocks(source, chunk.object_key, chunk.size_bytes):
-                self._advance(block)
+                self._advance(len(block))
                 yield block
 
-    def _advance(self, block: bytes) -> None:
+    def _advance(self, size_bytes: int) -> None:
         self._should_stop()
-        self._progress.advance(0, len(block))
+        self._progress.advance(0, size_bytes)
 
 
 class _OpenCopy:
@@ -332,15 +322,6 @@ def _check_apart(source: Store, target: Store) -> None:
     here, there = (getattr(store, "folder", "") for store in (source, target))
     if os.path.isdir(here) and os.path.isdir(there) and os.path.samefile(here, there):
         raise InvalidInput(f"{target.url} is the chunk's own store by another name", hint="name another store")
-
-
-def object_blocks(store: Store, key: str, size_bytes: int) -> Iterator[bytes]:
-    """All bytes of an object, in order, in blocks of at most 8 MiB."""
-    if store.reads_in_flight == 1:
-        return store.stream(key, 0, size_bytes)
-    starts = range(0, size_bytes, _SPAN_BYTES)
-    spans = ((start, min(start + _SPAN_BYTES, size_bytes)) for start in starts)
-    return in_parallel(lambda span: store.read(key, *span), spans, _SPANS)
 
 
 @contextlib.contextmanager

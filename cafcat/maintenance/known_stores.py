@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, NotFound, StoreFailed
-from cafcat.stores.base import Store
+from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, StoreFailed
+from cafcat.stores.base import Store, has
 
 __all__ = ["KnownStores"]
 
@@ -35,8 +35,8 @@ class KnownStores:
     def _look(self, url: str) -> Store | CafcatError:
         try:
             store = self._store_of(url)
-            known = self._catalog.pruning.known(url, _KNOWN_OBJECTS)
-            if not known or any(_has(store, key) for key in known):
+            known = self._catalog.recovery.newest(url, _KNOWN_OBJECTS)
+            if not known or any(has(store, key) for key in known):
                 return store
         except (CatalogUnavailable, CatalogOutdated):
             raise
@@ -46,11 +46,3 @@ class KnownStores:
         return StoreFailed(
             f"the store {url} has none of the chunks that the catalog has there, as {known[0]}", hint=hint
         )
-
-
-def _has(store: Store, key: str) -> bool:
-    try:
-        store.stat(key)
-    except NotFound:
-        return False
-    return True

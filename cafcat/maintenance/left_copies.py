@@ -3,7 +3,6 @@
 As of chunks (recover.py): the row decides, and is changed first. A copy is whole if it has its chunk's checksum.
 """
 
-import base64
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,9 +10,9 @@ from typing import NamedTuple
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.objects import WrittenObject
-from cafcat.checksums import crc64nvme
+from cafcat.checksums import to_base64
 from cafcat.errors import CafcatError, Conflict, NotFound
-from cafcat.maintenance.copy import object_blocks
+from cafcat.maintenance.object_bytes import object_crc64nvme
 from cafcat.stores.base import Store
 from cafcat.writing.journal import remove_journal
 from cafcat.writing.lease import LEASE_SECONDS, Lease
@@ -117,12 +116,8 @@ class LeftCopies:
             return error.message
         if size_bytes != chunk.size_bytes:
             return f"it has {size_bytes:,} bytes, its chunk has {chunk.size_bytes:,}"
-        checksum = 0
-        for block in object_blocks(store, found.object_key, size_bytes):
-            self._advance(len(block))
-            checksum = crc64nvme(block, checksum)
-        is_right = base64.b64encode(checksum.to_bytes(8)).decode() == chunk.crc64nvme
-        return None if is_right else "its checksum is not that of its chunk"
+        checksum = object_crc64nvme(store, found.object_key, size_bytes, self._advance)
+        return None if to_base64(checksum) == chunk.crc64nvme else "its checksum is not that of its chunk"
 
     def _remove(self, store: Store, found: WrittenObject) -> None:
         """The upload first: while it is there, it can still become an object. Then nothing in that store is of the

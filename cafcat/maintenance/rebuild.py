@@ -17,15 +17,15 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.journal import JournalRecord
 from cafcat.catalog.mapping import Mapping
 from cafcat.catalog.rebuilding import FoundLine, FoundObject, PlannedChunk, RebuiltCounts, Stage
-from cafcat.errors import CafcatError, Corrupt, NotFound, StoreFailed, Unsupported
+from cafcat.errors import CafcatError, Corrupt, NotFound, StoreFailed, TemporaryFileFailed, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.maintenance.backup_keys import backup_time
-from cafcat.maintenance.index_reading import KnownObject, read_index
-from cafcat.maintenance.parallel import in_parallel
+from cafcat.maintenance.index_reading import read_index
 from cafcat.model import ChunkSummary
+from cafcat.prefetch import in_order
 from cafcat.progress import Progress
 from cafcat.remote.errors import ServerFailed
-from cafcat.stores.base import ObjectInfo, Store
+from cafcat.stores.base import ObjectInfo, Store, StoredObject
 from cafcat.stores.keys import JOURNAL_PREFIX
 from cafcat.writing.journal import write_journal
 from cafcat.writing.journal_reader import JournalObject, parse_journal_key, read_head
@@ -156,7 +156,7 @@ class Rebuild:
 
     def _read_lines(self, stage: Stage) -> None:
         self._progress.begin("read the journal")
-        with closing(in_parallel(self._read_line, stage.lines(), self._threads)) as read:
+        with closing(in_order(self._read_line, stage.lines(), most_in_flight=self._threads)) as read:
             for found in read:
                 self._failed(DamageKind.JOURNAL, found.failures, lost=found.line is None)
                 if found.record is not None:
@@ -187,8 +187,12 @@ class Rebuild:
     def _read_chunks(self, stage: Stage) -> None:
         _, index_bytes = stage.plan()
         self._progress.begin("rebuild", size_bytes=index_bytes or None)
-        read = in_parallel(
-            self._read_chunk, stage.chunks(), self._threads, weight=_index_bytes, limit=_INDEX_BYTES_AT_ONCE
+        read = in_order(
+            self._read_chunk,
+            stage.chunks(),
+            most_in_flight=self._threads,
+            cost=_index_bytes,
+            budget=_INDEX_BYTES_AT_ONCE,
         )
         with closing(read):
             for chunk in read:
@@ -330,7 +334,7 @@ def _read_object(store: Store, planned: PlannedChunk, found: FoundObject, mappin
     archive_format = formats.by_name(planned.format or found.object_key.rpartition(".")[2])
     start, end = planned.index_start_byte, planned.index_end_byte
     span = None if start is None or end is None else (start, end)
-    archive = KnownObject(store, found.object_key, found.size_bytes)
+    archive = StoredObject(store, found.object_key, size_bytes=found.size_bytes)
     summary = read_index(archive, archive_format, mapping, span)
     if planned.file_count not in (None, summary.file_count):
         message = f"its index has {summary.file_count} files, its line of the journal says {planned.file_count}"
@@ -351,7 +355,7 @@ def _line_key(sequence: int, uuid: UUID) -> str:
 
 
 def _of_object(error: CafcatError) -> str:
-    """The message of an error that is about one object. Raises it if it is about the whole store."""
-    if isinstance(error, ServerFailed):
+    """The message of an error that is about one object. Raises it if it is about the store, or our disk."""
+    if isinstance(error, ServerFailed | TemporaryFileFailed):
         raise error
     return str(error)

@@ -28,15 +28,15 @@ from cafcat.errors import (
     Corrupt,
     Locked,
     NotFound,
-    StoreFailed,
 )
 from cafcat.formats import registry as formats
+from cafcat.maintenance.known_stores import KnownStores
 from cafcat.maintenance.left_backups import settle_backups
 from cafcat.maintenance.left_copies import LeftCopies, SettledCopy
 from cafcat.maintenance.own_index import read_whole
 from cafcat.model import ChunkState, ChunkSummary
 from cafcat.progress import Progress
-from cafcat.stores.base import Store
+from cafcat.stores.base import Store, has
 from cafcat.stores.keys import JOURNAL_PREFIX, is_chunk_key
 from cafcat.writing.journal import remove_journal, sweep_journal, write_journal
 from cafcat.writing.lease import LEASE_SECONDS
@@ -44,8 +44,6 @@ from cafcat.writing.lease import LEASE_SECONDS
 __all__ = ["Outcome", "Recover", "RecoverReport", "SettledChunk"]
 
 _RENEW_SECONDS: Final = 60
-_KNOWN_CHUNKS: Final = 10
-"""So many chunks are looked for to see whether a store is the one that the catalog means."""
 _BATCH_KEYS: Final = 1000
 
 
@@ -122,7 +120,7 @@ class Recover:
         `on_settled` is told of each chunk and copy. `should_stop` is asked between chunks; it may raise in the
         middle of one, which then stays as it is."""
         self._catalog = catalog
-        self._store_of = store_of
+        self._stores = KnownStores(catalog, store_of)
         self._owner = owner
         self._dry_run = dry_run
         self._progress = progress
@@ -134,7 +132,7 @@ class Recover:
         self._leases_end_at: str | None = None
         self._failed: list[str] = []
         self._copies = LeftCopies(
-            catalog, owner=owner, dry_run=dry_run, advance=self._advance_copy, on_settled=self._tell_of_copy
+            catalog, owner=owner, dry_run=dry_run, advance=self._pass, on_settled=self._tell_of_copy
         )
 
     @property
@@ -169,8 +167,7 @@ class Recover:
             if self._stopped():
                 return
             with self._reported(f"store {url}"):
-                store = self._store_of(url)
-                self._check_store(store, url)
+                store = self._open(url)
                 self._settle_all(store, url)
                 self._prove(store, url)
                 self._sweep(store, url)
@@ -183,11 +180,9 @@ class Recover:
         knows of. Errors as there."""
         recovery = self._catalog.recovery
         with self._reported(f"store {url}"):
-            store = self._store_of(url)
             are_left = recovery.remains(url) or recovery.overdue(url) or self._copies.are_in(url)
             if are_left or self._catalog.journal.unwritten([url]):
-                self._check_store(store, url)
-                self._settle_all(store, url)
+                self._settle_all(self._open(url), url)
         self._catalog.runs.end_dead()
 
     def _settle_all(self, store: Store, url: str) -> None:
@@ -218,7 +213,7 @@ class Recover:
         for chunk in self._catalog.recovery.leased(url):
             if self._stopped():
                 return
-            if role_of(chunk.owner) != "recover" and _has(store, chunk.object_key):
+            if role_of(chunk.owner) != "recover" and has(store, chunk.object_key):
                 with contextlib.suppress(Corrupt, NotFound, Locked), Mapping(chunk.id) as mapping:
                     self._adopt(chunk, self._read_whole(store, chunk, mapping, self._pass), mapping)
 
@@ -260,16 +255,13 @@ class Recover:
         ends = [end for end in (self._leases_end_at, leases.end_at) if end is not None]
         self._leases_end_at = max(ends, default=None)
 
-    def _check_store(self, store: Store, url: str) -> None:
-        """That a store says "there is nothing" has to mean something: it answers, and it is the one that the
-        catalog means, not the empty folder where a disk is mounted at other times, or a bucket of the same name
-        elsewhere."""
+    def _open(self, url: str) -> Store:
+        """That a store says "there is nothing" has to mean something: it answers, and is the one that the catalog
+        means."""
+        store = self._stores.open(url)
         for _ in store.uploads():
             break
-        known = self._catalog.recovery.newest(url, _KNOWN_CHUNKS)
-        if known and not any(_has(store, key) for key in known):
-            hint = "is its disk mounted, its endpoint the right one?"
-            raise StoreFailed(f"it has none of the chunks that the catalog has there, as {known[0]}", hint=hint)
+        return store
 
     def _clean(self, store: Store, chunk: LeftChunk) -> None:
         self._remove(store, chunk)
@@ -360,10 +352,6 @@ class Recover:
         self._counts["copies_adopted" if settled.outcome == Outcome.ADOPTED else "copies_removed"] += 1
         self._on_settled(settled)
 
-    def _advance_copy(self, size_bytes: int) -> None:
-        self._should_stop()
-        self._progress.advance(0, size_bytes)
-
     def _nested(self, url: str) -> tuple[str, ...]:
         """How keys begin that belong to other stores of the catalog, below this one."""
         below = url.rstrip("/") + "/"
@@ -402,14 +390,6 @@ def _ours(chunk: LeftChunk) -> Iterator[None]:
         yield
     except Conflict as error:
         raise Locked("somebody else settled the chunk", chunk=str(chunk.uuid)) from error
-
-
-def _has(store: Store, key: str) -> bool:
-    try:
-        store.stat(key)
-    except NotFound:
-        return False
-    return True
 
 
 def _batches(keys: Iterable[str]) -> Iterator[Sequence[str]]:

@@ -1,21 +1,18 @@
 """What a plan says is read: several requests in flight where that is worth it, files in the order of the plan."""
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, StoreFailed
+from cafcat.prefetch import in_order
 from cafcat.resolve.places import FAILURES, Trial
 from cafcat.resolve.plan import RangeRead, Wanted, merging_of
 from cafcat.resolve.reading import Reading
 from cafcat.stores.base import RemoteStore, Store
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["fetch"]
 
@@ -92,37 +89,25 @@ def _failing(wanted: Wanted, trial: Trial) -> _Blocks:
 def _answers(store: Store, reads: Iterable[RangeRead]) -> Generator[tuple[RangeRead, _Answer], None, None]:
     in_flight = min(store.reads_in_flight, _BYTES_IN_FLIGHT // merging_of(store).read_bytes)
     if in_flight > 1:
-        yield from _answers_ahead(store, reads, in_flight)
-    else:
-        for read in reads:
-            yield read, _question(store, read)
+        return in_order(lambda read: (read, _answered(store, read)), reads, most_in_flight=in_flight)
+    return ((read, _asked(store, read)) for read in reads)
 
 
-def _answers_ahead(
-    store: Store, reads: Iterable[RangeRead], in_flight: int
-) -> Generator[tuple[RangeRead, _Answer], None, None]:
-    """The next reads are under way while one is worked on, which counts as in flight too."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(in_flight, thread_name_prefix="cafcat-read")
-    under_way: deque[tuple[RangeRead, _Answer]] = deque()
-    try:
-        for read in reads:
-            under_way.append((read, _asked(pool, _question(store, read))))
-            if len(under_way) == in_flight:
-                yield under_way.popleft()
-        while under_way:
-            yield under_way.popleft()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _question(store: Store, read: RangeRead) -> _Answer:
+def _asked(store: Store, read: RangeRead) -> _Answer:
     """What is empty is not asked for; what comes in blocks is asked for when its turn comes."""
     if read.in_blocks or not read.size_bytes:
         return bytes
     return partial(store.read, read.object_key, read.start_byte, read.end_byte)
 
 
-def _asked(pool: "ThreadPoolExecutor", question: _Answer) -> _Answer:
-    return bytes if question is bytes else pool.submit(question).result
+def _answered(store: Store, read: RangeRead) -> _Answer:
+    """The same, with the answer at hand."""
+    try:
+        data = _asked(store, read)()
+    except CafcatError as error:
+        return partial(_raise, error)
+    return lambda: data
+
+
+def _raise(error: CafcatError) -> bytes:
+    raise error

@@ -10,7 +10,7 @@ from cafcat.remote.errors import ObjectDenied, ServerFailed
 from cafcat.remote.reading import RemoteObject
 from cafcat.sources.fetched import SMALL_BYTES, FetchedFile, bytes_when_open
 from cafcat.sources.names import printable
-from cafcat.sources.prefetch import in_order
+from cafcat.sources.prefetch import fetched
 
 __all__ = ["S3Objects"]
 
@@ -66,7 +66,7 @@ class S3Objects:
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
         """Opens the files, in order, many requests at once. Raises what ends the whole source: refused
         credentials, or a server that has given nothing for 20 objects in a row."""
-        for result in in_order(self._open_or_error, files, cost=bytes_when_open):
+        for result in fetched(self._open_or_error, files, bytes_when_open):
             if isinstance(result, SourceFailed):
                 self._outage.failed(result.__cause__)
             elif result.is_read:

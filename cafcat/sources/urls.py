@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from cafcat.remote.reading import ObjectHead
     from cafcat.sources.http import HttpFiles
+from cafcat.sources.prefetch import fetched
 
 __all__ = [
     "UrlFiles",
@@ -113,7 +114,6 @@ def in_turn(
         yield from near(item)
     else:
         return
-    from cafcat.sources.prefetch import in_order
 
     def begun(item: Item) -> Iterable[Result]:
         return far(item) if is_far(item) else near(item)
@@ -121,7 +121,7 @@ def in_turn(
     def cost_of(item: Item) -> int:
         return cost(item) if is_far(item) else 0
 
-    for results in in_order(begun, chain([item], items), cost=cost_of):
+    for results in fetched(begun, chain([item], items), cost_of):
         yield from results
 
 

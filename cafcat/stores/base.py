@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["ObjectInfo", "Presigned", "RemoteStore", "Store", "StoredObject", "Upload"]
+from cafcat.errors import NotFound
+
+__all__ = ["ObjectInfo", "Presigned", "RemoteStore", "Store", "StoredObject", "Upload", "has"]
 
 
 class ObjectInfo(NamedTuple):
@@ -103,15 +105,29 @@ class RemoteStore(Store, Protocol):
         """What the shell needs to give curl to be let in: names of environment variables, no secrets."""
 
 
+def has(store: Store, key: str) -> bool:
+    """Whether an object is there."""
+    try:
+        store.stat(key)
+    except NotFound:
+        return False
+    return True
+
+
 class StoredObject:
     """One object of a store as a RandomReader for formats."""
 
-    def __init__(self, store: Store, key: str, name: str | None = None) -> None:
+    def __init__(self, store: Store, key: str, name: str | None = None, size_bytes: int | None = None) -> None:
+        """A size (bytes) that is known need not be asked for. Raises NotFound otherwise."""
         self._store = store
         self._key = key
         self.name = name or store.locate(key)
-        self.size_bytes = store.stat(key).size_bytes
+        self.size_bytes = store.stat(key).size_bytes if size_bytes is None else size_bytes
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Exactly those bytes; raises Corrupt if the object ends earlier."""
         return self._store.read(self._key, start_byte, end_byte)
+
+    def blocks_from(self, start_byte: int) -> Iterator[bytes]:
+        """From there to the end, by one request."""
+        return self._store.stream(self._key, start_byte, self.size_bytes)

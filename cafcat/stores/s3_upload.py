@@ -13,7 +13,7 @@ from mmap import mmap
 from queue import SimpleQueue
 from typing import Any, Final, NoReturn
 
-from cafcat.checksums import crc64nvme
+from cafcat.checksums import crc64nvme, to_base64
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
@@ -160,7 +160,7 @@ class S3Upload:
 
     def _part_checksum(self, body: PartBody, checksum: int) -> Any:
         if self._checked:
-            return {"ChecksumCRC64NVME": _base64(checksum)}
+            return {"ChecksumCRC64NVME": to_base64(checksum)}
         return {"ContentMD5": base64.b64encode(body.md5()).decode()}
 
     def _complete(self, parts: list[dict[str, Any]]) -> str | None:
@@ -186,7 +186,7 @@ class S3Upload:
         """The entity tag that the server answers."""
         options: dict[str, Any] = {"IfNoneMatch": "*", "MpuObjectSize": self._size_bytes}
         if self._checked:
-            options |= {"ChecksumCRC64NVME": _base64(self._checksum), "ChecksumType": "FULL_OBJECT"}
+            options |= {"ChecksumCRC64NVME": to_base64(self._checksum), "ChecksumType": "FULL_OBJECT"}
         client: Any = self._connection.client
         with translated("write", self._name):
             answer = client.complete_multipart_upload(
@@ -201,7 +201,7 @@ class S3Upload:
         with translated("look at", self._name):
             found = client.head_object(**self._where, ChecksumMode="ENABLED")
         etag, checksum = unquoted(found.get("ETag")), found.get("ChecksumCRC64NVME")
-        is_ours = checksum == _base64(self._checksum) if checksum else etag == expected
+        is_ours = checksum == to_base64(self._checksum) if checksum else etag == expected
         if found["ContentLength"] != self._size_bytes or not is_ours:
             message = f"{self._name} is not what was written there: {found['ContentLength']:,} bytes, tag {etag}"
             raise Conflict(message, chunk=self._name)
@@ -265,7 +265,3 @@ def _etag_of(parts: list[dict[str, Any]]) -> str | None:
     except ValueError:
         return None
     return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
-
-
-def _base64(checksum: int) -> str:
-    return base64.b64encode(checksum.to_bytes(8)).decode()

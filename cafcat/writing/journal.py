@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from cafcat.catalog.journal import Journal, JournalChunk, JournalFile, JournalRecord
 from cafcat.checksums import crc32c
-from cafcat.errors import Conflict, NotFound, StoreFailed
-from cafcat.stores.base import Store
+from cafcat.errors import Conflict, StoreFailed
+from cafcat.stores.base import Store, has
 from cafcat.stores.keys import JOURNAL_PREFIX
 
 __all__ = ["journal_key", "put_line", "remove_journal", "sweep_journal", "write_journal"]
@@ -63,7 +63,7 @@ def put_line(store: Store, key: str, lines: Callable[[], Iterable[bytes]]) -> No
             return _put(store, key, lines())
         except Conflict:
             # The key is only ever this line's: if the object is there, it is the very same.
-            if _has(store, key):
+            if has(store, key):
                 return None
             store.discard(key)
     raise StoreFailed("somebody else writes this line of the journal", chunk=key)
@@ -117,11 +117,3 @@ def _chunk(chunk: JournalChunk) -> dict[str, Any]:
 
 def _line(document: dict[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-
-
-def _has(store: Store, key: str) -> bool:
-    try:
-        store.stat(key)
-    except NotFound:
-        return False
-    return True

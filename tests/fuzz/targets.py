@@ -17,11 +17,11 @@ from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound, Unsuppor
 from cafcat.formats import registry
 from cafcat.formats.caf import CAF
 from cafcat.maintenance.backup_tar import TarReader, unpacked
-from cafcat.maintenance.index_reading import KnownObject, read_index
+from cafcat.maintenance.index_reading import read_index
 from cafcat.maintenance.own_index import read_whole
 from cafcat.model import MAX_PATH_BYTES, Entry, FileProblem
 from cafcat.sources.base import Source
-from cafcat.stores.base import ObjectInfo
+from cafcat.stores.base import ObjectInfo, StoredObject
 from cafcat.testing.formats import BytesArchive
 from cafcat.writing.journal_reader import JournalObject, read_head
 
@@ -168,7 +168,7 @@ def take_index(data: bytes, timed: Stopwatch) -> str:
 
 def _index(data: bytes) -> str:
     store: Any = RawStore(data)
-    archive = KnownObject(store, "key", len(data))
+    archive = StoredObject(store, "key", size_bytes=len(data))
     try:
         with Mapping(1) as mapping:
             summary = read_index(archive, CAF, mapping, None)

@@ -23,6 +23,7 @@ from cafcat.formats.caf import CAF
 from cafcat.maintenance import check_index
 from cafcat.maintenance.check_chunk import check_target
 from cafcat.maintenance.check_findings import Findings
+from cafcat.maintenance.index_section import IndexSection
 from cafcat.maintenance.verify import CheckedObject, VerifyReport
 from cafcat.model import Finding, FindingKind, OnConflict, Verdict, VerifyLevel
 from cafcat.testing.formats import pack
@@ -291,7 +292,7 @@ def test_an_index_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(check_index, "_PENDING", pending)
         for changed, expected in ((rows, 0), (rows[:-1], 1), ([*rows[1:], rows[1]], 1 if pending == 10 else 2)):
             findings = Findings()
-            with check_index.IndexSection("test", finished.index_start_byte, [data]) as section:
+            with IndexSection("test", finished.index_start_byte, [data]) as section:
                 check_index.compare(section, CAF, changed, findings, lambda _: None)
             assert findings.count(FindingKind.MAPPING) == expected
 

@@ -12,9 +12,10 @@ import pytest
 from cafcat.catalog.mapping import Mapping
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.caf import CAF
-from cafcat.maintenance.index_reading import KnownObject, read_index
+from cafcat.maintenance.index_reading import read_index
 from cafcat.maintenance.own_index import read_whole
 from cafcat.model import Entry
+from cafcat.stores.base import StoredObject
 from cafcat.stores.local import LocalStore
 
 GIB = 1 << 30
@@ -30,7 +31,7 @@ def whole_of(store: LocalStore) -> None:
 
 def index_of(store: LocalStore) -> None:
     with Mapping(1) as mapping:
-        read_index(KnownObject(store, "x.caf", store.stat("x.caf").size_bytes), CAF, mapping, None)
+        read_index(StoredObject(store, "x.caf"), CAF, mapping, None)
 
 
 READINGS: dict[str, Callable[[LocalStore], None]] = {"recover": whole_of, "rebuild": index_of}

@@ -1,0 +1,24 @@
+"""Options that several verbs share."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cafcat.cli.arguments import parse_text
+from cafcat.units import parse_size
+
+__all__ = ["FollowSymlinks", "NewSize", "NoUnpack", "Yes", "prefix_option"]
+
+
+def prefix_option(help: str) -> Any:
+    """--prefix: a folder of the catalog."""
+    return typer.Option("--prefix", metavar="FOLDER", parser=parse_text, help=help, show_default=False)
+
+
+FollowSymlinks = Annotated[bool, typer.Option("--follow-symlinks", help="Of sources, as for ingest.")]
+NoUnpack = Annotated[bool, typer.Option("--no-unpack", help="Of sources, as for ingest.")]
+NewSize = Annotated[
+    int | None,
+    typer.Option("--target-size", metavar="SIZE", parser=parse_size, help="Size of the new chunks, as 30GB."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it, do not only say what would be done.")]
