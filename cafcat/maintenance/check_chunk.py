@@ -1,6 +1,5 @@
 """One object, a chunk or a copy of one, against the catalog."""
 
-import base64
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from queue import Full, Queue
@@ -10,7 +9,7 @@ from typing import Final, NamedTuple
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunk_rows import ChunkRow
 from cafcat.catalog.verification import CheckResult, CheckTarget
-from cafcat.checksums import crc64nvme
+from cafcat.checksums import crc64nvme, to_base64
 from cafcat.errors import (
     CafcatError,
     CatalogOutdated,
@@ -167,7 +166,7 @@ class ObjectCheck:
         checksum = data.crc64nvme
         for block in section.blocks():
             checksum = crc64nvme(block, checksum)
-        found = base64.b64encode(checksum.to_bytes(8)).decode()
+        found = to_base64(checksum)
         findings = self._findings
         if found == self._target.crc64nvme:
             # The object is what was written, byte for byte: then the rows are not what they were.
