@@ -5,15 +5,19 @@ whole object, so a chunk can be compared with a server's copy without reading it
 """
 
 import base64
+from collections.abc import Callable
 
 import google_crc32c
 
 __all__ = ["crc32c", "crc64nvme", "from_base64", "to_base64"]
 
 
+_extend: Callable[[int, bytes], int] = google_crc32c.extend
+
+
 def crc32c(data: bytes, value: int = 0) -> int:
     """CRC-32C of `data`, continued from `value`: an unsigned 32-bit number."""
-    return int(google_crc32c.extend(value, data))
+    return _extend(value, data)
 
 
 def crc64nvme(data: bytes | memoryview, value: int = 0) -> int:

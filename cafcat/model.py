@@ -265,12 +265,23 @@ class SourceFile(NamedTuple):
 
     `path` is its name in the catalog, `locator` how the source itself finds it again. `etag` is the entity tag
     (RFC 9110, 8.8.3), without quotes, where the source has one: it decides better than a time what changed.
+    `changed_ns`: the status change time of a file system, as modified_ns in nanoseconds since 1970 UTC.
     """
 
     path: str
     size_bytes: int
     modified_ns: int
     locator: str
+    etag: str | None = None
+    changed_ns: int | None = None
+
+
+class NewFile(NamedTuple):
+    """A file that was read, to be packed; etag: its entity tag at the source."""
+
+    path: str
+    content: bytes
+    modified_ns: int | None
     etag: str | None = None
 
 

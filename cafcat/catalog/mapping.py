@@ -4,7 +4,7 @@ Rows are encoded once, when a file is packed, and kept in a temporary file beyon
 depend on the number of files, and committing is handing over blocks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
@@ -59,17 +59,22 @@ class Mapping(Spool):
 
     def add(self, entry: Entry, etag: str | None = None) -> None:
         """Takes a row; `etag` is the entity tag at the source. Raises ValueError if the entry has no checksum."""
-        path, start, end, crc32c, modified_ns = entry
-        if crc32c is None:
-            raise ValueError("an entry without a checksum cannot be mapped")
-        encoded = path.encode()
-        if encoded <= self._last_path:
-            self.ascending = False
-        self._last_path = encoded
-        self._rows.append(self._encode(encoded, start, end, crc32c, modified_ns) + _encode_etag(etag))
-        self.file_count += 1
-        self.size_bytes += end - start
-        if len(self._rows) >= _FLUSH_ROWS:
+        self.add_all((entry,), (etag,))
+
+    def add_all(self, entries: Sequence[Entry], etags: Sequence[str | None]) -> None:
+        """The same for many; Raises ValueError if one has no checksum."""
+        last, ascending, rows = self._last_path, self.ascending, self._rows
+        for (path, start, end, crc32c, modified_ns), etag in zip(entries, etags, strict=True):
+            if crc32c is None:
+                raise ValueError("an entry without a checksum cannot be mapped")
+            encoded = path.encode()
+            ascending = ascending and encoded > last
+            last = encoded
+            rows.append(self._encode(encoded, start, end, crc32c, modified_ns) + _encode_etag(etag))
+            self.size_bytes += end - start
+        self._last_path, self.ascending = last, ascending
+        self.file_count += len(entries)
+        if len(rows) >= _FLUSH_ROWS:
             self.flush()
 
     def _encode(self, path: bytes, start: int, end: int, crc32c: int, modified_ns: int | None) -> bytes:

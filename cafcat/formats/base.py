@@ -1,9 +1,9 @@
 """What a format is: bytes to entries and back. No store, no SQL, no settings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from cafcat.model import Entry
+from cafcat.model import Entry, NewFile
 
 __all__ = ["EntryWriter", "FinishedArchive", "Format", "RandomReader", "Reader", "Sink", "Writer"]
 
@@ -60,6 +60,11 @@ class Writer(Protocol):
 
     def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
         """Appends a whole file."""
+
+    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
+        """Appends whole files, from the first on, as long as the archive, if it were finalized, has at most so many
+        bytes and the format's own limits allow: perhaps none. Raises Refused for one of them, with nothing
+        written."""
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
         """Begins a file that is written in blocks."""

@@ -1,7 +1,7 @@
 """Writing a CAF archive: data as it comes, the index kept aside until the end."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from cafcat.checksums import crc32c
 from cafcat.errors import InvalidInput, Refused, StoreFailed
 from cafcat.formats.base import FinishedArchive, Sink
-from cafcat.model import MAX_PATH_BYTES, Entry
+from cafcat.model import MAX_PATH_BYTES, Entry, NewFile
 from cafcat.spool import Spool
 
 __all__ = ["MAX_INDEX_BYTES", "CafEntryWriter", "CafWriter"]
@@ -27,6 +27,7 @@ _BLOCK_BYTES: Final = 1 << 20
 
 _SHORT_PATH: Final = MAX_PATH_BYTES // 4
 """A path of so few characters is short enough, however many bytes each takes."""
+_UNLIMITED: Final = 1 << 63
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -36,7 +37,9 @@ _ENTRY_NO_TIME: Final = b'%b%b:{"start_byte":%d,"end_byte":%d,"crc32c":%d}'
 _LONGEST_MEMBERS: Final = len(_ENTRY % (b",", b"", _INT64_MAX, _INT64_MAX, 0xFFFF_FFFF, _INT64_MIN))
 
 
-@lru_cache(maxsize=2)  # the path that was asked about is the one that is added next
+_new_tuple: Final = tuple.__new__
+
+
 def _quoted(path: str) -> bytes:
     """The path as a JSON string. Raises Refused."""
     if not path or "\0" in path or len(path) > _SHORT_PATH:
@@ -46,6 +49,18 @@ def _quoted(path: str) -> bytes:
         return encode_basestring(path).encode()
     except UnicodeEncodeError as error:
         raise Refused("the name is not valid UTF-8", path=path) from error
+
+
+def _text(comma: bytes, entry: Entry) -> bytes:
+    """The entry as the index has it. Raises Refused if its name cannot be stored.
+
+    A time that is no signed 64-bit number of nanoseconds (before 1677, after 2262) is left out.
+    """
+    path, start, end, checksum, modified_ns = entry
+    quoted = _quoted(path)
+    if modified_ns is None or not _INT64_MIN <= modified_ns <= _INT64_MAX:
+        return _ENTRY_NO_TIME % (comma, quoted, start, end, checksum)
+    return _ENTRY % (comma, quoted, start, end, checksum, modified_ns)
 
 
 def _check_unusual(path: str) -> None:
@@ -86,6 +101,7 @@ class _Index:
             yield from self._spool.blocks_from(0, _BLOCK_BYTES)
 
 
+@lru_cache(maxsize=2)  # a path is asked about twice before it is added
 def _longest_text_bytes(path: str) -> int:
     """Size in bytes that no entry of this path exceeds in the index. Raises Refused."""
     return len(_quoted(path)) + _LONGEST_MEMBERS
@@ -112,16 +128,38 @@ class CafWriter:
 
     def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
         """Appends a whole file. Raises Refused, with nothing written; what the sink raises."""
+        added = self.add_all((NewFile(path, content, modified_ns),), _UNLIMITED)
+        if not added:
+            raise self._index_full(path)
+        return added[0]
+
+    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
+        """Appends whole files, from the first on, as long as the archive, if it were finalized, has at most so many
+        bytes, and its index has room. Raises Refused for one of them, with nothing written; what the sink
+        raises."""
         if self._ended or self._open_path is not None:
             self._raise_unusable()
-        start = self._position
-        end = start + len(content)
-        checksum = crc32c(content)
-        entry = Entry(path, start, end, checksum, modified_ns)
-        text = self._text(entry)
-        self._put(content)
-        self._append(text)
-        return entry
+        entries: list[Entry] = []
+        texts: list[bytes] = []
+        end, comma, index_bytes = self._position, self._comma, self._index.size_bytes
+        most_bytes -= _FOOTER.size
+        for path, content, modified_ns, _ in files:
+            start, end = end, end + len(content)
+            entry = _new_tuple(Entry, (path, start, end, crc32c(content), modified_ns))
+            text = _text(comma, entry)
+            index_bytes += len(text)
+            if index_bytes > self._max_index_bytes or end + index_bytes > most_bytes:
+                break
+            entries.append(entry)
+            texts.append(text)
+            comma = b","
+        self._put_all([file.content for file in files[: len(entries)]], texts)
+        return entries
+
+    def _put_all(self, contents: Sequence[bytes], texts: Sequence[bytes]) -> None:
+        if texts:
+            self._put(b"".join(contents))
+            self._append(b"".join(texts), len(texts))
 
     def open(self, path: str, modified_ns: int | None) -> "CafEntryWriter":
         """Begins a file that is written in blocks. Raises Refused, with nothing written."""
@@ -172,20 +210,6 @@ class CafWriter:
         size = self._index.size_bytes
         return size if self._open_path is None else size + _longest_text_bytes(self._open_path)
 
-    def _text(self, entry: Entry) -> bytes:
-        """The entry as the index has it. Raises Refused if its name cannot be stored or the index is full.
-
-        A time that is no signed 64-bit number of nanoseconds (before 1677, after 2262) is left out.
-        """
-        path, start, end, checksum, modified_ns = entry
-        if modified_ns is None or not _INT64_MIN <= modified_ns <= _INT64_MAX:
-            text = _ENTRY_NO_TIME % (self._comma, _quoted(path), start, end, checksum)
-        else:
-            text = _ENTRY % (self._comma, _quoted(path), start, end, checksum, modified_ns)
-        if self._index.size_bytes + len(text) > self._max_index_bytes:
-            raise self._index_full(path)
-        return text
-
     def _index_full(self, path: str) -> Refused:
         message = f"the archive's index is full: it cannot exceed {self._max_index_bytes:,} bytes"
         return Refused(message, path=path)
@@ -198,14 +222,14 @@ class CafWriter:
             raise
         self._position += len(data)
 
-    def _append(self, text: bytes) -> None:
+    def _append(self, text: bytes, count: int = 1) -> None:
         try:
             self._index.append(text)
         except BaseException as error:
             self._break(error)
             raise
         self._comma = b","
-        self.file_count += 1
+        self.file_count += count
 
     def _break(self, error: BaseException) -> None:
         # How much of the data arrived is not known, so no later offset could be trusted (restic's ErrBroken).
@@ -244,7 +268,10 @@ class CafEntryWriter:
         end = writer._position
         self._end()
         entry = Entry(self._path, self._start, end, self._checksum, self._modified_ns)
-        writer._append(writer._text(entry))
+        text = _text(writer._comma, entry)
+        if writer._index.size_bytes + len(text) > writer._max_index_bytes:
+            raise writer._index_full(self._path)
+        writer._append(text)
         return entry
 
     def abandon(self) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from cafcat.errors import CafcatError, SourceFailed
-from cafcat.model import FileProblem, SourceFile
-from cafcat.sources.base import BatchingSource, OpenFile, PrefetchingSource, Source
+from cafcat.model import FileProblem, NewFile, SourceFile
+from cafcat.sources.base import BatchingSource, Opener, OpenFile, PrefetchingSource, ReadingOpener, Source
 
-__all__ = ["Opened", "SourceBroke", "batches_of", "blocks_of", "open_each"]
+__all__ = ["Opened", "SourceBroke", "batches_of", "blocks_of", "open_each", "read_each"]
 
 BATCH_FILES: Final = 5_000
 """So many files are decided by one query."""
@@ -30,11 +30,18 @@ def batches_of(source: Source) -> Iterator[Sequence[SourceFile | FileProblem]]:
     return _guarded(batches)
 
 
-def open_each(source: Source, files: Iterable[SourceFile]) -> Generator[Opened, None, None]:
+def open_each(source: Opener, files: Iterable[SourceFile]) -> Generator[Opened, None, None]:
     """A result for each of the files, in order. To be closed. Raises SourceBroke."""
     if isinstance(source, PrefetchingSource):
         return _guarded(source.open_each(files))
     return _guarded(_opened_in_turn(source, files))
+
+
+def read_each(opener: Opener, files: Sequence[SourceFile]) -> Generator[NewFile | Opened, None, None]:
+    """The same; a file may be read already."""
+    if isinstance(opener, ReadingOpener):
+        return _guarded(opener.read_each(files))
+    return open_each(opener, files)
 
 
 def blocks_of(opened: OpenFile) -> Iterator[bytes]:
@@ -61,7 +68,7 @@ def _grouped(items: Iterator[SourceFile | FileProblem]) -> Iterator[Sequence[Sou
     yield batch
 
 
-def _opened_in_turn(source: Source, files: Iterable[SourceFile]) -> Iterator[Opened]:
+def _opened_in_turn(source: Opener, files: Iterable[SourceFile]) -> Iterator[Opened]:
     for file in files:
         try:
             yield source.open(file)

@@ -5,9 +5,18 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from cafcat.errors import SourceFailed
-from cafcat.model import FileProblem, SourceFile
+from cafcat.model import FileProblem, NewFile, SourceFile
 
-__all__ = ["BatchingSource", "OpenFile", "PrefetchingSource", "ResumableSource", "Source"]
+__all__ = [
+    "BatchingSource",
+    "OpenFile",
+    "Opener",
+    "PrefetchingSource",
+    "ReadingOpener",
+    "ResumableSource",
+    "ShareableSource",
+    "Source",
+]
 
 
 class OpenFile(Protocol):
@@ -36,7 +45,15 @@ class OpenFile(Protocol):
     ) -> None: ...
 
 
-class Source(Protocol):
+class Opener(Protocol):
+    """What a file that a source found is opened with."""
+
+    def open(self, file: SourceFile) -> OpenFile:
+        """Opens a file that the source's `files` gave. Raises SourceFailed, also when it is no longer a regular
+        file."""
+
+
+class Source(Opener, Protocol):
     """Something to ingest."""
 
     @property
@@ -46,8 +63,23 @@ class Source(Protocol):
     def files(self) -> Iterator[SourceFile | FileProblem]:
         """All files, and all that cannot be one, each once. Never raises for a single file."""
 
-    def open(self, file: SourceFile) -> OpenFile:
-        """Opens a file that `files` gave. Raises SourceFailed, also when it is no longer a regular file."""
+
+@runtime_checkable
+class ReadingOpener(Opener, Protocol):
+    """Reading a small file at once costs less than opening it."""
+
+    def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenFile | SourceFailed]:
+        """One result for each file, in order; NewFile for one that was read, and is what it was when it was
+        found."""
+
+
+@runtime_checkable
+class ShareableSource(Source, Protocol):
+    """A source whose files other processes can open, too."""
+
+    @property
+    def opener(self) -> Opener:
+        """Picklable."""
 
 
 @runtime_checkable

@@ -3,11 +3,11 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
-from cafcat.model import FileProblem, SourceFile
-from cafcat.sources.files import OPEN_FLAGS, OpenedFile, problem_kind, reason
+from cafcat.model import FileProblem, NewFile, SourceFile
+from cafcat.sources.files import FileOpener, OpenedFile, problem_kind, reason
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
 from cafcat.sources.walk import Walk
@@ -47,7 +47,7 @@ class DirectorySource:
         above = folder_prefix(self._path if is_folder else self._path.rpartition("/")[0])
         self._relative_from = len(above)
         self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
-        self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
+        self._opener = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
     @property
     def name(self) -> str:
@@ -60,7 +60,16 @@ class DirectorySource:
 
     def open(self, file: SourceFile) -> OpenedFile:
         """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file."""
-        return OpenedFile(file, OPEN_FLAGS if file.locator == self._typed else self._flags)
+        return self._opener.open(file)
+
+    def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenedFile | SourceFailed]:
+        """One result for each file, in order: small ones are read already."""
+        return self._opener.read_each(files)
+
+    @property
+    def opener(self) -> FileOpener:
+        """Opens files of this source in another process."""
+        return self._opener
 
 
 def _is_folder(typed: str) -> bool:

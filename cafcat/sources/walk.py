@@ -136,7 +136,7 @@ class Walk:
             return _not_a_file(path, status.st_mode)
         if refused := check_name(path):
             return FileProblem(printable(path), ProblemKind.NAME, refused)
-        return SourceFile(path, status.st_size, status.st_mtime_ns, locator)
+        return SourceFile(path, status.st_size, status.st_mtime_ns, locator, None, status.st_ctime_ns)
 
 
 def _existing(folders: Iterable[str]) -> Iterator[os.stat_result]:

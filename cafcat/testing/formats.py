@@ -7,7 +7,7 @@ import pytest
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, Refused, StoreFailed
 from cafcat.formats.base import FinishedArchive, Format, Writer
-from cafcat.model import MAX_PATH_BYTES, Entry
+from cafcat.model import MAX_PATH_BYTES, Entry, NewFile
 
 __all__ = ["BytesArchive", "FailingSink", "FormatSuite", "ListSink", "pack"]
 
@@ -98,6 +98,35 @@ class FormatSuite:
             if archive_format.verbatim:
                 assert data[entry.start_byte : entry.end_byte] == content
                 assert entry.end_byte <= index_start
+
+    def test_files_are_added_together_as_one_by_one(self, format: Format) -> None:
+        files = [(f"f{n}", b"x" * n, TIMES[n % len(TIMES)]) for n in range(30)]
+        expected = pack(format, files)
+        sink = ListSink()
+        writer = format.writer(sink)
+        new = [NewFile(*file) for file in files]
+        entries = [*writer.add_all(new[:20], 1 << 40), *writer.add_all(new[20:], 1 << 40), *writer.add_all([], 0)]
+        assert (sink.data, entries, writer.finalize()) == (sink.data, *expected[1:])
+        assert sink.data == expected[0]
+
+    @pytest.mark.parametrize("most_bytes", [0, 1, 300, 500, 1000, 2000])
+    def test_so_many_files_are_added_as_fit(self, format: Format, most_bytes: int) -> None:
+        new = [NewFile(f"f{n}", b"x" * 40, None) for n in range(30)]
+        sink = ListSink()
+        writer = format.writer(sink)
+        added = len(writer.add_all(new, most_bytes))
+        whole, _, _ = pack(format, [(file.path, file.content, file.modified_ns) for file in new[: added + 1]])
+        writer.finalize()
+        assert added == 0 or len(sink.data) <= most_bytes
+        assert len(whole) > most_bytes or added == len(new)
+
+    def test_files_of_which_one_is_refused_are_not_added(self, format: Format) -> None:
+        sink = ListSink()
+        writer = format.writer(sink)
+        with pytest.raises(Refused):
+            writer.add_all([NewFile("good", b"data", None), NewFile("b\0d", b"data", None)], 1 << 40)
+        assert b"data" not in sink.data
+        assert [entry.path for entry in writer.add_all([NewFile("good", b"data", None)], 1 << 40)] == ["good"]
 
     def test_an_empty_archive(self, format: Format) -> None:
         data, _, finished = pack(format, [])

@@ -1,7 +1,7 @@
 """One chunk being written: its row, its object, its mapping. The write path of docs/design.md."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
@@ -11,7 +11,7 @@ from cafcat.catalog.commit import ChunkCommit
 from cafcat.catalog.mapping import Mapping
 from cafcat.errors import CafcatError, NotFound
 from cafcat.formats.base import EntryWriter, Format
-from cafcat.model import ChunkSummary, OnConflict
+from cafcat.model import ChunkSummary, NewFile, OnConflict
 from cafcat.stores.base import Store
 from cafcat.writing.journal import write_journal
 from cafcat.writing.lease import LEASE_SECONDS, Lease
@@ -110,6 +110,18 @@ class OpenChunk:
         """Takes a whole file, of a path that it does not contain."""
         self._mapping.add(self._writer.add(path, content, modified_ns), etag)
         self._note(path)
+
+    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> int:
+        """Takes whole files, of paths that it does not contain, from the first on, as long as the object would have
+        at most so many bytes if it were finished; returns how many. Raises Refused for one of them, and has then
+        taken none."""
+        entries = self._writer.add_all(files, most_bytes)
+        if entries:
+            self._mapping.add_all(entries, [file.etag for file in files[: len(entries)]])
+            self._last_path = entries[-1].path
+            if self._hashes is not None:
+                self._hashes.update(hash(entry.path) for entry in entries)
+        return len(entries)
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
         """Begins a file in blocks; close_entry ends it."""
