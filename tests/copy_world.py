@@ -2,12 +2,7 @@
 
 import base64
 import contextlib
-import itertools
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +13,12 @@ import cafcat
 from cafcat.checksums import crc64nvme
 from cafcat.maintenance.copy import CopyReport
 from cafcat.maintenance.recover import RecoverReport
-from tests.removal_world import Bucket, Folder, Place, rebuilt, sql
+from tests.catalog_world import sql
+from tests.places import Bucket, Folder, Place
+from tests.removal_world import rebuilt
 from tests.s3_server import S3Server
 
-__all__ = ["PAIRS", "World", "check", "end_leases", "killed_at_each_step", "rebuilt_from_copies", "world"]
+__all__ = ["PAIRS", "World", "check", "end_leases", "folder_of", "rebuilt_from_copies", "world"]
 
 PAIRS = [
     "folder-folder",
@@ -73,6 +70,11 @@ def _place(request: pytest.FixtureRequest, kind: str, folder: Path, opened: cont
     bucket = Bucket(server, request.getfixturevalue("s3_bucket"))
     opened.callback(bucket.client.close)
     return bucket
+
+
+def folder_of(place: Place) -> Path:
+    assert isinstance(place, Folder)
+    return place.folder
 
 
 def end_leases(world: World) -> None:
@@ -127,98 +129,3 @@ def rebuilt_from_copies(world: World) -> tuple[dict[str, tuple[str, int]], dict[
         "SELECT file_path, uuid::text, start_byte FROM file_locations JOIN chunks ON id = caf_file_id"
     )
     return rebuilt(world.second), {path: (chunk, start) for path, chunk, start in located}
-
-
-# As in removal_world: for each line on stdin a child that kills itself at that step.
-KILLER = """
-import os, signal, sys, traceback
-import botocore.httpsession
-import psycopg
-import cafcat
-from cafcat.catalog.copies import Copies
-
-countdown = 0
-
-def step():
-    global countdown
-    countdown -= 1
-    if countdown == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def counted(function):
-    def wrapper(*arguments, **named):
-        step()
-        return function(*arguments, **named)
-    return wrapper
-
-def arm(first, name, number):
-    method = getattr(first, name)
-    def begin(*arguments, **named):
-        global countdown
-        countdown = number
-        setattr(first, name, method)
-        return method(*arguments, **named)
-    setattr(first, name, begin)
-    for name in ("fsync", "link", "unlink", "write", "replace"):
-        setattr(os, name, counted(getattr(os, name)))
-    for name in ("execute", "transaction"):
-        setattr(psycopg.Connection, name, counted(getattr(psycopg.Connection, name)))
-    psycopg.Transaction.__exit__ = counted(psycopg.Transaction.__exit__)
-    botocore.httpsession.URLLib3Session.send = counted(botocore.httpsession.URLLib3Session.send)
-
-def copy(repository, number):
-    arm(Copies, "totals", number)
-    assert repository.custody.copy(to=sys.argv[2]).failed == ()
-
-def recover(repository, number):
-    arm(Copies, "remains", number)
-    assert repository.custody.recover(store=sys.argv[2]).failed == ()
-
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        try:
-            with cafcat.open() as repository:
-                globals()[sys.argv[1]](repository, int(line))
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-def killed_at_each_step(world: World, folder: Path, verb: str, prepare: Callable[[], None]) -> Iterator[int]:
-    """Prepares, runs the verb and kills it at a step, and gives control; with the next step, until one lives."""
-    environment = {
-        "CAFCAT_DATABASE_URL": str(world.repository.settings.database_url),
-        "CAFCAT_STORE": world.first.url,
-        "CAFCAT_HOME": str(folder / "home"),
-    }
-    command = [sys.executable, "-c", KILLER, verb, world.second.url]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, cwd=folder, env=os.environ | environment, stdin=pipe, stdout=pipe, text=True
-    ) as process:
-        assert process.stdin
-        assert process.stdout
-        for number in itertools.count(1):
-            prepare()
-            process.stdin.write(f"{number}\n")
-            process.stdin.flush()
-            code = int(process.stdout.readline())
-            if code == 0:
-                assert number > 10
-                break
-            assert code == -signal.SIGKILL
-            _wait_for_the_server(world)
-            yield number
-
-
-def _wait_for_the_server(world: World) -> None:
-    statement = (
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
-        "AND backend_type = 'client backend' AND state <> 'idle'"
-    )
-    while world.sql(statement) != [(0,)]:
-        pass

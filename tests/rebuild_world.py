@@ -6,49 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 import cafcat
-from cafcat.formats.caf import CAF
 from cafcat.maintenance.compare import Difference
 from cafcat.maintenance.rebuild import RebuildReport
 from cafcat.model import OnConflict
 from cafcat.stores.base import Store
-from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from tests.catalog_world import begin, sql
+from tests.places import FOLDER_OR_SLOW_BUCKET
 from tests.services import Databases
 
-__all__ = ["MODIFIED", "World", "begin", "commit", "leave_whole", "sql", "world", "worlds"]
-
-MODIFIED = 1_795_255_200_123_456_000
-
-
-def begin(
-    repository: cafcat.Repository,
-    files: Mapping[str, bytes],
-    on_conflict: OnConflict = OnConflict.REPLACE,
-    modified_ns: int | None = MODIFIED,
-) -> OpenChunk:
-    """A chunk with these files, as an ingest writes it, that nobody has finished."""
-    run = repository._catalog.runs.begin_run(sources=["tree"], options={"on_conflict": on_conflict}, version="0")
-    store = repository._store_of(repository.settings.store)
-    chunk = OpenChunk(ChunkPlace(repository._catalog, store, CAF, run, "here:1:test"))
-    chunk.all_new = False
-    for path, content in files.items():
-        chunk.add(path, content, modified_ns)
-    return chunk
-
-
-def commit(
-    repository: cafcat.Repository,
-    files: Mapping[str, bytes],
-    on_conflict: OnConflict = OnConflict.REPLACE,
-    modified_ns: int | None = MODIFIED,
-) -> str:
-    """The same, committed. Returns its uuid."""
-    chunk = begin(repository, files, on_conflict, modified_ns)
-    chunk.finish(on_conflict, lambda: None)
-    return str(chunk.uuid)
+__all__ = ["World", "leave_whole", "local", "world", "worlds"]
 
 
 def leave_whole(
@@ -61,12 +30,6 @@ def leave_whole(
     chunk._mapping.close()
     sql(repository, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
     return str(chunk.uuid)
-
-
-def sql(repository: cafcat.Repository, statement: str, *values: object) -> list[tuple[Any, ...]]:
-    with psycopg.connect(str(repository.settings.database_url)) as connection:
-        cursor = connection.execute(statement.encode(), values or None)
-        return cursor.fetchall() if cursor.description else []
 
 
 @dataclass
@@ -148,7 +111,7 @@ def worlds(databases: Databases, folder: Path, store: str) -> Iterator[World]:
         yield World(databases, opened, folder, store)
 
 
-@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.slow)])
+@pytest.fixture(params=FOLDER_OR_SLOW_BUCKET)
 def world(request: pytest.FixtureRequest, databases: Databases, tmp_path: Path) -> Iterator[World]:
     if request.param == "folder":
         store = str(tmp_path / "store")
@@ -156,4 +119,10 @@ def world(request: pytest.FixtureRequest, databases: Databases, tmp_path: Path) 
         request.getfixturevalue("s3_environment")
         store = f"s3://{request.getfixturevalue('s3_bucket')}/pre/fix"
     with worlds(databases, tmp_path, store) as world:
+        yield world
+
+
+@pytest.fixture
+def local(databases: Databases, tmp_path: Path) -> Iterator[World]:
+    with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
         yield world

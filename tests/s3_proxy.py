@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
@@ -22,6 +22,7 @@ import pytest
 from tests.http_wire import PATIENCE_SECONDS, Head, Wire, final_head
 from tests.s3_server import S3Server
 from tests.services import missing_service
+from tests.serving import ServesWhileEntered
 
 SLOW_SECONDS = 0.2
 SLOW_PIECES = 8
@@ -160,7 +161,7 @@ def operation_of(method: str, bucket: str, key: str, query: Collection[str], cop
     return OPERATIONS.get((method, place, " ".join(named)), " ".join([method, place, *named]))
 
 
-class S3Proxy(socketserver.ThreadingTCPServer):
+class S3Proxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
     """Listens while it is entered. `faults` is asked about each request; assign to it."""
 
     request_queue_size = 128
@@ -207,19 +208,13 @@ class S3Proxy(socketserver.ThreadingTCPServer):
         with self._lock:
             self._requests.clear()
 
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self._thread.join()
+    def server_close(self) -> None:
+        """Waits for the threads of all clients: they have to end first."""
         with self._lock:
             for client in self._clients:
                 with contextlib.suppress(OSError):
                     client.shutdown(socket.SHUT_RDWR)
-        self.server_close()
+        super().server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:

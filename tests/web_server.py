@@ -3,7 +3,6 @@ do otherwise."""
 
 import contextlib
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from email.message import Message
 from email.utils import formatdate
@@ -13,7 +12,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
-__all__ = ["Asked", "Handler", "WebFile", "WebServer", "web_server"]
+from tests.serving import ServesWhileEntered
+
+__all__ = ["Asked", "Handler", "HttpServer", "WebFile", "WebServer", "web_server"]
 
 
 class WebFile(NamedTuple):
@@ -95,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         """Tests look at `asked`."""
 
 
-class _Server(ThreadingHTTPServer):
+class HttpServer(ServesWhileEntered, ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
@@ -137,15 +138,10 @@ def serving() -> Iterator[WebServer]:
     class OwnHandler(Handler):
         pass
 
-    with _Server(("127.0.0.1", 0), OwnHandler) as server:
-        OwnHandler.web = WebServer(server)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield OwnHandler.web
-        finally:
-            server.shutdown()
-            thread.join()
+    server = HttpServer(("127.0.0.1", 0), OwnHandler)
+    OwnHandler.web = WebServer(server)
+    with server:
+        yield OwnHandler.web
 
 
 @pytest.fixture

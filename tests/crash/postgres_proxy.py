@@ -10,10 +10,12 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
+
+from tests.serving import ServesWhileEntered
 
 __all__ = ["Cut", "PostgresProxy"]
 
@@ -31,7 +33,7 @@ class Cut(StrEnum):
     """The server has done what was asked; its answer is thrown away."""
 
 
-class PostgresProxy(socketserver.ThreadingTCPServer):
+class PostgresProxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
     """Listens while it is entered. `cut` is asked about each request, with the statements of its transaction (the
     last one its own); it is asked no more once it has said yes."""
 
@@ -66,16 +68,6 @@ class PostgresProxy(socketserver.ThreadingTCPServer):
         upstream = socket.socket(socket.AF_UNIX)
         upstream.connect(f"{host}/.s.PGSQL.{port}")
         return upstream
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
 
 
 class _Client(socketserver.BaseRequestHandler):

@@ -140,7 +140,7 @@ def damage(world: World) -> None:
     key, start = row[0]
     data = bytearray(world.places[0].objects()[key])
     data[start] ^= 0xFF
-    world.places[0].overwrite(key, bytes(data))
+    world.places[0].write(key, bytes(data))
     world.damaged = frozenset([key])
     world.cafcat("verify", "-q", "--level", "data", code=5)
 

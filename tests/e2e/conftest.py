@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -10,10 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.services import Databases
 
+CLI_PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 SECRET = "correct-horse"  # noqa: S105
 
 
@@ -113,6 +117,34 @@ def wait_until(happened: Callable[[], object]) -> None:
     while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def interrupted(cafcat: Cafcat, *arguments: str | Path, presses: int = 1) -> tuple[Result, list[str]]:
+    """Runs a command, which has to wait for a lock on the files of the catalog that we hold, and sends it SIGINT.
+    Returns its end, and the line that it printed after each signal, when it was still waiting."""
+    assert cafcat.database_url
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+    with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
+        other.autocommit = True
+        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
+        process = cafcat.popen(*arguments)
+        wait_until(lambda: other.execute(waiting).fetchone())
+        said = [_said_after_sigint(process) for _ in range(presses)]
+        holder.rollback()
+        out, errors = process.communicate(timeout=60)
+    return Result(process.returncode, out, errors.decode()), said
+
+
+def _said_after_sigint(process: "subprocess.Popen[bytes]") -> str:
+    process.send_signal(signal.SIGINT)
+    assert process.stderr
+    return process.stderr.readline().decode()
+
+
+def documented_keys(verb: str) -> set[str]:
+    """What the table of docs/cli.md names in the row of a verb."""
+    row = next(line for line in CLI_PAGE.read_text().splitlines() if line.startswith(f"| `{verb}` |"))
+    return set(re.findall(r"`(\w+)`", row))
 
 
 BIG = bytes(range(251)) * 12_000

@@ -3,16 +3,13 @@
 import re
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
 from cafcat.maintenance.backup import BackupReport, FoundBackup
 from cafcat.maintenance.restore import RestoreReport
-from tests.e2e.conftest import Cafcat, write_tree
+from tests.e2e.conftest import Cafcat, documented_keys, write_tree
 from tests.services import Databases
-
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
 
 @pytest.fixture
@@ -29,8 +26,7 @@ def test_all_keys_are_documented() -> None:
         "backup": {field.name for field in fields(BackupReport)} | set(FoundBackup._fields),
         "restore": {field.name for field in fields(RestoreReport)},
     }.items():
-        row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{verb}` |"))
-        assert names <= set(re.findall(r"`(\w+)`", row)), verb
+        assert names <= documented_keys(verb), verb
 
 
 def test_there_and_back(cafcat: Cafcat, lost: Cafcat) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,9 +11,7 @@ import pytest
 from cafcat.maintenance.copy import CopyReport, TakenChunk
 from cafcat.maintenance.left_copies import SettledCopy
 from cafcat.maintenance.recover import RecoverReport
-from tests.e2e.conftest import BIG, Cafcat, wait_until
-
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+from tests.e2e.conftest import BIG, Cafcat, documented_keys, interrupted
 
 
 def fill(cafcat: Cafcat, *names: str) -> list[str]:
@@ -39,8 +36,7 @@ def flip(file: Path, byte: int) -> None:
     ("verb", "kinds"), [("copy", (CopyReport, TakenChunk)), ("recover", (RecoverReport, SettledCopy))]
 )
 def test_all_keys_are_documented(verb: str, kinds: tuple[type, ...]) -> None:
-    row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{verb}` |"))
-    documented = set(re.findall(r"`(\w+)`", row))
+    documented = documented_keys(verb)
     for kind in kinds:
         names = getattr(kind, "_fields", None) or [field.name for field in fields(kind)]
         assert set(names) <= documented
@@ -193,21 +189,12 @@ def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
 def test_ctrl_c_finishes_the_copy_at_hand(cafcat: Cafcat, as_json: bool) -> None:
     """Its row waits for a lock that we hold until it has heard of the signal."""
     fill(cafcat, "a", "b")
-    assert cafcat.database_url
-    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
-    with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
-        other.autocommit = True
-        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
-        process = cafcat.popen("copy", "--all", "--to", "second", *(["--json"] if as_json else []))
-        wait_until(lambda: other.execute(waiting).fetchone())
-        process.send_signal(signal.SIGINT)
-        assert process.stderr
-        assert b"press Ctrl-C again" in process.stderr.readline()
-        holder.rollback()
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
+    flags = ["--json"] if as_json else []
+    result, [said] = interrupted(cafcat, "copy", "--all", "--to", "second", *flags)
+    assert "press Ctrl-C again" in said
+    assert result.code == 130
     if as_json:
-        assert b'"interrupted": true' in out
+        assert b'"interrupted": true' in result.out
     else:
-        assert re.fullmatch(rb"interrupted; copied 1 chunk \(1\.\d kB\)\n", out)
+        assert re.fullmatch(r"interrupted; copied 1 chunk \(1\.\d kB\)\n", result.text)
     assert cafcat("copy", "--all", "--to", "second").text.endswith("1 had been there before\n")

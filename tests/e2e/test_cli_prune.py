@@ -2,14 +2,11 @@
 
 import re
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
 from cafcat.maintenance.prune import PrunedChunk, PruneReport
-from tests.e2e.conftest import Cafcat
-
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+from tests.e2e.conftest import Cafcat, documented_keys
 
 
 def ingest(cafcat: Cafcat, name: str) -> str:
@@ -32,8 +29,7 @@ def in_store(cafcat: Cafcat) -> set[str]:
 
 
 def test_all_keys_are_documented() -> None:
-    row = next(line for line in TEXT.splitlines() if line.startswith("| `prune` |"))
-    documented = set(re.findall(r"`(\w+)`", row))
+    documented = documented_keys("prune")
     assert {field.name for field in fields(PruneReport)} | set(PrunedChunk._fields) <= documented
 
 

@@ -3,16 +3,13 @@
 import re
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
 from cafcat.maintenance.compare import Difference
 from cafcat.maintenance.rebuild import Damage, RebuildReport
-from tests.e2e.conftest import Cafcat, write_tree
+from tests.e2e.conftest import Cafcat, documented_keys, write_tree
 from tests.services import Databases
-
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
 
 @pytest.fixture
@@ -29,14 +26,9 @@ def empty_catalog(databases: Databases) -> Iterator[str]:
         yield url
 
 
-def line_of(verb: str) -> set[str]:
-    row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{verb}` |"))
-    return set(re.findall(r"`(\w+)`", row))
-
-
 def test_all_keys_are_documented() -> None:
-    assert {field.name for field in fields(RebuildReport)} | set(Damage._fields) <= line_of("rebuild")
-    assert {"rows", "differences", "equal"} | set(Difference._fields) <= line_of("compare")
+    assert {field.name for field in fields(RebuildReport)} | set(Damage._fields) <= documented_keys("rebuild")
+    assert {"rows", "differences", "equal"} | set(Difference._fields) <= documented_keys("compare")
 
 
 def test_a_catalog_is_there_again(cafcat: Cafcat, lost: Cafcat) -> None:

@@ -1,18 +1,14 @@
 """recover: what it prints, and with which code it ends."""
 
 import re
-import signal
 import uuid
 from dataclasses import fields
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from cafcat.maintenance.recover import RecoverReport, SettledChunk
-from tests.e2e.conftest import Cafcat, wait_until
-
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 
 
 def sql(cafcat: Cafcat, statement: str, *values: object) -> None:
@@ -74,8 +70,7 @@ def test_nothing_to_recover(cafcat: Cafcat) -> None:
 
 
 def test_all_keys_are_documented() -> None:
-    row = next(line for line in TEXT.splitlines() if line.startswith("| `recover` |"))
-    documented = set(re.findall(r"`(\w+)`", row))
+    documented = documented_keys("recover")
     assert {field.name for field in fields(RecoverReport)} | set(SettledChunk._fields) <= documented
 
 
@@ -160,21 +155,11 @@ def test_ctrl_c_finishes_the_chunk_at_hand(cafcat: Cafcat, as_json: bool) -> Non
     leave_whole(cafcat, lease="1 hour")
     leave_whole(cafcat, "second", lease="1 hour")
     end_leases(cafcat)
-    assert cafcat.database_url
-    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
-    with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
-        other.autocommit = True
-        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
-        process = cafcat.popen("recover", *(["--json"] if as_json else []))
-        wait_until(lambda: other.execute(waiting).fetchone())
-        process.send_signal(signal.SIGINT)
-        assert process.stderr
-        assert b"press Ctrl-C again" in process.stderr.readline()
-        holder.rollback()
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
+    result, [said] = interrupted(cafcat, "recover", *(["--json"] if as_json else []))
+    assert "press Ctrl-C again" in said
+    assert result.code == 130
     if as_json:
-        assert b'"interrupted": true' in out
+        assert b'"interrupted": true' in result.out
     else:
-        assert out == b"interrupted; adopted 1 chunk (1 file, 7 B)\n"
+        assert result.text == "interrupted; adopted 1 chunk (1 file, 7 B)\n"
     assert cafcat("recover").text == "adopted 1 chunk (1 file, 7 B)\n"

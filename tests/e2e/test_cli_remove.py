@@ -1,17 +1,12 @@
 """rm and undelete: what they print, and with which code they end."""
 
 import re
-import signal
 from dataclasses import fields
-from pathlib import Path
 
-import psycopg
 import pytest
 
 from cafcat.maintenance.remove import RemoveReport, UndeleteReport
-from tests.e2e.conftest import TREE, Cafcat, wait_until, write_tree
-
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+from tests.e2e.conftest import TREE, Cafcat, documented_keys, interrupted, write_tree
 
 
 @pytest.fixture
@@ -27,8 +22,7 @@ def paths(cafcat: Cafcat) -> set[str]:
 
 @pytest.mark.parametrize(("verb", "report"), [("rm", RemoveReport), ("undelete", UndeleteReport)])
 def test_all_keys_are_documented(verb: str, report: type) -> None:
-    row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{verb}` |"))
-    assert {field.name for field in fields(report)} <= set(re.findall(r"`(\w+)`", row))
+    assert {field.name for field in fields(report)} <= documented_keys(verb)
 
 
 def test_a_file_is_removed_and_brought_back(tree: Cafcat) -> None:
@@ -170,22 +164,11 @@ def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
 @pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_finishes_or_drops_it(tree: Cafcat, presses: int) -> None:
     """It waits for a lock that we hold until it has heard of the signals."""
-    assert tree.database_url
-    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
-    with psycopg.connect(tree.database_url) as holder, psycopg.connect(tree.database_url) as other:
-        other.autocommit = True
-        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
-        process = tree.popen("rm", "tree/a.txt")
-        wait_until(lambda: other.execute(waiting).fetchone())
-        assert process.stderr
-        for _ in range(presses):
-            process.send_signal(signal.SIGINT)
-            assert b"cafcat: " in process.stderr.readline()
-        holder.rollback()
-        out, err = process.communicate(timeout=60)
+    result, said = interrupted(tree, "rm", "tree/a.txt", presses=presses)
+    assert all("cafcat: " in line for line in said)
     if presses == 1:
-        assert (process.returncode, out) == (0, b"removed 1 file (11 B)\n")
+        assert (result.code, result.text) == (0, "removed 1 file (11 B)\n")
     else:
-        assert (process.returncode, out) == (130, b"")
-        assert b"interrupted; nothing was removed" in err
+        assert (result.code, result.text) == (130, "")
+        assert "interrupted; nothing was removed" in result.err
     assert paths(tree) == set(TREE) - ({"tree/a.txt"} if presses == 1 else set())

@@ -1,19 +1,14 @@
 """repack: what it prints, and with which code it ends."""
 
 import re
-import signal
 from dataclasses import fields
-from pathlib import Path
 
-import psycopg
 import pytest
 
 from cafcat.cli.repack import parse_unused
 from cafcat.errors import InvalidInput
 from cafcat.maintenance.repack import RepackReport
-from tests.e2e.conftest import Cafcat, wait_until
-
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 
 
 def waste(cafcat: Cafcat, folder: str = "tree") -> str:
@@ -72,8 +67,7 @@ def test_as_json(cafcat: Cafcat) -> None:
 
 
 def test_all_keys_are_documented() -> None:
-    row = next(line for line in TEXT.splitlines() if line.startswith("| `repack` |"))
-    documented = set(re.findall(r"`(\w+)`", row))
+    documented = documented_keys("repack")
     chosen = {"chunk", "store", "size_bytes", "data_bytes", "dead_bytes", "live_bytes", "live_files"}
     assert {field.name for field in fields(RepackReport)} | chosen <= documented
 
@@ -134,20 +128,10 @@ def test_damage_is_named_and_the_code_is_5(cafcat: Cafcat) -> None:
 def test_ctrl_c_finishes_the_open_chunk(cafcat: Cafcat) -> None:
     """The commit waits for a lock that we hold until it has heard of the signal."""
     waste(cafcat)
-    assert cafcat.database_url
-    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
-    with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
-        other.autocommit = True
-        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
-        process = cafcat.popen("repack", "--yes")
-        wait_until(lambda: other.execute(waiting).fetchone())
-        process.send_signal(signal.SIGINT)
-        assert process.stderr
-        assert b"finishing the open chunk; press Ctrl-C again" in process.stderr.readline()
-        holder.rollback()
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode in (0, 130)
-    assert b"copied 1 live file" in out
+    result, [said] = interrupted(cafcat, "repack", "--yes")
+    assert "finishing the open chunk; press Ctrl-C again" in said
+    assert result.code in (0, 130)
+    assert "copied 1 live file" in result.text
     assert cafcat("repack").text == "nothing to repack\n"
 
 

@@ -13,9 +13,9 @@ from cafcat.cli.verify import parse_share
 from cafcat.errors import InvalidInput
 from cafcat.maintenance.verify import CheckedObject, VerifyReport
 from cafcat.model import Finding, FindingKind, VerifyLevel
-from tests.e2e.conftest import Cafcat, wait_until
+from tests.e2e.conftest import CLI_PAGE, Cafcat, documented_keys, wait_until
 
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+TEXT = CLI_PAGE.read_text()
 
 
 def pack(cafcat: Cafcat, files: dict[str, bytes]) -> Path:
@@ -37,8 +37,7 @@ def flip(file: Path, byte: int) -> None:
 
 
 def test_all_keys_are_documented() -> None:
-    row = next(line for line in TEXT.splitlines() if line.startswith("| `verify` |"))
-    documented = set(re.findall(r"`(\w+)`", row))
+    documented = documented_keys("verify")
     keys = {field.name for kind in (VerifyReport, CheckedObject) for field in fields(kind)}
     assert keys | set(Finding._fields) | set(FindingKind) <= documented
     section = TEXT.split("### cafcat verify")[1].split("\n#")[0]

@@ -6,7 +6,6 @@ import json
 import subprocess
 import tarfile
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,13 @@ from cafcat.maintenance.backup import BackupReport
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from cafcat.stores.local import LocalStore
-from tests.rebuild_world import World, begin, commit, leave_whole, sql, world, worlds
+from tests.catalog_world import begin, commit, sql
+from tests.rebuild_world import World, leave_whole, local, world
 from tests.services import Databases
 
-__all__ = ["world"]
+__all__ = ["local", "world"]
 
 FILES = {"a/first": b"first", "a/second": b"second", "b": b"", "ü/\t\n\\N\\": b"odd", "z": b"last"}
-
-
-@pytest.fixture
-def local(databases: Databases, tmp_path: Path) -> Iterator[World]:
-    with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
-        yield world
 
 
 def fill(world: World) -> None:
@@ -384,7 +378,7 @@ def test_many_rows_are_many_parts_and_little_memory(local: World, monkeypatch: p
 
 def test_a_chunk_that_is_being_written_can_be_committed_after_a_restore(local: World) -> None:
     commit(local.repository, {"a": b"1"})
-    chunk = begin(local.repository, {"b": b"2"})
+    chunk = begin(local.repository, {"b": b"2"}, all_new=False)
     local.repository.custody.backup()
     chunk.finish(OnConflict.REPLACE, lambda: None)
     empty = put_back(local)

@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from cafcat.stores.local import LocalStore
 from cafcat.stores.s3 import S3Store
 from tests.s3_proxy import Fault, Request, S3Proxy
 from tests.s3_server import S3Server, empty_bucket
+from tests.web_server import HttpServer
 
 SMALL = {f"tree/n{number:04}": b"%d," % number * (number % 97) for number in range(1000)}
 LARGE = os.urandom(20_000_000)
@@ -506,16 +507,10 @@ def test_who_may_not_list_may_still_read(
     remote: cafcat.Repository, open_repository: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = chunked(remote, 3)
-    with ThreadingHTTPServer(("127.0.0.1", 0), GivesNothing) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with HttpServer(("127.0.0.1", 0), GivesNothing) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-        try:
-            with open_repository(remote.settings.store) as elsewhere:
-                values = dict(elsewhere.read_many(files))
-        finally:
-            server.shutdown()
-            thread.join()
+        with open_repository(remote.settings.store) as elsewhere:
+            values = dict(elsewhere.read_many(files))
     assert values.keys() == files.keys()
     assert all(isinstance(value, Corrupt) for value in values.values())
 

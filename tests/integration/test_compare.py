@@ -10,7 +10,8 @@ import pytest
 from cafcat.catalog.comparing import ComparedTable
 from cafcat.errors import CatalogOutdated, CatalogUnavailable, InvalidInput
 from cafcat.maintenance.compare import Difference
-from tests.rebuild_world import World, commit, sql, worlds
+from tests.catalog_world import commit, sql
+from tests.rebuild_world import World, worlds
 from tests.services import Databases
 
 FILES = {"a/first": b"first", "a/second": b"second", "b": b"", "ü/\t\n\\N\\": b"odd", "z": b"last"}

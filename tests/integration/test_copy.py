@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,11 @@ from cafcat.maintenance.copy import CopyReport, TakenChunk
 from cafcat.maintenance.left_copies import SettledCopy
 from cafcat.maintenance.recover import RecoverReport
 from cafcat.model import OnConflict
-from cafcat.progress import Progress
-from tests.copy_world import PAIRS, World, check, end_leases, killed_at_each_step, rebuilt_from_copies, world
-from tests.removal_world import Folder, Heard, commit
+from tests.catalog_world import commit
+from tests.copy_world import PAIRS, World, check, end_leases, folder_of, rebuilt_from_copies, world
+from tests.killing import killed_at_each_step
+from tests.listeners import Heard, Once
+from tests.places import Folder
 from tests.s3_proxy import Fault, S3Proxy
 from tests.services import Databases
 
@@ -27,18 +29,12 @@ __all__ = ["world"]
 
 FILES = {"a/first": b"first", "a/second": bytes(range(256)) * 20, "b/empty": b"", "ü/日本": b"unicode"}
 
-SLOW_PAIRS = [pytest.param(pair, marks=pytest.mark.slow) for pair in ("folder-bucket", "bucket-folder")]
-pairs = pytest.mark.parametrize("world", ["folder-folder", *SLOW_PAIRS], indirect=True)
+pairs = pytest.mark.parametrize("world", PAIRS, indirect=True)
 
 
 def counted(report: CopyReport | RecoverReport) -> dict[str, Any]:
     """What is not nothing in a report."""
     return {name: value for name, value in asdict(report).items() if value and name != "store"}
-
-
-def folder_of(place: Any) -> Path:
-    assert isinstance(place, Folder)
-    return place.folder
 
 
 def with_history(world: World) -> list[str]:
@@ -214,24 +210,12 @@ def test_an_object_that_is_there_counts_if_it_is_the_very_one(world: World) -> N
     assert len(check(world)) == 2
 
 
-class Meanwhile(Progress):
-    """Does something once, when the first bytes of a chunk are under way."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self._act: Callable[[], object] | None = act
-
-    def advance(self, _files: int, _size_bytes: int) -> None:
-        act, self._act = self._act, None
-        if act is not None:
-            act()
-
-
 def test_what_is_removed_while_the_first_copy_is_made_is_told_there_too(
     world: World, database_url: str, tmp_path: Path
 ) -> None:
     commit(world.repository, FILES)
     with cafcat.open(database_url=database_url, home=tmp_path / "home", store=world.first.url) as other:
-        world.copy(progress=Meanwhile(lambda: other.custody.remove(["a/first"])))
+        world.copy(progress=Once(lambda: other.custody.remove(["a/first"])))
     assert check(world)
     from_copies, catalog = rebuilt_from_copies(world)
     assert from_copies == catalog
@@ -273,7 +257,7 @@ def test_a_chunk_that_is_pruned_meanwhile_has_no_copy(world: World) -> None:
         "UPDATE chunks SET state = 'deleted' WHERE uuid = %s",
         chunk,
     )
-    report = world.copy(progress=Meanwhile(decide))
+    report = world.copy(progress=Once(decide))
     assert (report.copied, len(report.failed)) == (1, 1)
     world.sql("UPDATE chunks SET state = 'committed' WHERE uuid = %s", chunk)
     assert check(world) == {f"{other}.caf"}
@@ -294,7 +278,7 @@ def test_prune_removes_copies_and_their_lines(world: World) -> None:
 def test_a_copy_that_was_taken_from_its_writer_is_not_committed(world: World) -> None:
     chunk = commit(world.repository, FILES)
     abandon = partial(world.sql, "UPDATE chunk_copies SET state = 'abandoned', lease_expires_at = NULL")
-    report = world.copy(progress=Meanwhile(abandon))
+    report = world.copy(progress=Once(abandon))
     assert (report.copied, len(report.failed)) == (0, 1)
     assert world.recover().failed == ()
     assert check(world) == set()
@@ -307,7 +291,7 @@ def test_two_at_once_make_one_copy(world: World, database_url: str, tmp_path: Pa
     reports: list[CopyReport] = []
     with cafcat.open(database_url=database_url, home=tmp_path / "home", store=world.first.url) as other:
         again = partial(other.custody.copy, [chunk], to=world.second.url)
-        report = world.copy(progress=Meanwhile(lambda: reports.append(again())))
+        report = world.copy(progress=Once(lambda: reports.append(again())))
     assert (report.copied, report.failed) == (1, ())
     assert reports[0].copied == 0
     assert "is writing" in reports[0].failed[0]
@@ -358,21 +342,27 @@ def test_a_bucket_that_takes_no_more_ends_the_work_and_keeps_nothing(
         assert repository.custody.copy(to=f"s3://{s3_bucket}/copies").copied == 1
 
 
-@pytest.mark.parametrize("world", PAIRS, indirect=True)
+def each_step_is_killed(world: World, folder: Path, verb: str, prepare: Callable[[int], None]) -> Iterator[int]:
+    """Of a verb that is told the second store."""
+    here, there = world.first.url, world.second.url
+    return killed_at_each_step(world.repository, here, folder, verb, there, prepare=prepare)
+
+
+@pairs
 def test_a_copy_is_killed_at_every_step(world: World, tmp_path: Path) -> None:
     """The next one settles what it left: its writer is known to be dead, whatever its lease says."""
     count = 0
 
-    def prepare() -> None:
+    def prepare(number: int) -> None:
         nonlocal count
-        count += 1
+        count = number
         commit(world.repository, {f"{count}": b"x" * 100, "same": b"%d" % count})
         if count % 3 == 0:
             world.repository.custody.remove([f"{count}"])
             world.repository.custody.undelete([f"{count}"])
 
     adopted = removed = 0
-    for _ in killed_at_each_step(world, tmp_path, "copy", prepare):
+    for _ in each_step_is_killed(world, tmp_path, "copy", prepare):
         if world.sql("SELECT count(*) FROM chunk_copies WHERE state = 'writing'") == [(1,)]:
             report = world.repository.custody.recover()
             assert report.failed == ()
@@ -488,18 +478,18 @@ def test_what_comes_late_is_removed(world: World) -> None:
     assert set(world.second.everything()) == {"strange"}
 
 
-@pytest.mark.parametrize("world", PAIRS, indirect=True)
+@pairs
 def test_a_recover_of_copies_is_killed_at_every_step(world: World, tmp_path: Path) -> None:
     count = 0
 
-    def prepare() -> None:
+    def prepare(number: int) -> None:
         nonlocal count
-        count += 1
+        count = number
         for how in ("half", "whole", "remains"):
             leave(world, commit(world.repository, {f"{how} {count}": b"x" * 100}), how)
         end_leases(world)
 
-    for _ in killed_at_each_step(world, tmp_path, "recover", prepare):
+    for _ in each_step_is_killed(world, tmp_path, "recover-copies", prepare):
         assert world.recover().failed == ()
         assert len(check(world)) == count
     assert len(check(world)) == count

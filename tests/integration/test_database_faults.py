@@ -23,7 +23,7 @@ from tests.crash.campaign import world
 from tests.crash.checker import look, problems
 from tests.crash.places import Folder
 from tests.crash.postgres_proxy import Cut, PostgresProxy
-from tests.crash.world import World, fast_databases, in_memory
+from tests.crash.world import World
 from tests.integration.waiting import PATIENCE_SECONDS, environment, popen, run, start_all
 from tests.services import Databases, debian_programs, temporary_server
 
@@ -109,13 +109,6 @@ def all_have_committed(connection: "psycopg.Connection[tuple[int]]") -> bool:
     return connection.execute(statement).fetchall() == [(WRITERS,)]
 
 
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    """A folder, in memory if that can be: only processes are killed here, never the machine."""
-    with in_memory() as folder:
-        yield folder
-
-
 @pytest.mark.parametrize("kill", [stop_immediately, kill_9])
 @pytest.mark.parametrize("programs", [lambda: None, debian_programs], ids=["embedded", "debian"])
 def test_a_server_killed_under_four_writers(
@@ -149,12 +142,6 @@ def test_the_embedded_server_killed_under_four_writers(memory: Path) -> None:
 
 
 # The connection is cut
-
-
-@pytest.fixture(scope="module")
-def quick_databases() -> Iterator[Databases]:
-    with fast_databases() as databases:
-        yield databases
 
 
 @pytest.fixture

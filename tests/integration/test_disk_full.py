@@ -14,7 +14,7 @@ import pytest
 from cafcat.catalog.embedded import EmbeddedServer
 from tests.crash.checker import look, problems
 from tests.crash.places import Folder
-from tests.crash.world import Outcome, World, fast_databases, in_memory, zygote
+from tests.crash.world import Outcome, World, zygote
 from tests.services import Databases
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
@@ -35,18 +35,6 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@pytest.fixture(scope="module")
-def quick_databases() -> Iterator[Databases]:
-    with fast_databases() as databases:
-        yield databases
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    with in_memory() as folder:
-        yield folder
 
 
 def fill(disk: Path, left_bytes: int) -> Path:

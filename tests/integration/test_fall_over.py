@@ -13,8 +13,9 @@ import pytest
 import cafcat
 from cafcat.errors import CafcatError, Corrupt, StoreFailed, Unavailable
 from cafcat.resolve import places
-from tests.copy_world import World, world
-from tests.removal_world import Bucket, Folder, commit
+from tests.catalog_world import commit
+from tests.copy_world import World, folder_of, world
+from tests.places import Bucket, Folder
 from tests.s3_proxy import Fault, Request, S3Proxy
 
 __all__ = ["world"]
@@ -28,11 +29,6 @@ FILES = {
     "tree/last": bytes(range(256)),
     "tree/medium": os.urandom(3_000_000),
 }
-
-
-def folder_of(place: Any) -> Path:
-    assert isinstance(place, Folder)
-    return place.folder
 
 
 @pytest.fixture

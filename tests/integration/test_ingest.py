@@ -16,13 +16,13 @@ import cafcat
 from cafcat.catalog.mapping import Mapping
 from cafcat.checksums import crc32c
 from cafcat.errors import CatalogUnavailable, Conflict, InvalidInput, NotFound, StoreFailed
-from cafcat.model import ChunkState, FileProblem, OnConflict, ProblemKind, RunState
-from cafcat.progress import Progress
+from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
 from cafcat.stores.local import LocalStore
 from cafcat.stores.local_upload import LocalUpload
 from cafcat.writing.chunk import OpenChunk
 from cafcat.writing.limits import HARD_LIMIT_BYTES, Limits
 from cafcat.writing.sink import BlockSink
+from tests.listeners import Heard
 
 
 @pytest.fixture
@@ -50,21 +50,14 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tree
 
 
-class Recorder(Progress):
+class Recorder(Heard):
     def __init__(self) -> None:
-        self.problems: list[FileProblem] = []
-        self.warnings: list[str] = []
+        super().__init__()
         self.files = self.bytes = 0
 
     def advance(self, files: int, size_bytes: int) -> None:
         self.files += files
         self.bytes += size_bytes
-
-    def problem(self, problem: FileProblem) -> None:
-        self.problems.append(problem)
-
-    def warn(self, message: str) -> None:
-        self.warnings.append(message)
 
 
 def findings(repository: cafcat.Repository) -> list[str]:

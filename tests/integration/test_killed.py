@@ -4,11 +4,8 @@ The kills come after so many system calls of the write path as a counter says, n
 in every step, on any machine.
 """
 
-import os
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
@@ -16,30 +13,16 @@ import pytest
 
 import cafcat
 from cafcat.checksums import crc32c
+from tests.killing import environment, run_until_killed
 
 # Runs `cafcat ingest` and kills itself at the Nth boundary call: whatever makes something durable or visible.
 KILLER = """
-import os, signal, sys
-import psycopg
-countdown = int(sys.argv[1])
-def counted(function):
-    def wrapper(*arguments, **named):
-        global countdown
-        countdown -= 1
-        if countdown == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = function(*arguments, **named)
-        countdown -= 1
-        if countdown == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-    return wrapper
-for name in ("fsync", "link", "unlink", "write", "replace"):
-    setattr(os, name, counted(getattr(os, name)))
-for name in ("execute", "transaction"):
-    setattr(psycopg.Connection, name, counted(getattr(psycopg.Connection, name)))
-psycopg.Transaction.__exit__ = counted(psycopg.Transaction.__exit__)
-psycopg.Copy.write = counted(psycopg.Copy.write)
+import sys
+from tests.killed_steps import Steps
+
+steps = Steps(int(sys.argv[1]), after=True)
+steps.count_files()
+steps.count_statements()
 from cafcat.__main__ import main
 sys.argv = ["cafcat", "ingest", "-q", "--target-size", "40kB", "tree"]
 main()
@@ -54,11 +37,6 @@ def tree(tmp_path: Path) -> Path:
     for number in range(120):
         (tree / f"file-{number:03}").write_bytes(content.randbytes(content.randrange(2500)))
     return tree
-
-
-def ingest_until_killed(countdown: int, folder: Path, environment: dict[str, str]) -> int:
-    command = [sys.executable, "-c", KILLER, str(countdown)]
-    return subprocess.run(command, cwd=folder, env=os.environ | environment, timeout=120).returncode
 
 
 def check_invariant(database_url: str, store: Path) -> set[str]:
@@ -81,16 +59,12 @@ def check_invariant(database_url: str, store: Path) -> set[str]:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_again_and_again(database_url: str, tmp_path: Path, tree: Path, seed: int) -> None:
     store = tmp_path / "store"
-    environment = {
-        "CAFCAT_DATABASE_URL": database_url,
-        "CAFCAT_STORE": str(store),
-        "CAFCAT_HOME": str(tmp_path / "home"),
-    }
+    variables = environment(database_url, str(store), tmp_path / "home")
     source = random.Random(seed)
     kills = 0
     before: set[str] = set()
     for _ in range(40):
-        code = ingest_until_killed(source.randrange(1, 120), tmp_path, environment)
+        code = run_until_killed(KILLER, source.randrange(1, 120), folder=tmp_path, variables=variables)
         kills += code == -signal.SIGKILL
         now = check_invariant(database_url, store)
         assert before <= now, "what was committed stays"
@@ -99,7 +73,7 @@ def test_killed_again_and_again(database_url: str, tmp_path: Path, tree: Path, s
             break
         assert code == -signal.SIGKILL
     else:
-        assert ingest_until_killed(10**9, tmp_path, environment) == 0
+        assert run_until_killed(KILLER, 10**9, folder=tmp_path, variables=variables) == 0
     assert kills >= 3
     assert check_invariant(database_url, store) == {f"tree/{path.name}" for path in tree.iterdir()}
     with cafcat.open(database_url=database_url, home=tmp_path / "home", store=str(store)) as repository:

@@ -10,29 +10,16 @@ import pytest
 
 from tests.crash.checker import Seen, look, problems
 from tests.crash.places import Folder
-from tests.crash.world import fast_databases, in_memory
 from tests.integration.waiting import PATIENCE_SECONDS, environment, popen, start_all
 from tests.services import Databases
 
 PATHS = [f"shared/{number:03}" for number in range(60)]
 
 
-@pytest.fixture(scope="module")
-def quick_databases() -> Iterator[Databases]:
-    with fast_databases() as databases:
-        yield databases
-
-
 @pytest.fixture
 def url(quick_databases: Databases) -> Iterator[str]:
     with quick_databases.fresh(quick_databases.template()) as url:
         yield url
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    with in_memory() as folder:
-        yield folder
 
 
 def content_of(writer: int, path: str) -> bytes:

@@ -15,31 +15,12 @@ from cafcat.errors import InvalidInput, StoreFailed
 from cafcat.maintenance.prune import PrunedChunk, PruneReport
 from cafcat.model import OnConflict
 from cafcat.stores.base import Upload
-from tests.removal_world import (
-    Folder,
-    Heard,
-    InBackground,
-    Opener,
-    Place,
-    bucket,
-    check,
-    commit,
-    folder,
-    in_background,
-    killed_at_each_step,
-    live,
-    local,
-    open_at,
-    place,
-    problems,
-    rebuilt,
-    repository,
-    sql,
-    state_of,
-    wait_for_a_waiting_statement,
-)
-
-__all__ = ["bucket", "folder", "local", "open_at", "place", "repository"]
+from tests.catalog_world import Opener, commit, live, sql, state_of
+from tests.killing import killed_at_each_step
+from tests.listeners import Heard, problems
+from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
+from tests.places import Folder, Place
+from tests.removal_world import check, rebuilt
 
 DAY = 86_400
 
@@ -316,7 +297,6 @@ def test_interrupted_between_chunks(local: cafcat.Repository, folder: Folder) ->
     assert check(local, folder) == {}
 
 
-@pytest.mark.parametrize("place", ["folder", pytest.param("bucket", marks=pytest.mark.slow)], indirect=True)
 def test_a_prune_is_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path) -> None:
     """No live file loses a byte, and the next prune, or recover, removes what is left."""
     expected = {"always": b"there"}
@@ -332,7 +312,7 @@ def test_a_prune_is_killed_at_every_step(repository: cafcat.Repository, place: P
         expected.update({f"{number}/kept": b"kept", f"{number}/late": b"late"})
         tombs.add(f"{number}/tomb")
 
-    for number in killed_at_each_step(repository, place, tmp_path, "prune", prepare):
+    for number in killed_at_each_step(repository, place.url, tmp_path, "prune", prepare=prepare):
         assert live(repository) == set(expected)
         assert rebuilt(place).keys() == set(expected)
         assert chunks_in(place) <= with_a_line(place), "else it would be taken for one that nobody has committed"

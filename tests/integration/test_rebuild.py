@@ -1,10 +1,7 @@
 """A catalog from stores alone is the catalog that was lost; what is damaged is said and costs only itself."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,27 +24,19 @@ from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.stores.local import LocalStore
-from tests.rebuild_world import MODIFIED, World, begin, commit, leave_whole, sql, world, worlds
+from tests.catalog_world import MODIFIED, begin, commit, reasons, sql
+from tests.killing import environment, run_until_killed
+from tests.rebuild_world import World, leave_whole, local, world
 from tests.services import Databases
 
-__all__ = ["world"]
+__all__ = ["local", "world"]
 
 FILES = {"a/first": b"first", "a/second": bytes(range(256)) * 20, "b/empty": b"", "ü/日本\n\t\\": b"unicode"}
-
-
-@pytest.fixture
-def local(databases: Databases, tmp_path: Path) -> Iterator[World]:
-    with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
-        yield world
 
 
 def live(repository: cafcat.Repository) -> dict[str, bytes]:
     """All files, read."""
     return {location.path: repository.read(location.path) for location in repository.list()}
-
-
-def reasons(repository: cafcat.Repository, path: str) -> list[tuple[str, str]]:
-    return [(str(old.location.chunk), old.reason) for old in repository.history(path)]
 
 
 def test_everything_is_there_again(world: World) -> None:
@@ -124,8 +113,8 @@ def test_what_was_in_between_and_is_pruned_is_told_from_what_came_next(local: Wo
 
 def test_commits_cross(world: World) -> None:
     """The one that was begun first is committed last."""
-    early = begin(world.repository, {"a": b"early", "b": b"early"})
-    late = begin(world.repository, {"a": b"late", "c": b"late"})
+    early = begin(world.repository, {"a": b"early", "b": b"early"}, all_new=False)
+    late = begin(world.repository, {"a": b"late", "c": b"late"}, all_new=False)
     late.finish(OnConflict.REPLACE, lambda: None)
     early.finish(OnConflict.REPLACE, lambda: None)
     assert world.repository.read("a") == b"early"
@@ -241,37 +230,18 @@ def test_what_ends_early_leaves_the_catalog_empty(local: World, verb: str) -> No
     assert empty.custody.rebuild().files == len(FILES)
 
 
-# Kills itself at the number-th step from the call of Stage.plan on. A step is a statement, a block of a COPY, the
-# end of a transaction, or what makes the journal of the adopted chunk durable.
+# Steps count from the call of Stage.plan on. A step is a statement, a block of a COPY, the end of a transaction, or
+# what makes the journal of the adopted chunk durable.
 KILLED = """
-import os, signal, sys
-import psycopg
+import os, sys
 import cafcat
 from cafcat.catalog.rebuilding import Stage
+from tests.killed_steps import Steps
 
-countdown = 0
-
-def counted(function):
-    def wrapper(*arguments, **named):
-        global countdown
-        countdown -= 1
-        if countdown == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*arguments, **named)
-    return wrapper
-
-def armed(stage, plan=Stage.plan):
-    global countdown
-    countdown = int(sys.argv[1])
-    return plan(stage)
-
-Stage.plan = armed
-for name in ("fsync", "link"):
-    setattr(os, name, counted(getattr(os, name)))
-for name in ("execute", "transaction"):
-    setattr(psycopg.Connection, name, counted(getattr(psycopg.Connection, name)))
-psycopg.Transaction.__exit__ = counted(psycopg.Transaction.__exit__)
-psycopg.Copy.write = counted(psycopg.Copy.write)
+steps = Steps()
+steps.begin_at(Stage, "plan", int(sys.argv[1]))
+steps.count(os, "fsync", "link")
+steps.count_statements()
 with cafcat.open() as repository:
     repository.custody.rebuild()
 """
@@ -283,19 +253,15 @@ def test_killed_at_any_step_it_is_empty_or_whole(local: World) -> None:
     local.repository.custody.remove(["b/empty"])
     leave_whole(local.repository, {"c": b"c"})
     empty = local.empty()
-    environment = os.environ | {
-        "CAFCAT_DATABASE_URL": str(empty.settings.database_url),
-        "CAFCAT_STORE": local.store,
-        "CAFCAT_HOME": str(local.folder / "home"),
-    }
+    variables = environment(str(empty.settings.database_url), local.store, local.folder / "home")
     found: list[int] = []
     for number in range(1, 200, 5):
-        process = subprocess.run([sys.executable, "-c", KILLED, str(number)], env=environment, check=False)
+        code = run_until_killed(KILLED, number, variables=variables)
         [(count,)] = sql(empty, "SELECT count(*) FROM file_locations")
         found.append(count)
         if count:
             break
-        assert process.returncode == -signal.SIGKILL
+        assert code == -signal.SIGKILL
         assert sql(empty, "SELECT count(*) FROM chunks") == sql(empty, "SELECT count(*) FROM journal") == [(0,)]
     assert found[-1] == len(FILES)
     assert len(found) > 4
@@ -538,7 +504,7 @@ def take(repository: cafcat.Repository, step: tuple[Any, ...]) -> None:
         case "commit", new, on_conflict, modified_ns:
             commit(repository, new, on_conflict, modified_ns)
         case "cross", first, second:
-            early, late = begin(repository, first), begin(repository, second)
+            early, late = begin(repository, first, all_new=False), begin(repository, second, all_new=False)
             late.finish(OnConflict.REPLACE, lambda: None)
             early.finish(OnConflict.REPLACE, lambda: None)
         case "adopt", first, on_conflict, second:
@@ -546,7 +512,7 @@ def take(repository: cafcat.Repository, step: tuple[Any, ...]) -> None:
             commit(repository, second)
             repository.recover()
         case "half", new:
-            begin(repository, new).abandon("test")
+            begin(repository, new, all_new=False).abandon("test")
         case "remove", gone:
             repository.custody.remove(gone)
         case "undelete", back:

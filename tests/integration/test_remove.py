@@ -19,38 +19,15 @@ from cafcat.catalog.removal import Change, Removal, _nothing
 from cafcat.errors import CatalogUnavailable, InvalidInput, NotFound, StoreFailed
 from cafcat.maintenance.remove import RemoveReport, UndeleteReport
 from cafcat.model import FileProblem, OnConflict
-from tests.removal_world import (
-    Folder,
-    Heard,
-    InBackground,
-    Opener,
-    Place,
-    bucket,
-    check,
-    commit,
-    folder,
-    in_background,
-    killed_at_each_step,
-    live,
-    local,
-    open_at,
-    place,
-    problems,
-    rebuilt,
-    repository,
-    sql,
-    state_of,
-    wait_for_a_waiting_statement,
-)
+from tests.catalog_world import Opener, commit, live, reasons, sql, state_of
+from tests.killing import killed_at_each_step
+from tests.listeners import Heard, problems
+from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
+from tests.places import FOLDER_OR_SLOW_BUCKET, Folder, Place
+from tests.removal_world import check, rebuilt
 from tests.services import Databases
 
-__all__ = ["bucket", "folder", "local", "open_at", "place", "repository"]
-
 FILES = {"a/first": b"first", "a/second": bytes(range(256)), "b/empty": b"", "ü/日本": b"unicode"}
-
-
-def reasons(repository: cafcat.Repository, path: str) -> list[tuple[str, str]]:
-    return [(str(old.location.chunk), old.reason) for old in repository.history(path)]
 
 
 def test_a_removed_file_is_gone_and_comes_back_as_it_was(repository: cafcat.Repository, place: Place) -> None:
@@ -261,12 +238,7 @@ class Counting(Heard):
 # --- killed, cut, out of reach
 
 
-SLOW_ON_S3 = pytest.mark.parametrize(
-    "place", ["folder", pytest.param("bucket", marks=pytest.mark.slow)], indirect=True
-)
-
-
-@SLOW_ON_S3
+@pytest.mark.parametrize("place", FOLDER_OR_SLOW_BUCKET, indirect=True)
 @pytest.mark.parametrize("verb", ["remove", "undelete"])
 def test_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path, verb: str) -> None:
     """All or nothing; and after recover the stores know it."""
@@ -281,7 +253,7 @@ def test_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_p
             repository.custody.remove([f"{number}/gone"], folders=[f"{number}/alone"])
         expected[f"{number}/kept"] = b"kept"
 
-    for number in killed_at_each_step(repository, place, tmp_path, verb, prepare):
+    for number in killed_at_each_step(repository, place.url, tmp_path, verb, prepare=prepare):
         removable = {f"{number}/gone": b"gone", f"{number}/alone/1": b"1", f"{number}/alone/2": b"2"}
         are_live = set(removable) & live(repository)
         assert are_live in (set(), set(removable))

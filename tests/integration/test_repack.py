@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +20,12 @@ from cafcat.model import Entry, OnConflict
 from cafcat.stores.local_files import LocalFile
 from cafcat.writing.chunk import ChunkPlace, OpenChunk
 from cafcat.writing.limits import Limits
-from tests import removal_world
-from tests.removal_world import (
-    MODIFIED,
-    Folder,
-    Heard,
-    Opener,
-    Place,
-    bucket,
-    check,
-    commit,
-    folder,
-    in_background,
-    killed_at_each_step,
-    local,
-    open_at,
-    place,
-    problems,
-    repository,
-    sql,
-    state_of,
-    wait_for_a_waiting_statement,
-)
-
-__all__ = ["bucket", "folder", "local", "open_at", "place", "repository"]
+from tests.catalog_world import MODIFIED, Opener, commit, sql, state_of
+from tests.killing import killed_at_each_step
+from tests.listeners import AfterFiles, Heard, problems
+from tests.meanwhile import in_background, wait_for_a_waiting_statement
+from tests.places import Folder, Place
+from tests.removal_world import check, rebuilt
 
 LARGE = os.urandom(2_500_000)
 FILES = {f"{number:03}": os.urandom(1000 + number) for number in range(40)} | {"large": LARGE, "empty": b""}
@@ -257,20 +239,6 @@ def test_a_chunk_that_is_missing_is_damage(repository: cafcat.Repository, place:
     assert (state_of(repository, old), state_of(repository, other)) == ("committed", "retired")
 
 
-class Meanwhile(Heard):
-    """Does something once, when so many files were taken."""
-
-    def __init__(self, files: int, act: Callable[[], object]) -> None:
-        super().__init__()
-        self._files = files
-        self._act = act
-
-    def advance(self, files: int, _: int) -> None:
-        self._files -= files
-        if files and self._files == 0:
-            self._act()
-
-
 def test_what_changed_meanwhile_stays_changed(repository: cafcat.Repository, place: Place, open_at: Opener) -> None:
     other = open_at(place)
     old = wasted(repository)
@@ -279,7 +247,7 @@ def test_what_changed_meanwhile_stays_changed(repository: cafcat.Repository, pla
         commit(other, {"001": b"replaced", "large": b"replaced too", "new": b"new"})
         assert other.custody.remove(["002"]).files == 1
 
-    report = repack(repository, progress=Meanwhile(4, change))
+    report = repack(repository, progress=AfterFiles(4, change))
     assert (report.files_moved, report.files_changed, report.chunks_retired) == (2, 3, 1)
     assert state_of(repository, old) == "retired"
     assert check(repository, place) == {
@@ -306,7 +274,7 @@ def test_a_chunk_that_went_meanwhile_is_no_damage(
         commit(other, dict.fromkeys(files, b"replaced"))
         assert other.custody.prune(grace_seconds=0).chunks == 1
 
-    heard = Meanwhile(3, change)
+    heard = AfterFiles(3, change)
     report = repack(local, progress=heard)
     assert heard.problems == []
     assert report.files_damaged == 0
@@ -557,18 +525,6 @@ def test_the_next_repack_finishes_what_one_left_that_died(local: cafcat.Reposito
     assert check(local, folder) == KEPT
 
 
-VERB = """
-from cafcat.catalog.rewriting import Rewriting
-
-def repack(repository, number):
-    arm(Rewriting, "wasteful", number)
-    report = repository.custody.repack(max_unused=0.0, target_size=3000)
-    assert (report.files_damaged, report.failed) == (0, [])
-
-for line in sys.stdin:
-"""
-
-
 def check_killed(repository: cafcat.Repository, place: Place) -> dict[str, bytes]:
     """As check, after recover; there may be abandoned chunks, of which nothing is left."""
     left = "SELECT count(*) FROM chunks WHERE state = 'writing' OR (state = 'abandoned' AND deleted_at IS NULL)"
@@ -584,16 +540,12 @@ def check_killed(repository: cafcat.Repository, place: Place) -> dict[str, bytes
         repository,
         "SELECT file_path, uuid::text, start_byte, end_byte FROM file_locations JOIN chunks ON id = caf_file_id",
     )
-    assert removal_world.rebuilt(place) == {path: (chunk, start) for path, chunk, start, _ in located}
+    assert rebuilt(place) == {path: (chunk, start) for path, chunk, start, _ in located}
     return {path: objects[f"{chunk}.caf"][start:end] for path, chunk, start, end in located}
 
 
-@pytest.mark.parametrize("place", ["folder", pytest.param("bucket", marks=pytest.mark.slow)], indirect=True)
-def test_a_repack_is_killed_at_every_step(
-    repository: cafcat.Repository, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repack_is_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path) -> None:
     """Into two chunks, out of two. Recover then has whatever it left, and the next step begins where that is."""
-    monkeypatch.setattr(removal_world, "KILLER", removal_world.KILLER.replace("for line in sys.stdin:\n", VERB))
     expected: dict[str, bytes] = {}
 
     def prepare(number: int) -> None:
@@ -603,7 +555,7 @@ def test_a_repack_is_killed_at_every_step(
             wasted(repository, files, expected)
 
     adopted = 0
-    for number in killed_at_each_step(repository, place, tmp_path, "repack", prepare):
+    for number in killed_at_each_step(repository, place.url, tmp_path, "repack", prepare=prepare):
         report = repository.recover()
         assert report.failed == ()
         adopted += report.adopted

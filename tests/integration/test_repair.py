@@ -16,28 +16,12 @@ from cafcat.maintenance.rewrite import Rewriter, place_of
 from cafcat.model import FileProblem, SourceFile
 from cafcat.sources.directory import DirectorySource
 from cafcat.writing.limits import Limits
-from tests import removal_world
-from tests.removal_world import (
-    Folder,
-    Heard,
-    Opener,
-    Place,
-    bucket,
-    check,
-    commit,
-    folder,
-    killed_at_each_step,
-    local,
-    open_at,
-    place,
-    problems,
-    repository,
-    sql,
-    state_of,
-)
+from tests.catalog_world import Opener, commit, sql, state_of
+from tests.killing import killed_at_each_step
+from tests.listeners import AfterFiles, Heard, problems
+from tests.places import Folder, Place
+from tests.removal_world import check
 from tests.s3_server import S3Server
-
-__all__ = ["bucket", "folder", "local", "open_at", "place", "repository"]
 
 LARGE = os.urandom(2_500_000)
 FILES = {f"tree/{number:02}": os.urandom(1000 + number) for number in range(20)} | {
@@ -66,11 +50,7 @@ def ingested(repository: cafcat.Repository) -> str:
 def write(repository: cafcat.Repository, place: Place, chunk: str, change: Callable[[bytes], bytes]) -> None:
     """Changes the bytes of a chunk's object behind the back of everybody."""
     key = f"{chunk}.caf"
-    data = change(place.everything()[key])
-    if isinstance(place, Folder):
-        (place.folder / key).write_bytes(data)
-    else:
-        place.client.put_object(Bucket=place.bucket, Key=f"pre/fix/{key}", Body=data)  # type: ignore[attr-defined]
+    place.write(key, change(place.everything()[key]))
 
 
 def flipped(content: bytes, at: int = -1) -> Callable[[bytes], bytes]:
@@ -379,16 +359,11 @@ def test_what_was_replaced_meanwhile_stays_replaced(
     other = open_at(place)
     write(repository, place, chunk, flipped(FILES["tree/07"]))
 
-    class Meanwhile(Heard):
-        left = 5
+    def replace() -> None:
+        commit(other, {"tree/01": b"newer", "tree/07": b"newer", "tree/19": b"newer"})
+        other.custody.remove(["tree/02"])
 
-        def advance(self, files: int, _: int) -> None:
-            self.left -= files
-            if files and self.left == 0:
-                commit(other, {"tree/01": b"newer", "tree/07": b"newer", "tree/19": b"newer"})
-                other.custody.remove(["tree/02"])
-
-    report = repair(repository, chunk, sources=["tree"], progress=Meanwhile())
+    report = repair(repository, chunk, sources=["tree"], progress=AfterFiles(5, replace))
     assert (report.files_lost, report.chunks_mended) == (0, 1)
     assert report.files_changed >= 3
     repository.custody.prune(grace_seconds=0)
@@ -460,25 +435,10 @@ def test_stopped_what_was_packed_is_committed(
     assert {name: local.read(name) for name in FILES} == FILES
 
 
-VERB = """
-from cafcat.catalog.rewriting import Rewriting
-
-def repair(repository, number):
-    [chunk] = [chunk for chunk in repository.chunks() if chunk.state == "committed"]
-    arm(Rewriting, "by_uuid", number)
-    report = repository.custody.repair(chunks=[str(chunk.uuid)], sources=["tree"])
-    assert report.files_lost == 0
-
-for line in sys.stdin:
-"""
-
-
-@pytest.mark.parametrize("place", ["folder", pytest.param("bucket", marks=pytest.mark.slow)], indirect=True)
 def test_a_repair_is_killed_at_every_step(
-    repository: cafcat.Repository, place: Place, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: cafcat.Repository, place: Place, tree: Path, tmp_path: Path
 ) -> None:
     """Each time the file is damaged, or it is mended."""
-    monkeypatch.setattr(removal_world, "KILLER", removal_world.KILLER.replace("for line in sys.stdin:\n", VERB))
     (tree / "large").unlink()
     expected = {path: content for path, content in FILES.items() if path != "tree/large"}
     repository.ingest(["tree"])
@@ -493,7 +453,7 @@ def test_a_repair_is_killed_at_every_step(
     def prepare(_: int) -> None:
         write(repository, place, chunk(), flipped(FILES["tree/07"]))
 
-    for number in killed_at_each_step(repository, place, tmp_path, "repair", prepare):
+    for number in killed_at_each_step(repository, place.url, tmp_path, "repair", prepare=prepare):
         damaged = chunk()
         report = repository.recover()
         assert report.failed == ()

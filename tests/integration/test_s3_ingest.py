@@ -15,24 +15,13 @@ from cafcat.model import FileProblem, IngestReport, OnConflict
 from cafcat.progress import Progress
 from cafcat.repository import Repository
 from cafcat.stores.keys import is_chunk_key
+from tests.listeners import Heard
 from tests.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
 from tests.s3_server import S3Server
 
 MIB = 1 << 20
 
 pytestmark = pytest.mark.usefixtures("s3_proxy_environment")
-
-
-class Notes(Progress):
-    def __init__(self) -> None:
-        self.problems: list[FileProblem] = []
-        self.warnings: list[str] = []
-
-    def problem(self, problem: FileProblem) -> None:
-        self.problems.append(problem)
-
-    def warn(self, message: str) -> None:
-        self.warnings.append(message)
 
 
 class Bucket:
@@ -166,7 +155,7 @@ def test_the_url_of_a_folder_or_of_one_object(repository: Repository, source: Bu
 
 def test_a_key_too_long_by_its_prefix_is_refused_by_name(repository: Repository, source: Bucket) -> None:
     source.put({"k" * 1000: b"1", "b": b"2"})
-    notes = Notes()
+    notes = Heard()
     report = repository.ingest([source.url], prefix="p" * 1100, progress=notes)
     assert (report.files_added, report.files_failed) == (1, 1)
     assert [problem.kind for problem in notes.problems] == ["name"]
@@ -295,7 +284,7 @@ def test_an_interrupted_listing_goes_on(
     assert report.interrupted
     assert report.files_added > 200
     s3_proxy.clear()
-    notes = Notes()
+    notes = Heard()
     report = repository.ingest([source.url], progress=notes)
     assert s3_proxy.count("ListObjectsV2") <= 7, "of eleven pages, the first four are not asked for again"
     assert report.files_unchanged == 0

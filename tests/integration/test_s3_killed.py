@@ -4,11 +4,8 @@ recover. Nothing lost, nothing twice, nothing left that costs money.
 The kills come before or after so many requests and statements as a counter says: they land in every step.
 """
 
-import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,31 +15,18 @@ import pytest
 import cafcat
 from cafcat.checksums import crc32c
 from cafcat.stores.keys import is_chunk_key
+from tests.killing import environment, run_until_killed
 from tests.s3_server import S3Server
 
 KILLER = """
-import os, signal, sys, threading
-import botocore.client, obstore, psycopg
-countdown, lock = int(sys.argv[1]), threading.Lock()
-def count():
-    global countdown
-    with lock:
-        countdown -= 1
-        if countdown == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-def counted(function):
-    def wrapper(*arguments, **named):
-        count()
-        result = function(*arguments, **named)
-        count()
-        return result
-    return wrapper
-botocore.client.BaseClient._make_api_call = counted(botocore.client.BaseClient._make_api_call)
-obstore.get = counted(obstore.get)
-for name in ("execute", "transaction"):
-    setattr(psycopg.Connection, name, counted(getattr(psycopg.Connection, name)))
-psycopg.Transaction.__exit__ = counted(psycopg.Transaction.__exit__)
-psycopg.Copy.write = counted(psycopg.Copy.write)
+import sys
+import botocore.client, obstore
+from tests.killed_steps import Steps
+
+steps = Steps(int(sys.argv[1]), after=True)
+steps.count(botocore.client.BaseClient, "_make_api_call")
+steps.count(obstore, "get")
+steps.count_statements()
 from cafcat.__main__ import main
 sys.argv = ["cafcat", "ingest", "-q", "--target-size", "40kB", sys.argv[2]]
 main()
@@ -58,19 +42,15 @@ class Places:
         self.client = server.client()
         self.source, self.target, self.database_url = source, target, database_url
         self.store = f"s3://{target}/chunks"
-        self.environment = {
-            "CAFCAT_DATABASE_URL": database_url,
-            "CAFCAT_STORE": self.store,
-            "CAFCAT_HOME": str(home),
-        }
+        self.home = home
         content = random.Random(7)
         self.files = {f"file-{n:03}": content.randbytes(content.randrange(2500)) for n in range(80)}
         for key, data in self.files.items():
             self.client.put_object(Bucket=source, Key=key, Body=data)
 
     def ingest_until_killed(self, countdown: int) -> int:
-        command = [sys.executable, "-c", KILLER, str(countdown), f"s3://{self.source}"]
-        return subprocess.run(command, env=os.environ | self.environment, timeout=120).returncode
+        variables = environment(self.database_url, self.store, self.home)
+        return run_until_killed(KILLER, countdown, f"s3://{self.source}", variables=variables)
 
     def check_invariant(self) -> set[str]:
         """By SQL and raw bytes alone. Returns the paths in the catalog."""
@@ -125,9 +105,7 @@ def test_killed_again_and_again(places: Places, seed: int) -> None:
     assert places.check_invariant() == set(places.files)
     with psycopg.connect(places.database_url) as connection:
         connection.execute("UPDATE chunks SET lease_expires_at = now() - interval '1 s' WHERE state = 'writing'")
-    with cafcat.open(
-        database_url=places.database_url, home=places.environment["CAFCAT_HOME"], store=places.store
-    ) as repository:
+    with cafcat.open(database_url=places.database_url, home=places.home, store=places.store) as repository:
         assert not repository.recover().failed
         for path, data in places.files.items():
             assert repository.read(path) == data

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 import cafcat
@@ -28,6 +27,7 @@ from cafcat.maintenance.verify import CheckedObject, VerifyReport
 from cafcat.model import Finding, FindingKind, OnConflict, Verdict, VerifyLevel
 from cafcat.testing.formats import pack
 from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from tests.catalog_world import sql
 from tests.s3_server import S3Server
 
 INDEX, DATA = VerifyLevel.INDEX, VerifyLevel.DATA
@@ -58,13 +58,6 @@ def commit(repository: cafcat.Repository, files: dict[str, bytes]) -> str:
     for path, content in files.items():
         chunk.add(path, content, MODIFIED)
     return finish(chunk)
-
-
-def sql(repository: cafcat.Repository, statement: str, *values: object) -> list[tuple[Any, ...]]:
-    assert repository.settings.database_url
-    with psycopg.connect(repository.settings.database_url) as connection:
-        cursor = connection.execute(statement.encode(), values)
-        return cursor.fetchall() if cursor.description else []
 
 
 def file_of(repository: cafcat.Repository, uuid: str) -> Path:

@@ -1,0 +1,67 @@
+"""A store, seen beside cafcat, and repositories that write there; a Postgres server whose files are in memory."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cafcat
+from tests.catalog_world import Opener
+from tests.crash.world import fast_databases, in_memory
+from tests.places import FOLDER_OR_SLOW_BUCKET, Bucket, Folder, Place
+from tests.s3_server import S3Server
+from tests.services import Databases
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "store")
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, s3_bucket: str, s3_environment: None) -> Iterator[Bucket]:
+    bucket = Bucket(s3_server, s3_bucket)
+    yield bucket
+    bucket.client.close()
+
+
+@pytest.fixture(params=FOLDER_OR_SLOW_BUCKET)
+def place(request: pytest.FixtureRequest) -> Place:
+    found: Place = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def open_at(database_url: str, tmp_path: Path) -> Iterator[Opener]:
+    """Repositories of the same catalog, each with a connection of its own."""
+    with contextlib.ExitStack() as opened:
+
+        def open_at(place: Place) -> cafcat.Repository:
+            repository = cafcat.open(database_url=database_url, home=tmp_path / "home", store=place.url)
+            return opened.enter_context(repository)
+
+        yield open_at
+
+
+@pytest.fixture
+def repository(open_at: Opener, place: Place) -> cafcat.Repository:
+    return open_at(place)
+
+
+@pytest.fixture
+def local(open_at: Opener, folder: Folder) -> cafcat.Repository:
+    return open_at(folder)
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder, in memory if that can be: only processes are killed there, never the machine."""
+    with in_memory() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def quick_databases() -> Iterator[Databases]:
+    with fast_databases() as databases:
+        yield databases

@@ -1,0 +1,225 @@
+"""recover while others are at work: a lease keeps its chunk, and of two that want one chunk one gets it."""
+
+import threading
+
+import pytest
+
+import cafcat
+from cafcat.errors import CafcatError, Locked
+from cafcat.maintenance import recover as recovering
+from cafcat.maintenance.recover import Outcome, RecoverReport, SettledChunk
+from cafcat.model import OnConflict
+from tests.catalog_world import Opener, begin, commit, sql
+from tests.listeners import Once
+from tests.places import Folder, Place
+from tests.recover_world import (
+    FILES,
+    check,
+    chunk_objects,
+    counted,
+    die_half_way,
+    end_leases,
+    key_of,
+    leave_half,
+    leave_whole,
+    place,
+    recover,
+    states,
+)
+
+__all__ = ["place"]
+
+
+def test_a_chunk_that_is_being_written_is_left_alone(repository: cafcat.Repository, place: Place) -> None:
+    writing = begin(repository, FILES)
+    report = repository.recover()
+    leases = sql(
+        repository, "SELECT to_char(max(lease_expires_at) AT TIME ZONE 'UTC', 'HH24:MI:SS.US') FROM chunks"
+    )
+    assert report.leases_end_at
+    assert report.leases_end_at.endswith(f"T{leases[0][0]}Z")
+    assert counted(report) == {"still_leased": 1, "leases_end_at": report.leases_end_at}
+    assert states(repository) == ["writing"]
+    writing.finish(OnConflict.REPLACE, lambda: None)
+    assert check(repository, place) == FILES
+
+
+def test_a_whole_chunk_proves_itself_before_its_lease_is_over(repository: cafcat.Repository, place: Place) -> None:
+    whole = begin(repository, FILES)
+    whole._make_durable(lambda: None)
+    whole._mapping.close()
+    assert repository.recover(dry_run=True).adopted == 1
+    assert states(repository) == ["writing"]
+    assert counted(repository.recover()) == {"adopted": 1}
+    assert check(repository, place) == FILES
+
+
+def test_a_damaged_chunk_with_a_lease_is_left_alone(repository: cafcat.Repository, place: Place) -> None:
+    chunk = begin(repository, FILES)
+    place.write(key_of(chunk), b"not an archive")
+    assert counted(repository.recover()) == {"still_leased": 1} | left_to(repository)
+    assert states(repository) == ["writing"]
+    chunk._lease.end()
+    die_half_way(chunk)
+
+
+def left_to(repository: cafcat.Repository) -> dict[str, object]:
+    return {"leases_end_at": repository.recover(dry_run=True).leases_end_at}
+
+
+def test_recover_beside_writers(local: cafcat.Repository, folder: Folder, open_at: Opener) -> None:
+    """An ingest with many chunks goes on while others are settled, again and again."""
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def write() -> None:
+        try:
+            other = open_at(folder)
+            for number in range(30):
+                commit(other, {f"{number}/{path}": data for path, data in FILES.items()})
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    leave_half(local, {"half": b"half"})
+    leave_whole(local, {"whole": b"whole"})
+    end_leases(local)
+    thread = threading.Thread(target=write)
+    thread.start()
+    while not done.is_set():
+        assert local.recover().failed == ()
+    thread.join()
+    assert errors == []
+    assert len(check(local, folder)) == 30 * len(FILES) + 1
+
+
+def test_two_recovers_at_once_settle_each_chunk_once(place: Place, open_at: Opener) -> None:
+    first, second = open_at(place), open_at(place)
+    for number in range(8):
+        leave_whole(first, {f"{number}/{path}": data for path, data in FILES.items()})
+        leave_half(first, {f"half {number}": b"half"})
+    end_leases(first)
+    reports: list[RecoverReport] = []
+    settled: list[SettledChunk] = []
+    barrier = threading.Barrier(2)
+
+    def work(repository: cafcat.Repository) -> None:
+        barrier.wait()
+        reports.append(repository.recover(on_settled=settled.append))
+
+    threads = [threading.Thread(target=work, args=[repository]) for repository in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [report.failed for report in reports] == [(), ()]
+    assert sum(report.adopted for report in reports) == 8
+    # What one has abandoned and not yet removed the other one may take for left behind, and remove, too.
+    assert sum(report.abandoned for report in reports) == 8
+    assert sorted(chunk.uuid for chunk in settled if chunk.outcome is not Outcome.CLEANED) == sorted(
+        row[0] for row in sql(first, "SELECT uuid FROM chunks")
+    )
+    assert sql(first, "SELECT count(*) FROM events WHERE kind = 'chunk_committed'") == [(8,)]
+    assert len(check(first, place)) == 8 * len(FILES)
+
+
+def test_a_lease_is_taken_once_and_only_its_owner_can_move_it(local: cafcat.Repository) -> None:
+    leave_whole(local, FILES)
+    recovery = local._catalog.recovery
+    end_leases(local)
+    [found] = recovery.overdue(local._store_of(local.settings.store).url)
+    assert recovery.take(found, "first", 60) == found._replace(owner="first")
+    assert recovery.take(found, "second", 60) is None
+    recovery.renew(found.id, "first", 60)
+    with pytest.raises(Locked):
+        recovery.renew(found.id, "second", 60)
+    with pytest.raises(Locked):
+        recovery.give_back(found.id, "second")
+    assert recovery.take(found, "second", 60) is None
+    recovery.give_back(found.id, "first")
+    assert recovery.take(found, "second", 60) == found._replace(owner="second")
+
+
+def test_a_chunk_that_is_looked_at_is_not_looked_at_by_others(place: Place, open_at: Opener) -> None:
+    first, second = open_at(place), open_at(place)
+    leave_whole(first, FILES)
+    reports: list[RecoverReport] = []
+    assert recover(first, progress=Once(lambda: reports.append(second.recover()))).adopted == 1
+    assert (reports[0].still_leased, reports[0].adopted, reports[0].abandoned) == (1, 0, 0)
+    assert check(first, place) == FILES
+
+
+@pytest.mark.parametrize("renew_seconds", [0, 3600])
+def test_a_recover_that_was_taken_for_dead_changes_nothing(
+    place: Place, open_at: Opener, monkeypatch: pytest.MonkeyPatch, renew_seconds: int
+) -> None:
+    """Whether it learns it when it renews its lease or when it commits."""
+    monkeypatch.setattr(recovering, "_RENEW_SECONDS", renew_seconds)
+    first, second = open_at(place), open_at(place)
+    leave_whole(first, FILES)
+    reports: list[RecoverReport] = []
+    slow = recover(first, progress=Once(lambda: reports.append(recover(second))))
+    assert counted(slow) == {}
+    assert counted(reports[0]) == {"adopted": 1}
+    assert check(first, place) == FILES
+
+
+def test_a_writer_that_was_taken_for_dead_cannot_commit_what_was_abandoned(
+    repository: cafcat.Repository, place: Place
+) -> None:
+    slow = begin(repository, FILES)
+    assert counted(recover(repository)) == {"abandoned": 1}
+    assert place.uploads() == []
+    with pytest.raises(CafcatError):
+        slow.finish(OnConflict.REPLACE, lambda: None)
+    assert check(repository, place) == {}
+    assert counted(recover(repository)) == {}
+
+
+def test_a_writer_that_was_taken_for_dead_loses_nothing_of_what_was_adopted(
+    repository: cafcat.Repository, place: Place
+) -> None:
+    slow = begin(repository, FILES)
+    reports: list[RecoverReport] = []
+
+    def checkpoint() -> None:
+        if chunk_objects(place):
+            reports.append(recover(repository))
+
+    assert slow.finish(OnConflict.REPLACE, checkpoint).commit.added == len(FILES)
+    assert counted(reports[0]) == {"adopted": 1}
+    assert sql(repository, "SELECT count(*) FROM events WHERE kind = 'chunk_committed'") == [(1,)]
+    assert check(repository, place) == FILES
+    assert {location.path: repository.read(location.path) for location in repository.list()} == FILES
+
+
+def test_a_writer_that_commits_in_the_last_moment_wins(repository: cafcat.Repository, place: Place) -> None:
+    """While its chunk is looked at. The object is there before, so it would have been adopted."""
+    slow = begin(repository, FILES)
+    summary = slow._make_durable(lambda: None)
+
+    def commit_now() -> None:
+        with slow._mapping as mapping:
+            repository._catalog.commit.commit_chunk(slow._id, summary, mapping, OnConflict.REPLACE, all_new=True)
+
+    assert counted(recover(repository, progress=Once(commit_now))) == {}
+    assert check(repository, place) == FILES
+
+
+def test_a_writer_that_commits_after_its_object_was_missed_wins(
+    repository: cafcat.Repository, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is removed before the row says that nothing can point to it."""
+    slow = begin(repository, FILES)
+    abandon = repository._catalog.chunks.abandon_chunk
+
+    def late(chunk_id: int, reason: str) -> None:
+        slow.finish(OnConflict.REPLACE, lambda: None)
+        abandon(chunk_id, reason)
+
+    end_leases(repository)
+    with monkeypatch.context() as patch:
+        patch.setattr(repository._catalog.chunks, "abandon_chunk", late)
+        assert counted(repository.recover()) == {}
+    assert check(repository, place) == FILES

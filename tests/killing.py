@@ -1,0 +1,86 @@
+"""Programs that are killed at a step of their work: of what makes something durable or visible."""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import cafcat
+from tests.catalog_world import sql
+
+__all__ = ["environment", "killed_at_each_step", "run_until_killed"]
+
+PROJECT = Path(__file__).parent.parent
+
+
+def environment(database_url: str, store: str, home: Path) -> dict[str, str]:
+    """What leads cafcat to catalog and store, and a program in any folder to the modules of these tests."""
+    return os.environ | {
+        "CAFCAT_DATABASE_URL": database_url,
+        "CAFCAT_STORE": store,
+        "CAFCAT_HOME": str(home),
+        "PYTHONPATH": os.pathsep.join([str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+
+
+def run_until_killed(
+    program: str, step: int, *arguments: str, folder: Path | None = None, variables: Mapping[str, str]
+) -> int:
+    """Runs a program that kills itself at the step of its first argument. Returns its exit code."""
+    command = [sys.executable, "-c", program, str(step), *arguments]
+    return subprocess.run(command, cwd=folder, env=variables, timeout=120, check=False).returncode
+
+
+def killed_at_each_step(
+    repository: cafcat.Repository,
+    store: str,
+    folder: Path,
+    verb: str,
+    *arguments: str,
+    prepare: Callable[[int], object] = lambda _: None,
+) -> Iterator[int]:
+    """Prepares for each number, runs a verb of killed_verbs.py in the folder and kills it at that step, and gives
+    control; until one lives."""
+    variables = environment(str(repository.settings.database_url), store, folder / "home")
+    with _children(folder, variables, verb, *arguments) as run:
+        for number in itertools.count(1):
+            prepare(number)
+            code = run(number)
+            if code == 0:
+                assert number > 10
+                break
+            assert code == -signal.SIGKILL
+            _wait_for_the_server(repository)
+            yield number
+
+
+@contextlib.contextmanager
+def _children(folder: Path, variables: Mapping[str, str], *arguments: str) -> Iterator[Callable[[int], int]]:
+    """A function that has a child killed at a step, and returns its exit code."""
+    command = [sys.executable, "-m", "tests.killed_verbs", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, env=variables, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        asked, answers = process.stdin, process.stdout
+
+        def run(number: int) -> int:
+            asked.write(f"{number}\n")
+            asked.flush()
+            return int(answers.readline())
+
+        yield run
+
+
+def _wait_for_the_server(repository: cafcat.Repository) -> None:
+    """Until it has done, or undone, what the killed process had asked."""
+    statement = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+        "AND backend_type = 'client backend' AND state <> 'idle'"
+    )
+    while sql(repository, statement) != [(0,)]:
+        pass
