@@ -36,12 +36,16 @@ from cafcat.resolve.plan import ReadPlan
 from cafcat.resolve.reading import Reading
 from cafcat.settings import Settings
 from cafcat.stores.base import Store
-from cafcat.wiring import opening_of, stores_of
+from cafcat.wiring import Rooms, opening_of, stores_of
+from cafcat.workers import processors
 
 if TYPE_CHECKING:
     from cafcat.resolve.urls import SignedUrl
 
 __all__ = ["Inspection", "Repository", "inspect", "open"]
+
+_MOST_JOBS = 4
+"""More is for those who know that their disks like it."""
 
 
 class Inspection(NamedTuple):
@@ -122,6 +126,7 @@ class Repository:
         on_conflict: OnConflict = OnConflict.REPLACE,
         dry_run: bool = False,
         target_size: int | None = None,
+        jobs: int | None = None,
         progress: Progress | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> IngestReport:
@@ -131,9 +136,11 @@ class Repository:
         and URLs in lines ("-": standard input), or separated by NUL if null_separated. unpack_tars: whether tar
         files are sources or just files. inventory: manifest of an S3 Inventory, in place of listing the one s3://
         source. A listing that was interrupted goes on, unless restart_listing. target_size: bytes of a chunk.
+        jobs: so many processes pack folders, each a chunk of its own, if there is enough to do for them; None: one
+        for each processor, four at most. Other sources are packed by this process.
 
-        When should_stop says True, which is asked between files and blocks, what was packed is committed and the
-        run ends; when it raises, the open chunk is dropped.
+        When should_stop says True, which is asked between groups of small files and blocks of large ones, what was
+        packed is committed and the run ends; when it raises, the open chunks are dropped.
 
         A file that cannot be taken is reported and costs only itself. Raises InvalidInput, NotFound for a
         source that is not there, Conflict under OnConflict.FAIL, StoreFailed, CatalogUnavailable,
@@ -169,6 +176,8 @@ class Repository:
             opening_of(self.settings, self._catalog, store, options, progress),
             dry_run=dry_run,
             target_size=self.settings.target_size if target_size is None else target_size,
+            jobs=min(processors(), _MOST_JOBS) if jobs is None else jobs,
+            rooms=Rooms(self.settings),
             version=__version__,
             progress=progress,
             should_stop=should_stop,

@@ -78,6 +78,12 @@ def ingest(
             help="Begin a new chunk at this size, as 30GB.",
         ),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", "-j", metavar="N", help="Pack folders in so many processes; else one per processor."
+        ),
+    ] = None,
 ) -> int:
     """Pack files into chunks and enter them in the catalog. Run again, it takes only what is new or changed.
 
@@ -100,6 +106,7 @@ def ingest(
                 on_conflict=on_conflict,
                 dry_run=dry_run,
                 target_size=target_size,
+                jobs=jobs,
                 progress=progress,
                 should_stop=stop,
             )

@@ -1,19 +1,26 @@
 """The ingest: scan the sources, decide by sets what is new, have it packed."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Final
 
 from cafcat.catalog.chunks import Known
 from cafcat.errors import Conflict
 from cafcat.ingest.packer import Packer, WantedFile
+from cafcat.ingest.team import Team, total
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.positions import Positions
-from cafcat.sources.base import Source
+from cafcat.sources.base import ShareableSource, Source
 from cafcat.writing.chunk import ChunkPlace
 from cafcat.writing.limits import Limits
 
 __all__ = ["Ingest"]
+
+_WORTH_FILES: Final = 4_000
+_WORTH_BYTES: Final = 64 << 20
+"""With fewer files and bytes in a batch, they are packed before another Python has started."""
 
 
 class Ingest:
@@ -28,7 +35,12 @@ class Ingest:
         dry_run: bool,
         progress: Progress,
         should_stop: Callable[[], bool],
+        team: Callable[[], AbstractContextManager[Team]] | None = None,
     ) -> None:
+        """Args: team: starts packers in other processes, which is done when there is enough to do for them."""
+        self._team_of = team
+        self._team: Team | None = None
+        self._stack = ExitStack()
         self._catalog = place.catalog
         self._on_conflict = on_conflict
         self._dry_run = dry_run
@@ -51,7 +63,7 @@ class Ingest:
     @property
     def report(self) -> IngestReport:
         """What was done so far."""
-        return self._packer.report
+        return total([self._packer.report, *(self._team.reports if self._team else ())])
 
     def take(self, sources: Iterable[Source]) -> None:
         """Ingests all of the sources, or all until `should_stop` says so; what was packed is committed, unless
@@ -62,24 +74,28 @@ class Ingest:
         open chunk is committed.
         """
         try:
-            try:
-                for source in sources:
-                    self._take_source(source)
-            except SourceBroke as broke:
-                self._packer.finish_chunk()
-                raise broke.reason from broke
-            self._packer.finish_chunk()
-            self.positions.settle()  # also of sources that had nothing for a chunk
+            with self._stack:
+                self._take_all(sources)
         except BaseException as error:
             self._packer.abandon(f"the run ended: {error}")
             raise
         finally:
             self._packer.problems.record()
 
+    def _take_all(self, sources: Iterable[Source]) -> None:
+        try:
+            for source in sources:
+                self._take_source(source)
+        except SourceBroke as broke:
+            self._finish_chunks()
+            raise broke.reason from broke
+        self._finish_chunks()
+        self.positions.settle()  # also of sources that had nothing for a chunk
+
     def _take_source(self, source: Source) -> None:
         self._source = source
         for found in batches_of(source):
-            if self._packer.stopped():
+            if self._stopped():
                 return
             batch = []
             for item in found:
@@ -88,7 +104,7 @@ class Ingest:
                 else:
                     batch.append(item)
             self._take_batch(source, batch)
-            if self._packer.stopped():
+            if self._stopped():
                 return
             if not self._packer.has_open_chunk:
                 self.positions.settle()
@@ -97,18 +113,39 @@ class Ingest:
     def _take_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
         """Decides for the whole batch at once. A path that may be in the open chunk already has to wait until
         that is committed; then the rest of the batch is decided anew."""
-        self.report.files_seen += len(batch)
+        self._packer.report.files_seen += len(batch)
         while batch:
             count, wanted = self._decide(batch, self._catalog.chunks.known(batch))
-            self._packer.take(source, wanted)
-            if self._packer.stopped():
+            self._pack(source, wanted)
+            if self._stopped():
                 return
             if count:
                 self._passed(batch[count - 1])
             batch = batch[count:]
             if batch:
-                self._packer.finish_chunk()
+                self._finish_chunks()
         self._packer.problems.record()
+
+    def _pack(self, source: Source, wanted: Sequence[WantedFile]) -> None:
+        """Other processes take what they can open, once there has been enough to do for them."""
+        is_shareable = isinstance(source, ShareableSource)
+        if self._team is None and is_shareable and self._team_of is not None and _is_worth_a_team(wanted):
+            self._team = self._stack.enter_context(self._team_of())
+        if self._team is not None and isinstance(source, ShareableSource):
+            self._packer.finish_chunk()
+            self._team.take(source.opener, wanted)
+        else:
+            if self._team is not None:
+                self._team.finish()
+            self._packer.take(source, wanted)
+
+    def _finish_chunks(self) -> None:
+        if self._team is not None:
+            self._team.finish()
+        self._packer.finish_chunk()
+
+    def _stopped(self) -> bool:
+        return self._packer.stopped()
 
     def _decide(self, batch: Sequence[SourceFile], known: Known) -> tuple[int, Sequence[WantedFile]]:
         """What is to be packed, up to a file whose path may be in the open chunk; and how many files that are."""
@@ -117,18 +154,21 @@ class Ingest:
         for n, file in enumerate(batch):
             replaces = n in known.changed
             if n in known.unchanged:
-                self.report.files_unchanged += 1
+                self._packer.report.files_unchanged += 1
                 self._progress.advance(1, 0)
             elif replaces and self._on_conflict is not OnConflict.REPLACE:
                 self._conflict(file)
             elif self._dry_run:
                 self._count_dry(file, replaces=replaces)
-            elif file.path in taken or self._packer.may_contain(file.path):
+            elif file.path in taken or self._may_contain(file.path):
                 return n, wanted
             else:
                 taken.add(file.path)
                 wanted.append(WantedFile(file, replaces))
         return len(batch), wanted
+
+    def _may_contain(self, path: str) -> bool:
+        return self._packer.may_contain(path) or (self._team is not None and self._team.may_contain(path))
 
     def _passed(self, file: SourceFile) -> None:
         if self._source is not None:
@@ -148,9 +188,14 @@ class Ingest:
         self._packer.problems.add(FileProblem(file.path, ProblemKind.CONFLICT, message))
 
     def _count_dry(self, file: SourceFile, *, replaces: bool) -> None:
+        report = self._packer.report
         if replaces:
-            self.report.files_replaced += 1
+            report.files_replaced += 1
         else:
-            self.report.files_added += 1
-        self.report.bytes_added += file.size_bytes
+            report.files_added += 1
+        report.bytes_added += file.size_bytes
         self._progress.advance(1, file.size_bytes)
+
+
+def _is_worth_a_team(wanted: Sequence[WantedFile]) -> bool:
+    return len(wanted) >= _WORTH_FILES or sum(want.file.size_bytes for want in wanted) >= _WORTH_BYTES

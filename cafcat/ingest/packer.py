@@ -78,6 +78,8 @@ class Packer:
         """Reads and packs these files, of distinct paths that the open chunk does not contain; all of them, or
         until `should_stop` says so. A file that fails costs only itself. Raises SourceBroke, and what ends the run:
         errors of store and catalog."""
+        if self.stopped():
+            return
         group: list[NewFile] = []
         group_bytes = taken = 0
         with closing(read_each(opener, [want.file for want in wanted])) as opened:

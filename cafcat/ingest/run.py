@@ -2,11 +2,15 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.owners import owner_name
+from cafcat.errors import InvalidInput
 from cafcat.formats import registry as formats
 from cafcat.ingest.coordinator import Ingest
+from cafcat.ingest.team import Team
+from cafcat.ingest.worker import Rooms, Setup
 from cafcat.model import IngestReport, RunState
 from cafcat.progress import Progress
 from cafcat.scanning.opening import Opening, printable_options
@@ -29,12 +33,19 @@ class IngestRun:
         *,
         dry_run: bool,
         target_size: int,
+        jobs: int,
+        rooms: Rooms,
         version: str,
         progress: Progress,
         should_stop: Callable[[], bool],
     ) -> None:
-        """Args: target_size: bytes of a chunk; version: of the program, for the record. Raises InvalidInput for a
-        size that no chunk can have."""
+        """Args: target_size: bytes of a chunk; jobs: processes that pack; rooms: opens catalog and stores in
+        another process; version: of the program, for the record. Raises InvalidInput for a size that no chunk can
+        have, and for no jobs."""
+        if jobs < 1:
+            raise InvalidInput(f"{jobs} jobs do nothing")
+        self._jobs = jobs
+        self._rooms = rooms
         self._limits = Limits(target_bytes=target_size)
         self._limits.check()
         self._catalog = catalog
@@ -56,6 +67,7 @@ class IngestRun:
             dry_run=self._dry_run,
             progress=self._progress,
             should_stop=self._should_stop,
+            team=partial(self._team, run) if self._jobs > 1 and not self._dry_run else None,
         )
         self._progress.begin("ingest")
         try:
@@ -70,6 +82,18 @@ class IngestRun:
             self._progress.end()
         self._end(ingest.report, RunState.INTERRUPTED if ingest.report.interrupted else RunState.FINISHED)
         return ingest.report
+
+    def _team(self, run: int) -> Team:
+        place = self._place(run)
+        setup = Setup(
+            self._rooms,
+            place.store.url,
+            place.archive_format.name,
+            run,
+            self._limits,
+            self._opening.options.on_conflict,
+        )
+        return Team(setup, self._jobs, self._progress, self._should_stop)
 
     def _begin(self, sources: Sequence[Source]) -> int:
         recorded = self._opening.options.as_recorded() | {"target_size": self._limits.target_bytes}

@@ -7,6 +7,7 @@ is asked for again: what it has checked is in the history, what it is to check d
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -16,11 +17,12 @@ from cafcat.catalog.verification import CheckResult, CheckTarget, TargetKey, Tar
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.check_source import SourceCheck, folder_of
-from cafcat.maintenance.check_worker import Checked, Rooms, Workers, check_here
+from cafcat.maintenance.check_worker import Checked, Rooms, check_here, check_in_workers
 from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.progress import Progress
 from cafcat.scanning.opening import Opening, SourceOptions, printable_options
 from cafcat.stores.base import Store
+from cafcat.workers import processors
 
 __all__ = ["CheckedObject", "Verify", "VerifyOptions", "VerifyReport"]
 
@@ -170,8 +172,8 @@ class Verify:
         if count == 1:
             self._take(run, level, check_here(self._catalog, self._store_of, targets, level, self._advance))
         else:
-            with Workers(self._rooms, count) as workers:
-                self._take(run, level, workers.check(targets, level, self._advance))
+            with closing(check_in_workers(self._rooms, count, targets, level, self._advance)) as checks:
+                self._take(run, level, checks)
         return self._finished(run, level)
 
     def _wanted(self, options: VerifyOptions) -> Wanted:
@@ -276,5 +278,5 @@ def _worth(jobs: int | None, totals: TargetTotals, level: VerifyLevel) -> int:
         size_bytes = totals.size_bytes if level is VerifyLevel.DATA else 0
         if totals.files < _WORTH_WORKERS_FILES and size_bytes < _WORTH_WORKERS_BYTES:
             return 1
-        jobs = len(os.sched_getaffinity(0))
+        jobs = processors()
     return max(1, min(jobs, totals.objects, _MOST_JOBS))

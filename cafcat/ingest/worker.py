@@ -1,0 +1,178 @@
+"""A process that packs: it reads files that another has found and decided to take, and fills chunks of its own."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import starmap
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Final
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.owners import owner_name
+from cafcat.errors import CafcatError, StoreFailed
+from cafcat.formats import registry as formats
+from cafcat.ingest.packer import Packer, WantedFile
+from cafcat.model import FileProblem, OnConflict, SourceFile
+from cafcat.progress import Progress
+from cafcat.scanning.batches import SourceBroke
+from cafcat.sources.base import Opener
+from cafcat.stores.base import Store
+from cafcat.workers import WorkerPipe
+from cafcat.writing.chunk import ChunkPlace
+from cafcat.writing.limits import Limits
+
+__all__ = ["Piece", "Rooms", "Setup", "serve"]
+
+Rooms = Callable[[], tuple[Catalog, Callable[[str], Store]]]
+"""Opens catalog and stores anew, in another process: has to be picklable."""
+
+_TOLD_FILES: Final = 1000
+_TOLD_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a worker has to know. store: a URL; run: ingest_runs.id."""
+
+    rooms: Rooms
+    store: str
+    format: str
+    run: int | None
+    limits: Limits
+    on_conflict: OnConflict
+
+
+class Piece:
+    """Files to pack, as they are sent to a worker: plain tuples, which cost a third of named ones."""
+
+    def __init__(self, opener: Opener, wanted: Sequence[WantedFile]) -> None:
+        self._opener = opener
+        self._files = [tuple(want.file) for want in wanted]
+        self._replaces = [n for n, want in enumerate(wanted) if want.replaces]
+
+    def take(self, packer: Packer) -> None:
+        """Errors of Packer.take."""
+        replaces = frozenset(self._replaces)
+        files = starmap(SourceFile, self._files)
+        packer.take(self._opener, [WantedFile(file, n in replaces) for n, file in enumerate(files)])
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+class _Inbox:
+    """What the parent says, taken in by a thread: so it never waits for us to listen while we wait for it."""
+
+    def __init__(self, pipe: WorkerPipe) -> None:
+        self._pipe = pipe
+        self._messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        self.is_stopped = False
+        self.is_orphan = False
+        Thread(target=self._listen, name="cafcat-inbox", daemon=True).start()
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                kind, value = self._pipe.recv()
+                if kind == "stop":
+                    self.is_stopped = True
+                else:
+                    self._messages.put((kind, value))
+        except (EOFError, OSError):
+            self.is_orphan = True
+            self._messages.put(("gone", None))
+
+    def take(self) -> tuple[str, Any]:
+        """The next message; waits for it."""
+        return self._messages.get()
+
+    def should_stop(self) -> bool:
+        """Raises EOFError if nobody is there any more."""
+        if self.is_orphan:
+            raise EOFError
+        return self.is_stopped
+
+
+class _Told(Progress):
+    """Tells the parent."""
+
+    def __init__(self, pipe: WorkerPipe) -> None:
+        self._pipe = pipe
+        self._files = self._bytes = 0
+
+    def advance(self, files: int, size_bytes: int) -> None:
+        self._files += files
+        self._bytes += size_bytes
+        if self._files >= _TOLD_FILES or self._bytes >= _TOLD_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """What was not told yet."""
+        self._pipe.send(("advance", (self._files, self._bytes)))
+        self._files = self._bytes = 0
+
+    def problem(self, problem: FileProblem) -> None:
+        self._pipe.send(("problem", problem))
+
+    def warn(self, message: str) -> None:
+        self._pipe.send(("warn", message))
+
+    def chunk_committed(self, chunk: str, files: int, size_bytes: int) -> None:
+        self.flush()
+        self._pipe.send(("committed", (chunk, files, size_bytes)))
+
+
+def serve(pipe: WorkerPipe) -> None:
+    """Packs pieces until it is told to finish, again and again, until nobody is there to tell it anything: then
+    nothing is left of the open chunk. Each message to the parent is a kind and a value."""
+    setup: Setup = pipe.recv()
+    inbox = _Inbox(pipe)
+    catalog, store_of = setup.rooms()
+    try:
+        owner = owner_name(f"run {setup.run}")
+        place = ChunkPlace(catalog, store_of(setup.store), formats.by_name(setup.format), setup.run, owner)
+        told = _Told(pipe)
+        packer = Packer(
+            place, setup.limits, on_conflict=setup.on_conflict, progress=told, should_stop=inbox.should_stop
+        )
+        try:
+            _pack(pipe, inbox, packer, told)
+        except (EOFError, OSError):
+            packer.abandon("the process that led the run is gone")
+            packer.problems.record()
+        except BaseException as error:  # noqa: BLE001 - it is raised by the parent
+            packer.abandon(f"the run ended: {error}")
+            packer.problems.record()
+            pipe.send(("report", packer.report))
+            pipe.send(("error", _sendable(error)))
+    finally:
+        catalog.close()
+
+
+def _pack(pipe: WorkerPipe, inbox: _Inbox, packer: Packer, told: _Told) -> None:
+    while True:
+        kind, value = inbox.take()
+        if kind == "gone":
+            raise EOFError
+        if kind == "finish":
+            packer.finish_chunk()
+            packer.problems.record()
+            told.flush()
+            pipe.send(("report", packer.report))
+            pipe.send(("finished", None))
+        else:
+            try:
+                value.take(packer)
+            except SourceBroke as broke:
+                pipe.send(("broke", broke.reason))
+            pipe.send(("done", None))
+
+
+def _sendable(error: BaseException) -> CafcatError:
+    """The error without what cannot go through a pipe."""
+    if isinstance(error, CafcatError):
+        with suppress(Exception):
+            error.__cause__ = error.__context__ = None
+        return error
+    return StoreFailed(f"a process of the ingest failed: {error!r}")

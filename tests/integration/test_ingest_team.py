@@ -1,0 +1,256 @@
+"""Ingest by several processes: the same as by one, whoever dies, stops or fails."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import cafcat
+from cafcat.checksums import crc32c
+from cafcat.errors import Conflict, InvalidInput, Unavailable
+from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
+from tests.listeners import Heard
+
+FILES = 4_400
+LARGE_BYTES = 5_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def repository(database_url: str, tmp_path: Path, store: Path) -> Iterator[cafcat.Repository]:
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=str(store)) as repository:
+        yield repository
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Enough files that processes of their own are worth it."""
+    monkeypatch.chdir(tmp_path)
+    tree = tmp_path / "tree"
+    for number in range(FILES):
+        file = tree / f"d{number // 100:03}" / f"f{number:05}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"%d " % number * (number % 50))
+    (tree / "large").write_bytes(os.urandom(LARGE_BYTES))
+    (tree / "link").symlink_to("large")
+    return tree
+
+
+def contents(tree: Path) -> dict[str, bytes]:
+    files = (path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
+    return {str(path.relative_to(tree.parent)): path.read_bytes() for path in files}
+
+
+def check(repository: cafcat.Repository, store: Path, expected: dict[str, bytes]) -> None:
+    """The catalog has exactly these files, its rows point to their bytes, and the store has nothing else."""
+    chunks = {chunk.object_key: (store / chunk.object_key).read_bytes() for chunk in committed(repository)}
+    found = {}
+    for location in repository.list():
+        found[location.path] = chunks[location.object_key][location.start_byte : location.end_byte]
+        assert crc32c(found[location.path]) == location.crc32c
+    assert found == expected
+    retired = {chunk.object_key for chunk in repository.chunks(ChunkState.RETIRED)}
+    assert {path.name for path in store.glob("*.caf*")} == set(chunks) | retired
+    assert list(repository._catalog.reports.findings()) == []
+
+
+def committed(repository: cafcat.Repository) -> list[cafcat.model.Chunk]:
+    return list(repository.chunks(ChunkState.COMMITTED))
+
+
+def packers(parent: int | None = None) -> list[int]:
+    """Processes that pack, of that parent (or of this process)."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status, command = (folder / "stat").read_text(), (folder / "cmdline").read_text()
+        except OSError:
+            continue
+        above = int(status.rpartition(")")[2].split()[1])
+        if "cafcat.ingest.worker" in command and above == (parent or os.getpid()):
+            found.append(int(folder.name))
+    return found
+
+
+class Once(Heard):
+    """Does something when so many files are packed."""
+
+    def __init__(self, after: int, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.files = 0
+        self._after, self._act = after, act
+
+    def advance(self, files: int, size_bytes: int) -> None:  # noqa: ARG002
+        self.files += files
+        if self.files >= self._after and self._act is not None:
+            act, self._act = self._act, lambda: None
+            act()
+
+
+def test_several_processes_pack_what_one_packs(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+    recorder = Once(1, lambda: None)
+    report = repository.ingest(["tree"], jobs=2, progress=recorder)
+    expected = contents(tree)
+    assert (report.files_added, report.files_skipped, report.files_failed) == (FILES + 1, 1, 0)
+    assert report.bytes_added == sum(map(len, expected.values()))
+    assert report.chunks_committed == len(committed(repository)) == 2
+    assert recorder.files == FILES + 1
+    assert [problem.kind for problem in recorder.problems] == [ProblemKind.SYMLINK]
+    check(repository, store, expected)
+    run = repository.runs(1)[0]
+    assert (run.state, run.files_added) == (RunState.FINISHED, FILES + 1)
+    assert packers() == []
+    assert repository.custody.verify(level="data", jobs=1).damaged == 0
+    assert repository.ingest(["tree"], jobs=2).files_unchanged == FILES + 1
+
+
+def test_chunks_are_as_large_as_asked_for(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+    repository.ingest(["tree"], jobs=3, target_size=100_000)
+    assert all((chunk.size_bytes or 0) <= 100_000 for chunk in committed(repository) if chunk.file_count != 1)
+    check(repository, store, contents(tree))
+
+
+def test_sources_that_have_the_same_paths(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+    """In any order, and after what only this process packs: the later one is decided by what is committed."""
+    (tree.parent / "small").mkdir()
+    (tree.parent / "small" / "x").write_bytes(b"x")
+    subprocess.run(["tar", "cf", "t.tar", "tree/d000", "small"], cwd=tree.parent, check=True)
+    report = repository.ingest(["small", "tree", "t.tar", "tree/d001", "tree", "small"], jobs=2)
+    assert report.files_failed == 0
+    assert report.files_added == FILES + 2
+    check(repository, store, contents(tree) | {"small/x": b"x"})
+
+
+@pytest.mark.parametrize("after", [1, 1500, 3500])
+def test_a_process_that_dies_costs_its_open_chunk(
+    repository: cafcat.Repository, tree: Path, store: Path, after: int
+) -> None:
+    def kill() -> None:
+        os.kill(packers()[0], signal.SIGKILL)
+
+    with pytest.raises(Unavailable, match="a process of ingest died"):
+        repository.ingest(["tree"], jobs=2, target_size=60_000, progress=Once(after, kill))
+    assert packers() == []
+    assert repository.runs(1)[0].state is RunState.FAILED
+    repository.recover()
+    assert repository.ingest(["tree"], jobs=2).files_failed == 0
+    check(repository, store, contents(tree))
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3, 0.6])
+def test_when_the_leading_process_is_killed_the_others_end(
+    repository: cafcat.Repository, tree: Path, store: Path, database_url: str, tmp_path: Path, delay: float
+) -> None:
+    command = [sys.executable, "-m", "cafcat", "--home", str(tmp_path / "home"), "ingest", "tree", "-q", "-j", "2"]
+    environment = os.environ | {
+        "CAFCAT_DATABASE_URL": database_url,
+        "CAFCAT_STORE": str(store),
+        "PYTHONPATH": str(Path(cafcat.__file__).parents[1]),
+    }
+    process = subprocess.Popen([*command, "--target-size", "60kB"], env=environment, cwd=tree.parent)
+    while not (workers := packers(process.pid)) and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(delay)
+    process.kill()
+    process.wait()
+    while any(is_alive(worker) for worker in workers):
+        time.sleep(0.05)
+    repository.recover()
+    expected = contents(tree)
+    found = {location.path for location in repository.list()}
+    check(repository, store, {path: data for path, data in expected.items() if path in found})
+    assert repository.ingest(["tree"], jobs=2).files_failed == 0
+    check(repository, store, expected)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("after", [1, 2000])
+def test_stopping_commits_what_was_packed(
+    repository: cafcat.Repository, tree: Path, store: Path, after: int
+) -> None:
+    recorder = Once(1, lambda: None)
+    report = repository.ingest(["tree"], jobs=2, progress=recorder, should_stop=lambda: recorder.files >= after)
+    assert report.interrupted
+    assert repository.runs(1)[0].state is RunState.INTERRUPTED
+    expected = contents(tree)
+    found = {location.path for location in repository.list()}
+    assert len(found) == report.files_added < len(expected)
+    check(repository, store, {path: data for path, data in expected.items() if path in found})
+    rest = repository.ingest(["tree"], jobs=2)
+    assert (rest.files_unchanged, rest.files_added) == (len(found), len(expected) - len(found))
+    check(repository, store, expected)
+
+
+def test_what_is_given_up_leaves_nothing(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+    recorder = Once(1, lambda: None)
+
+    def stop() -> bool:
+        if recorder.files:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        repository.ingest(["tree"], jobs=2, progress=recorder, should_stop=stop)
+    assert packers() == []
+    assert {chunk.state for chunk in repository.chunks()} <= {ChunkState.ABANDONED}
+    check(repository, store, {})
+
+
+def test_an_error_of_one_process_ends_all(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+    """Somebody commits a path meanwhile, which on_conflict=FAIL does not allow."""
+    victim = "tree/d043/f04399"
+
+    def commit() -> None:
+        with cafcat.open(repository.settings) as other:
+            other.ingest([victim], jobs=1)
+
+    with pytest.raises(Conflict, match="another run committed this path") as raised:
+        repository.ingest(["tree"], jobs=2, on_conflict=OnConflict.FAIL, progress=Once(1, commit))
+    assert raised.value.path == victim
+    assert repository.runs(2)[1].state is RunState.FAILED
+    repository.recover()
+    assert repository.read(victim) == Path(victim).read_bytes()
+    rest = repository.ingest(["tree"], jobs=2)
+    assert rest.files_failed == 0
+    check(repository, store, contents(tree))
+
+
+def test_problems_of_single_files_are_events(
+    repository: cafcat.Repository, tree: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that vanish after they were listed."""
+    gone = [tree / f"d0{n}" / f"f0{n}50" for n in range(10, 40)]
+    real = cafcat.ingest.team.Team.take  # type: ignore[attr-defined]
+
+    def vanish(*arguments: object) -> None:
+        for file in gone:
+            file.unlink(missing_ok=True)
+        real(*arguments)
+
+    monkeypatch.setattr(cafcat.ingest.team.Team, "take", vanish)  # type: ignore[attr-defined]
+    recorder = Once(1, lambda: None)
+    report = repository.ingest(["tree"], jobs=2, progress=recorder)
+    assert {problem.kind for problem in recorder.problems} == {ProblemKind.SYMLINK, ProblemKind.VANISHED}
+    assert report.files_failed == 0 or report.files_failed == len(gone)
+    assert report.files_failed + report.files_skipped == len(gone) + 1
+    check(repository, store, contents(tree))
+
+
+def test_no_jobs_are_refused(repository: cafcat.Repository, tree: Path) -> None:
+    with pytest.raises(InvalidInput, match="0 jobs"):
+        repository.ingest(["tree"], jobs=0)
