@@ -169,7 +169,7 @@ def single(world: World, repository: Repository, rounds: int, rows: int) -> Row:
 def neighbours(world: World, repository: Repository, rounds: int) -> Row:
     """How many times faster."""
     paths = world.neighbours()
-    many = partial(_read_many, repository, paths)
+    many = partial(read_many, repository, paths)
     ways: dict[str, Way] = {
         "single": lambda: timed(lambda: [repository.read(path) for path in paths]),
         "many": many,
@@ -192,7 +192,7 @@ def against_tree(world: World, repository: Repository, rounds: int) -> Row:
     """Files a second, of everything, to the original tree's, warm."""
     read_all(world.data.paths())
     files = [str(world.data.folder.parent / path) for path in world.paths]
-    ways = {"tree": partial(_read_tree, files), "cafcat": partial(_read_many, repository, world.paths)}
+    ways = {"tree": partial(_read_tree, files), "cafcat": partial(read_many, repository, world.paths)}
     measured = in_turn(ways, rounds)
     rates = {name: [len(files) / value for value in values] for name, values in measured.items()}
     absolute = f"{figure(rates['cafcat'], 'files/s')}; open().read() {figure(rates['tree'], 'files/s')}"
@@ -201,7 +201,8 @@ def against_tree(world: World, repository: Repository, rounds: int) -> Row:
     return Row("finding.tree", work, "open().read() of the tree", Target(None, at_least=True), ratios, absolute)
 
 
-def _read_many(repository: Repository, paths: Sequence[str]) -> float:
+def read_many(repository: Repository, paths: Sequence[str]) -> float:
+    """Seconds until the last file is there."""
     contents: list[object] = []
     seconds = timed(lambda: contents.extend(content for _, content in repository.read_many(paths)))
     assert sum(isinstance(content, bytes) for content in contents) == len(paths)

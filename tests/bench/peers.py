@@ -52,7 +52,7 @@ PEERS = (
 def peers(bench: Bench) -> Iterator[Row]:
     """One after the other, each in turn with cafcat."""
     if bench.install_peers:
-        install()
+        install(bench)
     read_all(bench.small.paths())
     for peer in PEERS:
         work = f"ingest (a), {bench.files:,} files"
@@ -72,11 +72,14 @@ def peers(bench: Bench) -> Iterator[Row]:
 ROWS = (peers,)
 
 
-def install() -> None:
-    """Those that are not there, from Debian."""
+def install(bench: Bench) -> None:
+    """Those that are not there, from Debian; what cannot be had stays missing."""
     missing = [peer.package for peer in PEERS if shutil.which(peer.program) is None]
     if missing:
-        run("apt-get", "install", "-y", "-q", *missing, environ={"DEBIAN_FRONTEND": "noninteractive"})
+        try:
+            run("apt-get", "install", "-y", "-q", *missing, environ={"DEBIAN_FRONTEND": "noninteractive"})
+        except (OSError, RuntimeError) as error:
+            bench.say(f"could not install {', '.join(missing)}: {error}")
 
 
 def _archive(bench: Bench, peer: Peer) -> float:
