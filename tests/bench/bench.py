@@ -152,8 +152,9 @@ class Bench:
     @functools.cached_property
     def ingest_has_jobs(self) -> bool:
         """Whether `cafcat ingest` can be told how many processes to use."""
-        shown = subprocess.run([*CAFCAT, "ingest", "--help"], check=True, capture_output=True, text=True).stdout
-        return re.search(r"\s-j\b", shown) is not None
+        command = [*CAFCAT, "ingest", "--help"]
+        done = subprocess.run(command, cwd=self.folder, check=True, capture_output=True, text=True)
+        return re.search(r"\s-j\b", done.stdout) is not None
 
     @functools.cached_property
     def can_write_directly(self) -> bool:
