@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-all check fmt bench bench-s3 crash fuzz nightly migrate clean
+.PHONY: help demo test test-all check fmt bench bench-quick bench-s3 crash fuzz nightly migrate clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -34,8 +34,11 @@ fmt: $(READY)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## ingest of 50,000 small files against tar, as a ratio
-	$(BIN)/python -m tests.bench.ingest_against_tar
+bench: $(READY)  ## every target against its peers, in turn, as a table of ratios; an hour or more, 25 GB of disk
+	$(BIN)/python -m tests.bench
+
+bench-quick: $(READY)  ## less of it in two minutes, compared with tests/bench/baseline.json
+	$(BIN)/python -m tests.bench --quick
 
 bench-s3: $(READY)  ## S3 reads against boto3 and obstore, ingest against aws s3 sync, as ratios
 	$(BIN)/python -m tests.bench.s3_against_peers

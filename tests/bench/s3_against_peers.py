@@ -23,6 +23,7 @@ from pathlib import Path
 
 import cafcat
 from cafcat.repository import Repository
+from tests.bench.bucket import object_store
 from tests.s3_server import DEVELOPERS_OWN, S3Server, any_server, empty_bucket, new_bucket
 
 FILE_BYTES = 4096
@@ -60,7 +61,6 @@ class Reading:
 
     def __init__(self, server: S3Server, repository: Repository, bucket: str) -> None:
         import boto3
-        from obstore.store import S3Store
 
         self.repository = repository
         self.places = list(repository.list())
@@ -68,15 +68,7 @@ class Reading:
         self.bucket = bucket
         self.client = server.client()
         self.client = boto3.client("s3", config=self.client.meta.config)
-        self.objects = S3Store(
-            bucket,
-            endpoint=server.endpoint_url,
-            access_key_id=server.access_key,
-            secret_access_key=server.secret_key,
-            region=server.region,
-            virtual_hosted_style_request=False,
-            client_options={"allow_http": True},
-        )
+        self.objects = object_store(server, bucket)
 
     def cafcat(self, n: int) -> int:
         return len(self.repository.read(self.places[n % len(self.places)].path))

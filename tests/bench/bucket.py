@@ -1,0 +1,97 @@
+"""A folder of small files out of a chunk in a bucket, against one GET of the same bytes; on a real S3 server."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import cafcat
+from cafcat.repository import Repository
+from tests.bench.bench import Bench
+from tests.bench.data import FOLDER_FILES, small_files
+from tests.bench.finding import read_many
+from tests.bench.table import Row, at_most, pair_ratios
+from tests.bench.timing import Way, in_turn, seconds_of, timed
+from tests.s3_server import DEVELOPERS_OWN, S3Server, any_server, empty_bucket, new_bucket
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+FOLDERS = 4
+_GETS = 10
+
+
+def folder(bench: Bench) -> Iterator[Row]:
+    """The look-ups are part of it; the peer knows where the bytes are."""
+    data = small_files(bench.folder / "remote", FOLDERS * FOLDER_FILES)
+    with _server(bench.folder / "s3") as server, _environment(server):
+        bucket = new_bucket(server.client())
+        home = bench.home("bucket")
+        bench.ingest(home, data, "--store", f"s3://{bucket}")
+        with cafcat.open(home.settings) as repository:
+            yield _row(repository, object_store(server, bucket), f"{data.name}/00002", bench.rounds * _GETS)
+        empty_bucket(server.client(max_attempts=5), bucket)
+
+
+ROWS = (folder,)
+
+
+def object_store(server: S3Server, bucket: str) -> "S3Store":
+    """obstore's way to a bucket."""
+    from obstore.store import S3Store
+
+    return S3Store(
+        bucket,
+        endpoint=server.endpoint_url,
+        access_key_id=server.access_key,
+        secret_access_key=server.secret_key,
+        region=server.region,
+        virtual_hosted_style_request=False,
+        client_options={"allow_http": True},
+    )
+
+
+def _row(repository: Repository, store: "S3Store", name: str, rounds: int) -> Row:
+    import obstore
+
+    places = list(repository.list(name))
+    key, start, end = places[0].object_key, places[0].start_byte, places[-1].end_byte
+    assert sum(place.size_bytes for place in places) == end - start, "its files are side by side"
+    ways: dict[str, Way] = {
+        "one GET": lambda: timed(lambda: obstore.get_range(store, key, start=start, end=end)),
+        "read_many": partial(read_many, repository, [place.path for place in places]),
+    }
+    measured = in_turn(ways, rounds)
+    ratios = pair_ratios(measured["read_many"], measured["one GET"])
+    work = f"a folder of {len(places)} files from S3, {(end - start) / 1e6:.1f} MB, by read_many"
+    absolute = seconds_of(measured, "read_many", "one GET")
+    return Row("bucket", work, "one GET of the same bytes (obstore)", at_most(1.2), ratios, absolute)
+
+
+@contextlib.contextmanager
+def _server(place: Path) -> Iterator[S3Server]:
+    """Raises NotImplementedError where there is none."""
+    place.mkdir()
+    try:
+        with any_server(place) as server:
+            yield server
+    except pytest.skip.Exception as missing:
+        raise NotImplementedError(str(missing)) from missing
+
+
+@contextlib.contextmanager
+def _environment(server: S3Server) -> Iterator[None]:
+    """Leads cafcat to the server, and nobody else afterwards."""
+    before = dict(os.environ)
+    for name in DEVELOPERS_OWN:
+        os.environ.pop(name, None)
+    os.environ.update(server.environ())
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,86 @@
+"""The data sets, the same bytes each time: (a) small files, (b) of 1 MiB, (c) of 64 MiB."""
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER_FILES = 500
+MIB = 1 << 20
+SMALL, MEDIUM, LARGE = 200_000, 2_000, 64
+"""Files of (a), (b) and (c) at full size."""
+SMALLEST_BYTES, LARGEST_BYTES = 1024, 4096
+
+
+class DataSet(NamedTuple):
+    """Files below a folder."""
+
+    folder: Path
+    files: int
+    size_bytes: int
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    def paths(self) -> Iterator[Path]:
+        """In the order of their names."""
+        for place in sorted(self.folder.iterdir()):
+            yield from sorted(place.iterdir())
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
+
+
+def scaled(files: int, scale: float) -> int:
+    return max(1, round(files * scale))
+
+
+def small_files(folder: Path, files: int, folder_files: int = FOLDER_FILES) -> DataSet:
+    """Files of 1 to 4 KiB."""
+    source = random.Random(20260101)
+    noise = source.randbytes(1 << 16)
+    total = 0
+    for number in range(files):
+        size, start = source.randrange(SMALLEST_BYTES, LARGEST_BYTES + 1), source.randrange(1 << 15)
+        _place(folder, number, folder_files).write_bytes(noise[start : start + size])
+        total += size
+    return DataSet(folder, files, total)
+
+
+def equal_files(folder: Path, files: int, size_bytes: int) -> DataSet:
+    """Files of one size, no two of them alike: one block of noise that begins somewhere else in each."""
+    noise = random.Random(20260102).randbytes(size_bytes)
+    for number in range(files):
+        turn = number * 64 % size_bytes
+        with _place(folder, number, FOLDER_FILES).open("wb") as file:
+            file.write(noise[turn:])
+            file.write(noise[:turn])
+    return DataSet(folder, files, files * size_bytes)
+
+
+def _place(folder: Path, number: int, folder_files: int) -> Path:
+    place = folder / f"{number // folder_files:05}"
+    if number % folder_files == 0:
+        place.mkdir(parents=True)
+    return place / f"file-{number:07}.dat"
+
+
+def concatenated(data: DataSet, target: Path) -> Path:
+    """One file of the very bytes, for dd."""
+    with target.open("wb") as output:
+        for path in data.paths():
+            output.write(path.read_bytes())
+        os.fsync(output.fileno())
+    return target
+
+
+def read_all(paths: Iterator[Path]) -> None:
+    """Into the page cache."""
+    buffer = bytearray(MIB)
+    for path in paths:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass

@@ -1,0 +1,243 @@
+"""Look-up and read of single files and of many, in one process and as a command, in a catalog of very many rows.
+
+The files that are read are real. The other rows of the catalog are synthetic: between any two real paths as many
+made-up ones, so that the index is as deep, and its pages are as far apart, as if all were real.
+"""
+
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import psycopg
+
+import cafcat
+from cafcat.repository import Repository
+from tests.bench.bench import CAFCAT, Bench, Home
+from tests.bench.data import DataSet, read_all, small_files
+from tests.bench.table import Row, Target, at_least, at_most, figure, pair_ratios
+from tests.bench.timing import Way, in_turn, run, seconds_of, timed
+
+FOLDER_FILES = 1000
+MOST_FILES = 20_000
+READS = 1000
+TURN_READS = 25
+COMMANDS = 4
+"""Commands are short, and more of them are run: so many for each round."""
+
+LOOK_UP = """
+SELECT c.object_key, l.start_byte, l.end_byte
+FROM file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id WHERE l.file_path = %s
+"""
+_BY_HAND = f"""
+import sys, typer, psycopg
+with psycopg.connect(sys.argv[1]) as connection:
+    key, start, end = connection.execute({LOOK_UP!r}, [sys.argv[3]]).fetchone()
+with open(sys.argv[2] + "/" + key, "rb") as chunk:
+    chunk.seek(start)
+    sys.stdout.buffer.write(chunk.read(end - start))
+"""
+_SYNTHETIC = """
+INSERT INTO file_locations (caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path)
+SELECT caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path || '~' || lpad(n::text, 6, '0')
+FROM file_locations, generate_series({first}, {last}) AS n WHERE file_path LIKE '%.dat' ORDER BY file_path, n
+"""
+
+Read = Callable[[str], bytes]
+
+
+class World:
+    """A repository with real files in folders of a thousand, and synthetic rows between them."""
+
+    def __init__(self, bench: Bench, name: str, files: int) -> None:
+        self.data: DataSet = small_files(bench.folder / name, files, FOLDER_FILES)
+        self.home: Home = bench.home(name)
+        bench.ingest(self.home, self.data)
+        self.paths = [f"{name}/{path.relative_to(self.data.folder)}" for path in self.data.paths()]
+        self._synthetic = 0
+
+    def grow(self, rows: int) -> int:
+        """Puts synthetic rows in, up to about so many rows in all. Returns their number."""
+        wanted = max(self._synthetic, rows // self.data.files - 1)
+        if wanted > self._synthetic:
+            statement = _SYNTHETIC.format(first=self._synthetic + 1, last=wanted)
+            self.home.connection.execute(statement.encode())
+            self._synthetic = wanted
+        self.home.connection.execute("VACUUM (ANALYZE) file_locations")
+        self.home.connection.execute("CHECKPOINT")
+        return self.home.files()
+
+    def sample(self, seed: int) -> list[str]:
+        return random.Random(seed).choices(self.paths, k=READS)
+
+    def neighbours(self) -> list[str]:
+        """The paths of one folder."""
+        start = len(self.paths) // FOLDER_FILES // 2 * FOLDER_FILES
+        return self.paths[start : start + FOLDER_FILES]
+
+
+class ByHand:
+    """What one would write without cafcat: a prepared statement on a kept connection, pread on kept descriptors."""
+
+    def __init__(self, home: Home) -> None:
+        self._folder = home.chunk_folder
+        self._connection = psycopg.connect(home.url, autocommit=True)
+        self._cursor = self._connection.cursor()
+        self._descriptors: dict[str, int] = {}
+
+    def read(self, path: str) -> bytes:
+        row = self._cursor.execute(LOOK_UP, (path,), prepare=True).fetchone()
+        assert row is not None
+        key, start, end = row
+        descriptor = self._descriptors.get(key)
+        if descriptor is None:
+            descriptor = self._descriptors[key] = os.open(self._folder / key, os.O_RDONLY)
+        return os.pread(descriptor, end - start, start)
+
+    def close(self) -> None:
+        self._connection.close()
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+
+
+def finding(bench: Bench) -> Iterator[Row]:
+    """All rows of one catalog, so that it is filled once."""
+    bench.say(f"making a catalog of {bench.rows:,} rows, most of them synthetic")
+    world = World(bench, "finding", min(MOST_FILES, bench.files, bench.rows))
+    rows = world.grow(bench.rows)
+    with cafcat.open(world.home.settings) as repository:
+        yield single(world, repository, bench.rounds, rows)
+        yield neighbours(world, repository, bench.rounds)
+        yield against_tree(world, repository, bench.rounds)
+    peers = {"LMDB + pread by hand": "lmdb", "open().read() of the tree": "tree"}
+    for peer, name in peers.items():
+        missing = "not built: cafcat has no snapshot"
+        yield Row(f"finding.snapshot {name}", "read from a snapshot", peer, at_least(0.6), missing=missing)
+    yield command(world, bench, rows)
+
+
+ROWS = (finding,)
+
+
+def p50(read: Read, paths: Sequence[str]) -> float:
+    """Median seconds of single calls."""
+    return statistics.median(_seconds(read, paths))
+
+
+def _seconds(read: Read, paths: Sequence[str]) -> list[float]:
+    clock = time.perf_counter
+    seconds = []
+    for path in paths:
+        begun = clock()
+        read(path)
+        seconds.append(clock() - begun)
+    return seconds
+
+
+def p50_in_turn(ways: Mapping[str, Read], paths: Sequence[str]) -> dict[str, float]:
+    """The same of several, which take turns after every few calls: a call is so short that whoever else is on the
+    machine would decide."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for start in range(0, len(paths), TURN_READS):
+        for name, read in ways.items():
+            seconds[name] += _seconds(read, paths[start : start + TURN_READS])
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def single(world: World, repository: Repository, rounds: int, rows: int) -> Row:
+    """Paths at random, each read by both."""
+    by_hand = ByHand(world.home)
+    assert all(by_hand.read(path) == repository.read(path) for path in world.sample(0))
+    ways = {"by hand": by_hand.read, "cafcat": repository.read}
+    measured: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(rounds):
+        for name, median in p50_in_turn(ways, world.sample(turn)).items():
+            measured[name].append(median)
+    by_hand.close()
+    shown = {name: figure([value * 1e6 for value in values], "µs") for name, values in measured.items()}
+    absolute = f"p50 {shown['cafcat']}; by hand {shown['by hand']}"
+    real = f"{rows:,} rows, {rows - world.data.files:,} of them synthetic"
+    ratios = pair_ratios(measured["cafcat"], measured["by hand"])
+    peer = "prepared psycopg query + os.pread"
+    return Row("finding.read", f"Repository.read of one small file; {real}", peer, at_most(1.3), ratios, absolute)
+
+
+def neighbours(world: World, repository: Repository, rounds: int) -> Row:
+    """How many times faster."""
+    paths = world.neighbours()
+    many = partial(read_many, repository, paths)
+    ways: dict[str, Way] = {
+        "single": lambda: timed(lambda: [repository.read(path) for path in paths]),
+        "many": many,
+    }
+    measured = in_turn(ways, rounds)
+    shown = {name: figure([value * 1e6 / len(paths) for value in measured[name]], "µs") for name in ways}
+    absolute = f"a file: {shown['many']}; single {shown['single']}"
+    work = f"read_many of {len(paths):,} files of one folder: times faster"
+    return Row(
+        "finding.read_many",
+        work,
+        f"{len(paths):,} x Repository.read",
+        at_least(20),
+        pair_ratios(measured["single"], measured["many"]),
+        absolute,
+    )
+
+
+def against_tree(world: World, repository: Repository, rounds: int) -> Row:
+    """Files a second, of everything, to the original tree's, warm."""
+    read_all(world.data.paths())
+    files = [str(world.data.folder.parent / path) for path in world.paths]
+    ways = {"tree": partial(_read_tree, files), "cafcat": partial(read_many, repository, world.paths)}
+    measured = in_turn(ways, rounds)
+    rates = {name: [len(files) / value for value in values] for name, values in measured.items()}
+    absolute = f"{figure(rates['cafcat'], 'files/s')}; open().read() {figure(rates['tree'], 'files/s')}"
+    ratios = pair_ratios(rates["cafcat"], rates["tree"])
+    work = f"read_many of all {len(files):,} files, files/s"
+    return Row("finding.tree", work, "open().read() of the tree", Target(None, at_least=True), ratios, absolute)
+
+
+def read_many(repository: Repository, paths: Sequence[str]) -> float:
+    """Seconds until the last file is there."""
+    contents: list[object] = []
+    seconds = timed(lambda: contents.extend(content for _, content in repository.read_many(paths)))
+    assert sum(isinstance(content, bytes) for content in contents) == len(paths)
+    return seconds
+
+
+def _read_tree(files: Sequence[str]) -> float:
+    contents: list[bytes] = []
+
+    def read() -> None:
+        for name in files:
+            with open(name, "rb") as file:
+                contents.append(file.read())
+
+    return timed(read)
+
+
+def command(world: World, bench: Bench, rows: int) -> Row:
+    """One small file to standard output."""
+    path = world.paths[len(world.paths) // 2]
+    get = [*CAFCAT, "get", path, "-o", "-"]
+    by_hand = [sys.executable, "-c", _BY_HAND, world.home.url, str(world.home.chunk_folder), path]
+    original = (world.data.folder.parent / path).read_bytes()
+    ways = {"by hand": partial(_command, by_hand, world.home), "cafcat": partial(_command, get, world.home)}
+    assert _output(get, world.home) == _output(by_hand, world.home) == original
+    measured = in_turn(ways, bench.rounds * COMMANDS)
+    absolute = seconds_of(measured, "cafcat", "by hand")
+    ratios = pair_ratios(measured["cafcat"], measured["by hand"])
+    peer = 'python -c "import typer, psycopg; connect, select, read"'
+    return Row("finding.get", f"cafcat get as a process; {rows:,} rows", peer, at_most(1.3), ratios, absolute)
+
+
+def _command(words: Sequence[str], home: Home) -> float:
+    return timed(lambda: run(*words, environ=home.environ))
+
+
+def _output(words: Sequence[str], home: Home) -> bytes:
+    return subprocess.run(words, env=os.environ | home.environ, check=True, capture_output=True).stdout

@@ -1,0 +1,140 @@
+"""Ingest against tar and dd: whole commands, durable at their end, cafcat's with its catalog committed."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from tests.bench.bench import CAFCAT, Bench
+from tests.bench.caching import forget_all
+from tests.bench.data import DataSet, read_all
+from tests.bench.table import Row, Target, at_most, better_of, pair_ratios
+from tests.bench.timing import Way, in_turn, run, seconds_of, shell, timed
+
+TAR = "tar + sync"
+TAR_DIRECT = "tar - | dd oflag=direct"
+DD = "dd oflag=direct"
+JOBS = {"-j1": ("-j", "1"), "-j2": ("-j", "2")}
+TARGETS = {"-j1": at_most(0.9), "-j2": at_most(0.6)}
+NO_JOBS = "not built: ingest has no -j"
+NO_DIRECT = "dd oflag=direct is refused in this folder"
+
+_TAR = 'tar cf "$2" "$1" && sync "$2"'
+_TAR_DIRECT = 'tar cf - "$1" | dd of="$2" bs=4M iflag=fullblock oflag=direct conv=fsync status=none'
+_DD = 'dd if="$1" of="$2" bs=4M oflag=direct conv=fsync status=none'
+
+
+def small(bench: Bench) -> Iterator[Row]:
+    """(a), warm, with one process and with two."""
+    read_all(bench.small.paths())
+    yield from _against_tar(bench, "packing.small", "ingest (a), warm", TARGETS, _tars(bench, bench.small))
+
+
+def small_cold(bench: Bench) -> Iterator[Row]:
+    """(a), from the disk: nothing of the files is in memory, but all programs are."""
+    data = bench.small
+    how = forget_all(data.paths())
+    if how != "drop_caches":
+        bench.say(f"packing.small_cold: {how}")
+    before = partial(_cool, bench, data)
+    work = f"ingest (a), cold ({how}; programs warm)"
+    targets = {"-j1": Target(None), "-j2": at_most(0.6)}
+    yield from _against_tar(bench, "packing.small_cold", work, targets, _tars(bench, data, before), before)
+
+
+def medium(bench: Bench) -> Iterator[Row]:
+    """(b)"""
+    yield from _against_dd(bench, "packing.medium", "ingest (b), 1 MiB each", bench.medium)
+
+
+def large(bench: Bench) -> Iterator[Row]:
+    """(c)"""
+    yield from _against_dd(bench, "packing.large", "ingest (c), 64 MiB each", bench.large)
+
+
+ROWS = (small, small_cold, medium, large)
+
+
+def tar(bench: Bench, data: DataSet, script: str = _TAR, before: Callable[[], object] | None = None) -> float:
+    """Seconds of an archive's making."""
+    archive = bench.folder / "peer.tar"
+    if before:
+        before()
+    seconds = timed(lambda: shell(script, data.name, archive, cwd=bench.folder))
+    archive.unlink()
+    return seconds
+
+
+def _tars(bench: Bench, data: DataSet, before: Callable[[], object] | None = None) -> dict[str, Way]:
+    scripts = {TAR: _TAR, TAR_DIRECT: _TAR_DIRECT} if bench.can_write_directly else {TAR: _TAR}
+    return {name: partial(tar, bench, data, script, before) for name, script in scripts.items()}
+
+
+def ways_to_ingest(bench: Bench, data: DataSet, before: Callable[[], object] | None = None) -> dict[str, Way]:
+    """One process and two; one way only where cafcat does not know of processes."""
+    chosen = JOBS if bench.ingest_has_jobs else {"-j1": ()}
+
+    def ingest(options: tuple[str, ...]) -> float:
+        return bench.ingest_anew(data, *options, before=before)
+
+    return {name: partial(ingest, options) for name, options in chosen.items()}
+
+
+def _against_tar(
+    bench: Bench,
+    name: str,
+    work: str,
+    targets: dict[str, Target],
+    tars: dict[str, Way],
+    before: Callable[[], object] | None = None,
+) -> Iterator[Row]:
+    """The base is the better of the tars."""
+    measured = in_turn(tars | ways_to_ingest(bench, bench.small, before), bench.rounds)
+    base = better_of({peer: measured[peer] for peer in tars})
+    for option, target in targets.items():
+        row = Row(f"{name} {option}", f"{work}, {option}", base, target, missing=NO_JOBS)
+        if option in measured:
+            absolute = _absolute(bench.small, measured, option, *tars)
+            row = row._replace(ratios=pair_ratios(measured[option], measured[base]), absolute=absolute)
+        yield row
+
+
+def _against_dd(bench: Bench, name: str, work: str, data: DataSet) -> Iterator[Row]:
+    targets = dict.fromkeys(JOBS if bench.ingest_has_jobs else ["-j1"], at_most(1.2))
+    if not bench.can_write_directly:
+        yield from (
+            Row(f"{name} {option}", work, DD, target, missing=NO_DIRECT) for option, target in targets.items()
+        )
+        return
+    read_all(data.paths())
+    with bench.joined(data) as joined:
+        measured = in_turn({DD: partial(_dd, bench, joined)} | ways_to_ingest(bench, data), bench.rounds)
+    for option, target in targets.items():
+        ratios = pair_ratios(measured[option], measured[DD])
+        absolute = _absolute(data, measured, option, DD)
+        yield Row(f"{name} {option}", f"{work}, {option}", DD, target, ratios, absolute)
+
+
+def _dd(bench: Bench, joined: Path) -> float:
+    output = bench.folder / "peer.dd"
+    seconds = timed(lambda: shell(_DD, joined, output))
+    output.unlink()
+    return seconds
+
+
+def _absolute(data: DataSet, measured: dict[str, list[float]], option: str, *peers: str) -> str:
+    ours = {"cafcat": measured[option]} | {peer: measured[peer] for peer in peers}
+    return f"{data.files:,} files, {data.size_bytes / 1e6:,.0f} MB: {seconds_of(ours, *ours)}"
+
+
+def _cool(bench: Bench, data: DataSet) -> None:
+    """Empties the page cache, then brings the programs back into it."""
+    forget_all(data.paths())
+    nothing = bench.folder / "nothing"
+    nothing.mkdir(exist_ok=True)
+    shell(
+        _TAR_DIRECT if bench.can_write_directly else _TAR,
+        nothing.name,
+        bench.folder / "nothing.tar",
+        cwd=bench.folder,
+    )
+    run(*CAFCAT, "ingest", "-q", nothing.name, cwd=bench.folder, environ=bench.home("warm").environ)

@@ -1,0 +1,94 @@
+"""Rows of the table: what was compared, with what target, what came out, and how that is written."""
+
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+HEAD = ("work", "peer", "target", "ratio", "absolute", "met")
+
+
+class Target(NamedTuple):
+    """What a ratio should be: at most, or at least, so much; None: nothing is asked of it."""
+
+    bound: float | None
+    at_least: bool = False
+
+    def __str__(self) -> str:
+        return "—" if self.bound is None else f"{'≥' if self.at_least else '≤'} {self.bound:g} x"
+
+    def met(self, ratio: float) -> bool | None:
+        if self.bound is None:
+            return None
+        return ratio >= self.bound if self.at_least else ratio <= self.bound
+
+
+NO_TARGET = Target(None)
+"""Less is better, but no number is asked for."""
+
+
+def at_most(bound: float) -> Target:
+    return Target(bound)
+
+
+def at_least(bound: float) -> Target:
+    return Target(bound, at_least=True)
+
+
+class Row(NamedTuple):
+    """One line. `ratios`: cafcat to the peer, one for each round. Without any, `missing` says why."""
+
+    name: str
+    work: str
+    peer: str
+    target: Target
+    ratios: Sequence[float] = ()
+    absolute: str = ""
+    missing: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """The median."""
+        return statistics.median(self.ratios) if self.ratios else None
+
+    @property
+    def met(self) -> str:
+        """yes or no, by the median."""
+        met = None if self.ratio is None else self.target.met(self.ratio)
+        return "—" if met is None else "yes" if met else "no"
+
+    def cells(self) -> tuple[str, ...]:
+        ratio = figure(self.ratios) if self.ratios else self.missing
+        return (self.work, self.peer, str(self.target), ratio, self.absolute or "—", self.met)
+
+
+def number(value: float) -> str:
+    """Three digits, without an exponent: 0.048, 0.52, 1.30, 61.2, 5,400."""
+    if value and abs(value) < 0.1:
+        return f"{value:.3f}"
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:,.{digits}f}"
+
+
+def figure(values: Sequence[float], unit: str = "") -> str:
+    """Median and range: "0.52 [0.48-0.60]", with a unit "1.20 s [1.10-1.31]"."""
+    unit = f" {unit}" if unit else ""
+    return f"{number(statistics.median(values))}{unit} [{number(min(values))}-{number(max(values))}]"
+
+
+def pair_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Ours to theirs, round by round: what was noisy in a round was so for both."""
+    return [mine / other for mine, other in zip(ours, theirs, strict=True)]
+
+
+def better_of(measured: dict[str, list[float]]) -> str:
+    """The name with the lower median."""
+    return min(measured, key=lambda name: statistics.median(measured[name]))
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    lines = [_line(HEAD), _line(["---"] * len(HEAD))]
+    return "\n".join([*lines, *(_line(row.cells()) for row in rows)])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,91 @@
+"""Verify and extract, against what reads the same bytes."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from tests.bench.bench import Bench, Home
+from tests.bench.caching import forget_contents
+from tests.bench.data import read_all
+from tests.bench.table import Row, at_most, pair_ratios
+from tests.bench.timing import in_turn, seconds_of, shell, timed
+
+CHUNKS = 4
+"""(a) is kept in so many chunks, that several processes have something to do."""
+_SHA256 = 'sha256sum "$@"'
+_CAT = 'cat "$@" >/dev/null'
+_UNTAR = 'tar xf "$1" -C "$2"'
+
+
+def verify(bench: Bench) -> Iterator[Row]:
+    """(a), its chunks in the page cache."""
+    home = bench.packed(bench.small, CHUNKS)
+    read_all(iter(home.chunks()))
+    ways = {
+        "sha256sum": partial(_of_chunks, home, _SHA256),
+        "cafcat -j1": partial(_verify, home, "-j", "1"),
+        "cafcat": partial(_verify, home),
+    }
+    measured = in_turn(ways, bench.rounds)
+    work = f"verify --level data of (a), {len(home.chunks())} chunks in cache"
+    for name, option in (("cafcat -j1", "-j1"), ("cafcat", "default")):
+        ratios = pair_ratios(measured[name], measured["sha256sum"])
+        absolute = seconds_of(measured, name, "sha256sum")
+        yield Row(
+            f"verifying.verify {option}", f"{work}, {option}", "sha256sum of them", at_most(0.5), ratios, absolute
+        )
+
+
+def verify_large(bench: Bench) -> Iterator[Row]:
+    """(c), from the disk."""
+    home = bench.packed(bench.large)
+    before = partial(forget_contents, home.chunks())
+    ways = {"cat": partial(_of_chunks, home, _CAT, before), "cafcat": partial(_verify, home, before=before)}
+    measured = in_turn(ways, bench.rounds)
+    ratios = pair_ratios(measured["cafcat"], measured["cat"])
+    absolute = seconds_of(measured, "cafcat", "cat")
+    work = "verify --level data of (c), chunk not in the page cache"
+    yield Row("verifying.verify_large", work, "cat chunk > /dev/null", at_most(1.3), ratios, absolute)
+
+
+def extract(bench: Bench) -> Iterator[Row]:
+    """(a), into a new folder on the same disk; neither is told to sync."""
+    home = bench.packed(bench.small, CHUNKS)
+    archive = bench.folder / "small.tar"
+    shell('tar cf "$1" "$2"', archive, bench.small.name, cwd=bench.folder)
+    read_all(iter([archive, *home.chunks()]))
+    target = bench.folder / "extracted"
+    ours = partial(home.cafcat, "extract", "-q", bench.small.name, "-C", target)
+    theirs = partial(shell, _UNTAR, archive, target)
+    ways = {"tar": partial(_extract, bench, theirs), "cafcat": partial(_extract, bench, ours)}
+    measured = in_turn(ways, bench.rounds)
+    archive.unlink()
+    ratios = pair_ratios(measured["cafcat"], measured["tar"])
+    absolute = seconds_of(measured, "cafcat", "tar")
+    yield Row(
+        "verifying.extract", f"extract of (a), {bench.files:,} files", "tar xf", at_most(0.95), ratios, absolute
+    )
+
+
+ROWS = (verify, verify_large, extract)
+
+
+def _verify(home: Home, *options: str, before: Callable[[], object] = list) -> float:
+    before()
+    return timed(lambda: home.cafcat("verify", "-q", "--level", "data", *options))
+
+
+def _of_chunks(home: Home, script: str, before: Callable[[], object] = list) -> float:
+    before()
+    return timed(lambda: shell(script, *home.chunks()))
+
+
+def _extract(bench: Bench, work: Callable[[], object]) -> float:
+    """Seconds until all files of (a) are there; then they are removed."""
+    target = bench.folder / "extracted"
+    target.mkdir()
+    seconds = timed(work)
+    files = sum(len(list(place.iterdir())) for place in (target / bench.small.name).iterdir())
+    assert files == bench.files, f"{files} of {bench.files} files were extracted"
+    shutil.rmtree(target)
+    return seconds
