@@ -286,6 +286,18 @@ def test_writers_of_the_same_paths_do_not_deadlock_and_the_totals_are_exact(url:
     catalog.close()
 
 
+@pytest.mark.parametrize("found", ["a", "b/\uffff", "b/\U0001f600", "z"])
+def test_known_finds_a_single_path_wherever_it_is_in_the_batch(catalog: Catalog, found: str) -> None:
+    """Also the first and last as bytes sort, whatever the order of the batch."""
+    commit(catalog, [found])
+    time_of_found = 1_700_000_000_000_000_000
+    batch = [SourceFile(path, 10, time_of_found, "") for path in ("z", "b/\U0001f600", "a", "b/\uffff", "b")]
+    known = catalog.chunks.known(batch)
+    assert {batch[n].path for n in known.unchanged} == {found}
+    others = [file for file in batch if file.path != found]
+    assert catalog.chunks.known(others) == (frozenset(), frozenset())
+
+
 def test_known_tells_same_changed_and_new_apart(catalog: Catalog) -> None:
     commit(catalog, ["a", "b", "c"])
     time_of_a = 1_700_000_000_000_000_000
