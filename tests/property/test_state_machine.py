@@ -60,8 +60,8 @@ Allowed = dict[str, set[bytes | None]]
 
 
 def only_if(condition: Callable[["CustodyMachine"], object]) -> Callable[[Step], Step]:
-    """The step is done if that holds, else passed over. It is no precondition: hypothesis wants to draw the same steps
-    whenever it is given the same choices, and where a kill hits depends on more than these."""
+    """The step is done if that holds, else passed over. It is no precondition: hypothesis wants to draw the same
+    steps whenever it is given the same choices, and where a kill hits depends on more than these."""
 
     def decorate(step: Step) -> Step:
         @wraps(step)
