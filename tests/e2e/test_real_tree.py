@@ -133,8 +133,8 @@ main()
 
 
 def peak_memory_bytes(folder: Path, database_url: str, *arguments: str) -> int:
-    """Of the largest process of an ingest, as the kernel counts it. What wait4 tells of that process itself would have
-    this one's memory in it."""
+    """Of the largest process of an ingest, as the kernel counts it. What wait4 tells of that process itself would
+    have this one's memory in it."""
     environment = os.environ | {"CAFCAT_DATABASE_URL": database_url, "CAFCAT_STORE": str(folder / "store")}
     command = [sys.executable, "-c", PEAK, *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
