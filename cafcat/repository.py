@@ -35,7 +35,6 @@ from cafcat.resolve.outputs import is_special
 from cafcat.resolve.plan import ReadPlan
 from cafcat.resolve.reading import Reading
 from cafcat.settings import Settings
-from cafcat.stores.base import Store
 from cafcat.wiring import opening_of, stores_of
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def open(
     """Opens a repository: with settings, or with those that environment, cafcat.toml and defaults give.
 
     Overrides are settings by name: home, database_url, store, target_size, upload_memory,
-    config, profile. Nothing is started
+    prepared_statements, config, profile. Nothing is started
     or connected to before the first call that needs it. `warn` is told what went well only by a second way, as a
     read from a copy; by default, the logger "cafcat" is. Raises InvalidInput.
     """
@@ -86,7 +85,7 @@ class Repository:
         """`warn`: as in `open`."""
         self.settings = settings
         self._catalog: Catalog = Database(settings).catalog()
-        self._store_of: Callable[[str], Store] = stores_of(settings)
+        self._store_of = stores_of(settings)
         self._reading = Reading(self._catalog, self._store_of, warn or logging.getLogger("cafcat").warning)
         self._listing = Listing(self._catalog)
         self.custody = Custody(self._catalog, self._store_of, settings)
@@ -95,8 +94,9 @@ class Repository:
         """Settles what writers left behind that died."""
 
     def close(self) -> None:
-        """Closes the connection to the catalog. Idempotent."""
+        """Closes the connection to the catalog, and the files of chunks that are open. Idempotent."""
         self._catalog.close()
+        self._store_of.close()
 
     def __enter__(self) -> Self:
         return self

@@ -2,30 +2,45 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.database import Database
 from cafcat.progress import Progress
 from cafcat.settings import Settings
-from cafcat.stores.base import Store
+from cafcat.stores.base import KeepsOpen, Store
 from cafcat.stores.registry import open_store
 
 if TYPE_CHECKING:
     from cafcat.scanning.opening import Opening, SourceOptions
 
-__all__ = ["Rooms", "opening_of", "stores_of"]
+__all__ = ["Rooms", "Stores", "opening_of", "stores_of"]
 
 
-def stores_of(settings: Settings) -> Callable[[str], Store]:
+class Stores:
     """Gives the store of a URL in `chunks.store`, each opened once."""
 
-    @cache
-    def store_of(url: str) -> Store:
-        return open_store(url, settings.access(url), settings.upload_memory)
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stores: dict[str, Store] = {}
 
-    return store_of
+    def __call__(self, url: str) -> Store:
+        store = self._stores.get(url)
+        if store is None:
+            opened = open_store(url, self._settings.access(url), self._settings.upload_memory)
+            store = self._stores.setdefault(url, opened)  # another thread may have been faster
+        return store
+
+    def close(self) -> None:
+        """Closes what stores keep open. Idempotent; they can still be used."""
+        for store in list(self._stores.values()):
+            if isinstance(store, KeepsOpen):
+                store.close()
+
+
+def stores_of(settings: Settings) -> Stores:
+    """The stores that the settings tell how to reach."""
+    return Stores(settings)
 
 
 def opening_of(

@@ -1,6 +1,6 @@
 """One file: one query, one range read, and its checksum before anybody relies on the bytes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -44,8 +44,11 @@ class Reading:
 
     def locate(self, path: str) -> Location:
         """One query. A leading "./" or "/" is dropped if the catalog has no such name. Raises NotFound."""
-        names = list(_names(path))
-        for name in names:
+        try:
+            return self._catalog.files.locate(path)
+        except NotFound:
+            names = list(_names(path))
+        for name in names[1:]:
             with suppress(NotFound):
                 return self._catalog.files.locate(name)
         raise _absent(names[-1], self._catalog.files.folders_among(names[-1:]))
@@ -77,16 +80,34 @@ class Reading:
         """Bytes `[start, end)` of the file, cut at its end; a negative start counts from the end. All of it is
         checked against its checksum, a part cannot be. Raises Corrupt, InvalidInput if the range begins beyond
         the file, AccessDenied, StoreFailed, Unavailable if the whole store is out of reach."""
+        if start == 0 and end is None:
+            return self.content(Wanted.all_of(location))
         return self.content(self.wanted(location.path, location, start, end))
 
     def content(self, wanted: Wanted) -> bytes:
         """As `read`."""
-        trial = Trial(self._places, wanted.location)
-        for place in trial:
+        location = wanted.location
+        if self._places.has_failures:
+            return self._tried(wanted, Trial(self._places, location))
+        try:
+            return self._content(wanted, location.store, location.object_key)
+        except FAILURES as error:
+            trial = Trial(self._places, location)
+            trial.own_failed(error)
+            return self._tried(wanted, trial, trial.copies())
+
+    def _content(self, wanted: Wanted, store: str, object_key: str) -> bytes:
+        _, location, start_byte, end_byte = wanted
+        data = self.store_of(store).read(object_key, start_byte, end_byte)
+        if crc32c(data) != location.crc32c and wanted.is_whole:
+            check(location, crc32c(data))
+        return data
+
+    def _tried(self, wanted: Wanted, trial: Trial, places: Iterable[Place] | None = None) -> bytes:
+        """From the first of the places that can give it; by default, all that there are."""
+        for place in trial if places is None else places:
             try:
-                data = self.store_of(place.store).read(place.object_key, wanted.start_byte, wanted.end_byte)
-                if wanted.is_whole:
-                    check(wanted.location, crc32c(data))
+                data = self._content(wanted, place.store, place.object_key)
             except FAILURES as error:
                 trial.failed(place, error)
             else:
