@@ -5,7 +5,6 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.connection import Connection, Selection
-from cafcat.catalog.mapping import to_microseconds, to_nanoseconds
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
 
@@ -104,6 +103,8 @@ class FindFilter(NamedTuple):
 
     def parameters(self) -> dict[str, Any]:
         """By the names of _CONDITIONS."""
+        from cafcat.catalog.mapping import to_microseconds
+
         newer, older = (None if ns is None else to_microseconds(ns) for ns in (self.newer_ns, self.older_ns))
         sizes = {"min_size": self.min_size, "max_size": self.max_size}
         return {"name_regex": self.name_regex, "newer": newer, "older": older} | sizes
@@ -202,4 +203,5 @@ class Lookup:
 
 def _location(row: Sequence[Any]) -> Location:
     path, start, end, crc32c, microseconds, chunk, store, key = row
-    return Location(path, start, end, crc32c, to_nanoseconds(microseconds), chunk, store, key)
+    modified_ns = None if microseconds is None else microseconds * 1000
+    return Location(path, start, end, crc32c, modified_ns, chunk, store, key)

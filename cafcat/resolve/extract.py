@@ -12,8 +12,9 @@ from cafcat.progress import Progress
 from cafcat.resolve.fetch import fetch
 from cafcat.resolve.listing import Listing
 from cafcat.resolve.outputs import OutputTree
-from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, Wanted, in_read_order, merged
+from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, merged
 from cafcat.resolve.reading import Reading
+from cafcat.resolve.wanted import Wanted
 
 __all__ = ["Extract", "extract_tree", "plan_tree"]
 

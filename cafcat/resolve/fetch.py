@@ -10,8 +10,9 @@ from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, StoreFailed
 from cafcat.prefetch import in_order
 from cafcat.resolve.places import FAILURES, Trial
-from cafcat.resolve.plan import RangeRead, Wanted, merging_of
+from cafcat.resolve.plan import RangeRead, merging_of
 from cafcat.resolve.reading import Reading
+from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import RemoteStore, Store
 
 __all__ = ["fetch"]

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,7 +35,7 @@ def write_file(
     such a name, OutputFailed if it cannot be written; then, as after any error of `blocks`, nothing is left
     behind.
     """
-    temporary = f".cafcat-{secrets.token_hex(8)}.partial"
+    temporary = f".cafcat-{os.urandom(8).hex()}.partial"
     with _disk_errors(shown):
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
         try:

@@ -1,12 +1,13 @@
 """From files to range reads: near ones of one archive are read by one request."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from cafcat.errors import CafcatError
-from cafcat.model import Location
+from cafcat.resolve.places import Place
+from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import Store
 
 __all__ = [
@@ -15,7 +16,6 @@ __all__ = [
     "Merging",
     "RangeRead",
     "ReadPlan",
-    "Wanted",
     "in_read_order",
     "merged",
     "merging_of",
@@ -23,28 +23,6 @@ __all__ = [
 
 PLANNED_FILES: Final = 5000
 """So many files are planned at once: more find more neighbours, and take more memory."""
-
-
-class Wanted(NamedTuple):
-    """A file that is wanted, by the name that it was asked for; and which of its bytes, as a span of its chunk."""
-
-    name: str
-    location: Location
-    start_byte: int
-    end_byte: int
-
-    @property
-    def size_bytes(self) -> int:
-        return self.end_byte - self.start_byte
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is all of the file, so that its checksum can be checked."""
-        return self.size_bytes == self.location.size_bytes
-
-    @classmethod
-    def all_of(cls, location: Location) -> "Wanted":
-        return cls(location.path, location, location.start_byte, location.end_byte)
 
 
 class Merging(NamedTuple):
@@ -89,6 +67,10 @@ class RangeRead:
     @property
     def in_blocks(self) -> bool:
         return self.size_bytes > self.merging.read_bytes
+
+    def of(self, place: Place) -> "RangeRead":
+        """The same bytes of another object."""
+        return replace(self, store=place.store, object_key=place.object_key)
 
     def takes(self, wanted: Wanted) -> bool:
         """Whether a further file can be served by the same request."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.lookup import LOOKED_UP_PATHS
@@ -11,8 +11,11 @@ from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
 from cafcat.resolve.places import FAILURES, Place, Places, Trial
-from cafcat.resolve.plan import RangeRead, Wanted
+from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import Store
+
+if TYPE_CHECKING:
+    from cafcat.resolve.plan import RangeRead
 
 __all__ = ["Damaged", "Reading", "check"]
 
@@ -39,8 +42,11 @@ class Reading:
         """`store_of` gives the store of a URL in `chunks.store`; `warn` is told once of each chunk, or store, of
         which copies are read."""
         self._catalog = catalog
-        self._places = Places(catalog.copies.of_chunk, store_of, warn)
+        self._places = Places(self._copies_of, store_of, warn)
         self.store_of = store_of
+
+    def _copies_of(self, chunk: UUID) -> list[tuple[str, str]]:
+        return self._catalog.copies.of_chunk(chunk)  # imported only when one is needed
 
     def locate(self, path: str) -> Location:
         """One query. A leading "./" or "/" is dropped if the catalog has no such name. Raises NotFound."""
@@ -202,12 +208,12 @@ class Reading:
         except FAILURES as error:
             raise Damaged(error.message, path=wanted.location.path) from error
 
-    def directed(self, read: RangeRead) -> RangeRead:
+    def directed(self, read: "RangeRead") -> "RangeRead":
         """The read as it is; or, if it is known by now that the object cannot be read, of a copy."""
         place = self._places.instead(read.wanted[0].location)
-        return read if place is None else replace(read, store=place.store, object_key=place.object_key)
+        return read if place is None else read.of(place)
 
-    def elsewhere(self, read: RangeRead, error: CafcatError) -> bytes | Trial:
+    def elsewhere(self, read: "RangeRead", error: CafcatError) -> bytes | Trial:
         """The bytes of a read that failed, from a copy; or what is to be said of it. Raises AccessDenied,
         Unavailable if the store is out of reach, where no copy helps."""
         trial = Trial(self._places, read.wanted[0].location)
