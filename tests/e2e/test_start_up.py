@@ -30,7 +30,7 @@ sys.exit(code)
 INSTALLED = {"_cython", "_sysconfigdata", "annotated_doc", "cafcat", "cython_runtime", "google_crc32c", "psycopg"}
 INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
 """Packages that are not Python's own, and may be loaded: what typer and psycopg load without being asked, too."""
-NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml", "zipfile"}
+NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
 """Of those that are."""
 OWN = {
     "": "catalog checksums cli database errors model progress remote repository resolve settings settings_stores"
