@@ -29,7 +29,8 @@ from cafcat.model import (
 from cafcat.progress import Progress
 from cafcat.resolve.reading import Reading
 from cafcat.settings import Settings
-from cafcat.wiring import opening_of, stores_of
+from cafcat.stores.base import Store
+from cafcat.wiring import Stores, opening_of
 
 if TYPE_CHECKING:
     from cafcat.custody import Custody
@@ -86,7 +87,8 @@ class Repository:
         """`warn`: as in `open`."""
         self.settings = settings
         self._catalog: Catalog = Database(settings).catalog()
-        self._store_of = stores_of(settings)
+        self._stores = Stores(settings)
+        self._store_of: Callable[[str], Store] = self._stores.__getitem__
         self._reading = Reading(self._catalog, self._store_of, warn or logging.getLogger("cafcat").warning)
 
     @cached_property
@@ -119,7 +121,7 @@ class Repository:
     def close(self) -> None:
         """Closes the connection to the catalog, and the files of chunks that are open. Idempotent."""
         self._catalog.close()
-        self._store_of.close()
+        self._stores.close()
 
     def __enter__(self) -> Self:
         return self

@@ -14,33 +14,25 @@ from cafcat.stores.registry import open_store
 if TYPE_CHECKING:
     from cafcat.scanning.opening import Opening, SourceOptions
 
-__all__ = ["Rooms", "Stores", "opening_of", "stores_of"]
+__all__ = ["Rooms", "Stores", "opening_of"]
 
 
-class Stores:
-    """Gives the store of a URL in `chunks.store`, each opened once."""
+class Stores(dict[str, Store]):
+    """Stores by their URL in `chunks.store`, each opened when it is first asked for."""
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self._settings = settings
-        self._stores: dict[str, Store] = {}
 
-    def __call__(self, url: str) -> Store:
-        store = self._stores.get(url)
-        if store is None:
-            opened = open_store(url, self._settings.access(url), self._settings.upload_memory)
-            store = self._stores.setdefault(url, opened)  # another thread may have been faster
-        return store
+    def __missing__(self, url: str) -> Store:
+        store = open_store(url, self._settings.access(url), self._settings.upload_memory)
+        return self.setdefault(url, store)  # another thread may have been faster
 
     def close(self) -> None:
         """Closes what stores keep open. Idempotent; they can still be used."""
-        for store in list(self._stores.values()):
+        for store in list(self.values()):
             if isinstance(store, KeepsOpen):
                 store.close()
-
-
-def stores_of(settings: Settings) -> Stores:
-    """The stores that the settings tell how to reach."""
-    return Stores(settings)
 
 
 def opening_of(
@@ -67,4 +59,4 @@ class Rooms:
     settings: Settings
 
     def __call__(self) -> tuple[Catalog, Callable[[str], Store]]:
-        return Database(self.settings).catalog(), stores_of(self.settings)
+        return Database(self.settings).catalog(), Stores(self.settings).__getitem__

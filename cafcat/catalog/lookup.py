@@ -29,7 +29,7 @@ def _selection(condition: str) -> Selection:
 
 
 _LOCATE_ONE: Final = _selection("l.file_path = %s")
-_LOCATE_MANY: Final = _selection("l.file_path = ANY(%s)")
+_LOCATE_MANY: Final = _selection("l.file_path = ANY(%b)")
 
 # The content of a folder lies between its name with "/" and its name with "0", the next byte.
 _FOLDERS_AMONG: Final = """

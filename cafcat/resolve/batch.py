@@ -10,7 +10,7 @@ from cafcat.model import Location
 from cafcat.resolve.fetch import fetch
 from cafcat.resolve.outputs import check_free
 from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, merged
-from cafcat.resolve.reading import Reading
+from cafcat.resolve.reading import Damaged, Reading
 from cafcat.resolve.saving import save_single
 from cafcat.resolve.wanted import Wanted
 
@@ -99,13 +99,21 @@ class Batch:
         return failed, wanted
 
     def _joined(self, wanted: Wanted, blocks: Iterator[bytes]) -> bytes | CafcatError:
+        try:
+            return b"".join(blocks)
+        except Damaged as error:
+            return self._joined_copy(wanted, error)
+        except (Corrupt, StoreFailed) as error:
+            return error
+
+    def _joined_copy(self, wanted: Wanted, found: Damaged) -> bytes | CafcatError:
         parts: list[bytes] = []
 
         def take(blocks: Iterator[bytes]) -> None:
             parts[:] = blocks
 
         try:
-            self._reading.save(wanted, blocks, take)
+            self._reading.save_copy(wanted, found, take)
         except (Corrupt, StoreFailed) as error:
             return error
         return b"".join(parts)

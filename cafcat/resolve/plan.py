@@ -74,20 +74,21 @@ class RangeRead:
 
     def takes(self, wanted: Wanted) -> bool:
         """Whether a further file can be served by the same request."""
-        place = wanted.location
-        if (place.store, place.object_key) != (self.store, self.object_key):
+        _, place, start, end = wanted
+        if place.object_key != self.object_key or place.store != self.store:
             return False
-        if not wanted.size_bytes or not self.size_bytes:
+        if start == end or self.start_byte == self.end_byte:
             return True
-        gap_bytes = wanted.start_byte - self.end_byte
-        whole_bytes = max(self.end_byte, wanted.end_byte) - self.start_byte
-        is_behind = wanted.start_byte >= self.start_byte
-        return is_behind and gap_bytes <= self.merging.gap_bytes and whole_bytes <= self.merging.read_bytes
+        gap_bytes, read_bytes = self.merging
+        is_near = self.start_byte <= start <= self.end_byte + gap_bytes
+        return is_near and max(self.end_byte, end) - self.start_byte <= read_bytes
 
     def add(self, wanted: Wanted) -> None:
-        if wanted.size_bytes:
-            self.start_byte = self.start_byte if self.size_bytes else wanted.start_byte
-            self.end_byte = max(self.end_byte, wanted.end_byte)
+        _, _, start, end = wanted
+        if start != end:
+            if self.start_byte == self.end_byte:
+                self.start_byte = start
+            self.end_byte = max(self.end_byte, end)
         self.wanted.append(wanted)
 
 

@@ -64,19 +64,21 @@ class Reading:
         locations, or why there is none: NotFound, InvalidInput for what cannot be in a catalog."""
         found: dict[str, Location | CafcatError] = {}
         for start in range(0, len(paths), LOOKED_UP_PATHS):
-            names = {path: list(_names(path)) for path in paths[start : start + LOOKED_UP_PATHS]}
-            found |= self._locate_some(names)
+            found |= self._locate_some(paths[start : start + LOOKED_UP_PATHS])
         return found
 
-    def _locate_some(self, names: dict[str, list[str]]) -> dict[str, Location | CafcatError]:
-        possible = {name for tried in names.values() for name in tried if _can_be_a_path(name)}
+    def _locate_some(self, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
+        others = {path: list(_names(path)) for path in paths if path.startswith((".", "/"))}
+        possible = set(paths).union(*others.values())
+        if not _can_be_a_path("".join(possible)):
+            possible = {name for name in possible if _can_be_a_path(name)}
         places = self._catalog.files.locate_many(possible)
-        missing = {tried[-1] for tried in names.values() if not any(name in places for name in tried)}
-        folders = self._catalog.files.folders_among(missing & possible)
-        return {
-            path: next((places[name] for name in tried if name in places), None) or _absent(tried[-1], folders)
-            for path, tried in names.items()
-        }
+        found = {path: places.get(path) for path in paths}
+        for path, names in others.items():
+            found[path] = next((places[name] for name in names if name in places), None)
+        missing = {path: others.get(path, [path])[-1] for path, place in found.items() if place is None}
+        folders = self._catalog.files.folders_among(possible.intersection(missing.values()))
+        return found | {path: _absent(name, folders) for path, name in missing.items()}  # type: ignore[return-value]
 
     def object_of(self, location: Location) -> str:
         """Absolute path or URL of the archive."""
@@ -86,21 +88,23 @@ class Reading:
         """Bytes `[start, end)` of the file, cut at its end; a negative start counts from the end. All of it is
         checked against its checksum, a part cannot be. Raises Corrupt, InvalidInput if the range begins beyond
         the file, AccessDenied, StoreFailed, Unavailable if the whole store is out of reach."""
-        if start == 0 and end is None:
-            return self.content(Wanted.all_of(location))
         return self.content(self.wanted(location.path, location, start, end))
 
     def content(self, wanted: Wanted) -> bytes:
         """As `read`."""
-        location = wanted.location
+        _, location, start_byte, end_byte = wanted
         if self._places.has_failures:
             return self._tried(wanted, Trial(self._places, location))
-        try:
-            return self._content(wanted, location.store, location.object_key)
+        try:  # as _content, for nearly every file
+            data = self.store_of(location.store).read(location.object_key, start_byte, end_byte)
+            if crc32c(data) == location.crc32c or not wanted.is_whole:
+                return data
+            check(location, crc32c(data))
         except FAILURES as error:
             trial = Trial(self._places, location)
             trial.own_failed(error)
             return self._tried(wanted, trial, trial.copies())
+        return data
 
     def _content(self, wanted: Wanted, store: str, object_key: str) -> bytes:
         _, location, start_byte, end_byte = wanted
@@ -128,6 +132,8 @@ class Reading:
 
     def wanted(self, name: str, location: Location, start: int = 0, end: int | None = None) -> Wanted:
         """Bytes `[start, end)` of a file as bytes of its chunk. Raises InvalidInput as `read` does."""
+        if start == 0 and end is None:
+            return Wanted(name, location, location.start_byte, location.end_byte)
         return Wanted(name, location, *_span(location, start, end))
 
     def blocks(self, wanted: Wanted, *, can_restart: bool = False) -> Iterator[bytes]:
@@ -186,9 +192,10 @@ class Reading:
         try:
             write(blocks)
         except Damaged as error:
-            self._save_copy(wanted, error, write)
+            self.save_copy(wanted, error, write)
 
-    def _save_copy(self, wanted: Wanted, found: Damaged, write: Callable[[Iterator[bytes]], object]) -> None:
+    def save_copy(self, wanted: Wanted, found: Damaged, write: Callable[[Iterator[bytes]], object]) -> None:
+        """The second half of `save`, after `write` raised Damaged."""
         trial = Trial(self._places, wanted.location)
         trial.own_failed(found)
         for place in trial.copies():

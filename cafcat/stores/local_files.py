@@ -40,6 +40,11 @@ class LocalFile:
             what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise InvalidInput(f"{self.name} is {what}")
 
+    @property
+    def descriptor(self) -> int:
+        """-1 once it is closed."""
+        return self._descriptor
+
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Exactly the bytes of `[start_byte, end_byte)`. Raises Corrupt if the file ends earlier: before
         memory is taken for what is not there."""

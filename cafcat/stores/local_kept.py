@@ -11,7 +11,6 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
-from cafcat.errors import CafcatError
 from cafcat.stores.local_files import LocalFile
 
 __all__ = ["KeptFiles"]
@@ -25,11 +24,24 @@ another object closes it."""
 class _KeptFile:
     """An open file, and when it was last read, in seconds of the monotonic clock."""
 
-    __slots__ = ("file", "used")
+    __slots__ = ("_file", "used")
 
     def __init__(self, file: LocalFile) -> None:
-        self.file = file
+        self._file = file
         self.used = time.monotonic()
+
+    def read(self, start_byte: int, end_byte: int) -> bytes | None:
+        """The bytes; None if the name means another file by now, if anything was done to this one, or if they
+        cannot be had for any reason. The time of change is that of content, names, owner and permissions."""
+        file = self._file
+        try:
+            found = os.stat(file.name)
+            if file.identity != (found.st_dev, found.st_ino, found.st_ctime_ns) or end_byte > found.st_size:
+                return None
+            data = os.pread(file.descriptor, end_byte - start_byte, start_byte)
+        except (OSError, ValueError, OverflowError):
+            return None
+        return data if len(data) == end_byte - start_byte else None
 
 
 class KeptFiles:
@@ -46,27 +58,16 @@ class KeptFiles:
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
         """As `LocalFile.read_at`, and raises as opening it."""
         kept = self._files.get(key)
-        if kept is not None and self._is_what_it_was(kept):
-            try:
-                return kept.file.read_at(start_byte, end_byte)
-            except CafcatError:
-                pass  # a file server may have forgotten it: it is opened anew, and what is wrong said then
+        if kept is not None and (data := kept.read(start_byte, end_byte)) is not None:
+            kept.used = time.monotonic()
+            if kept.used > self._looked + _KEPT_SECONDS:
+                self._drop_unused(kept.used)
+            return data
         self.drop(key)
-        file = self._open_file(key)
+        file = self._open_file(key)  # here, what is wrong is said
         data = file.read_at(start_byte, end_byte)
         self._keep(key, _KeptFile(file))
         return data
-
-    def _is_what_it_was(self, kept: _KeptFile) -> bool:
-        """The time of change is that of content, names, owner and permissions."""
-        try:
-            found = os.stat(kept.file.name)
-        except OSError:
-            return False
-        kept.used = time.monotonic()
-        if kept.used > self._looked + _KEPT_SECONDS:
-            self._drop_unused(kept.used)
-        return kept.file.identity == (found.st_dev, found.st_ino, found.st_ctime_ns)
 
     def _keep(self, key: str, kept: _KeptFile) -> None:
         self._drop_unused(kept.used)
