@@ -22,6 +22,7 @@ class Database:
 
     def __init__(self, settings: Settings) -> None:
         self._given_url = settings.database_url
+        self._prepares = settings.prepared_statements
         self._folder = settings.home / "postgres"
 
     @property
@@ -32,7 +33,7 @@ class Database:
     def connect(self) -> PgConnection:
         """A new connection. Raises CatalogUnavailable."""
         if self._given_url is not None:
-            return connect(self._given_url)
+            return connect(self._given_url, prepares=self._prepares)
         from cafcat.catalog.embedded import without_pg_variables
 
         server = self._server()

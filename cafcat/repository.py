@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -10,10 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from cafcat import __version__
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.lookup import FindFilter
-from cafcat.custody import Custody
 from cafcat.database import Database
 from cafcat.errors import CafcatError, InvalidInput
-from cafcat.formats import registry as formats
 from cafcat.model import (
     Chunk,
     ChunkState,
@@ -28,18 +27,18 @@ from cafcat.model import (
     Stats,
 )
 from cafcat.progress import Progress
-from cafcat.resolve.batch import Batch, save_single
-from cafcat.resolve.globs import regex_of_glob
-from cafcat.resolve.listing import Listing
-from cafcat.resolve.outputs import is_special
-from cafcat.resolve.plan import ReadPlan
 from cafcat.resolve.reading import Reading
 from cafcat.settings import Settings
 from cafcat.stores.base import Store
-from cafcat.wiring import Rooms, opening_of, stores_of
-from cafcat.workers import processors
+from cafcat.wiring import Rooms, Stores, opening_of
 
 if TYPE_CHECKING:
+    from cafcat.custody import Custody
+    from cafcat.maintenance.left_copies import SettledCopy
+    from cafcat.maintenance.recover import RecoverReport, SettledChunk
+    from cafcat.resolve.batch import Batch
+    from cafcat.resolve.listing import Listing
+    from cafcat.resolve.plan import ReadPlan
     from cafcat.resolve.urls import SignedUrl
 
 __all__ = ["Inspection", "Repository", "inspect", "open"]
@@ -63,7 +62,7 @@ def open(
     """Opens a repository: with settings, or with those that environment, cafcat.toml and defaults give.
 
     Overrides are settings by name: home, database_url, store, target_size, upload_memory,
-    config, profile. Nothing is started
+    prepared_statements, config, profile. Nothing is started
     or connected to before the first call that needs it. `warn` is told what went well only by a second way, as a
     read from a copy; by default, the logger "cafcat" is. Raises InvalidInput.
     """
@@ -75,6 +74,7 @@ def open(
 def inspect(file: str | os.PathLike[str]) -> Inspection:
     """Lists an archive without any catalog. Its format is told by its content. Raises NotFound, Corrupt,
     Unsupported."""
+    from cafcat.formats import registry as formats
     from cafcat.stores.local_files import LocalFile
 
     archive = LocalFile(os.path.abspath(file))
@@ -90,17 +90,41 @@ class Repository:
         """`warn`: as in `open`."""
         self.settings = settings
         self._catalog: Catalog = Database(settings).catalog()
-        self._store_of: Callable[[str], Store] = stores_of(settings)
+        self._stores = Stores(settings)
+        self._store_of: Callable[[str], Store] = self._stores.__getitem__
         self._reading = Reading(self._catalog, self._store_of, warn or logging.getLogger("cafcat").warning)
-        self._listing = Listing(self._catalog)
-        self.custody = Custody(self._catalog, self._store_of, settings)
+
+    @cached_property
+    def _listing(self) -> "Listing":
+        from cafcat.resolve.listing import Listing
+
+        return Listing(self._catalog)
+
+    @cached_property
+    def custody(self) -> "Custody":
         """Verify, repair, copy, remove, prune, rebuild, ..."""
-        self.recover = self.custody.recover
-        """Settles what writers left behind that died."""
+        from cafcat.custody import Custody
+
+        return Custody(self._catalog, self._store_of, self.settings)
+
+    def recover(
+        self,
+        *,
+        store: str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        on_settled: "Callable[[SettledChunk | SettledCopy], object] | None" = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> "RecoverReport":
+        """Settles what writers left behind that died: see `custody`."""
+        return self.custody.recover(
+            store=store, dry_run=dry_run, progress=progress, on_settled=on_settled, should_stop=should_stop
+        )
 
     def close(self) -> None:
-        """Closes the connection to the catalog. Idempotent."""
+        """Closes the connection to the catalog, and the files of chunks that are open. Idempotent."""
         self._catalog.close()
+        self._stores.close()
 
     def __enter__(self) -> Self:
         return self
@@ -148,6 +172,7 @@ class Repository:
         """
         from cafcat.ingest.run import IngestRun
         from cafcat.scanning.opening import SourceOptions
+        from cafcat.workers import processors
 
         if isinstance(sources, str | bytes | os.PathLike):
             raise InvalidInput("sources are a list of names", hint=f"write [{os.fspath(sources)!r}]")
@@ -239,12 +264,20 @@ class Repository:
         whole (and checked, if it is the whole file), or not at all; a device or pipe is written to. Raises
         NotFound, Corrupt, Conflict if output is there and overwrite is false, StoreFailed, OutputFailed,
         InvalidInput for a range beyond the file."""
+        from cafcat.resolve.outputs import is_special
+        from cafcat.resolve.saving import save_single
+
         location = self.locate(path)
         wanted = self._reading.wanted(path, location, start, end)
         target = Path(output)
         blocks = self._reading.blocks(wanted, can_restart=not is_special(target))
         save_single(self._reading, wanted, blocks, target, overwrite=overwrite)
         return location
+
+    def _batch(self, start: int, end: int | None) -> "Batch":
+        from cafcat.resolve.batch import Batch
+
+        return Batch(self._reading, start, end)
 
     def read_many(
         self, paths: Iterable[str], start: int = 0, end: int | None = None
@@ -256,14 +289,14 @@ class Repository:
         range beyond it. What is wrong with all is raised: AccessDenied, Unavailable for a store out of reach,
         CatalogUnavailable, CatalogOutdated.
         """
-        return Batch(self._reading, start, end).read(_names(paths))
+        return self._batch(start, end).read(_names(paths))
 
     def stream_many(
         self, paths: Iterable[str], start: int = 0, end: int | None = None
     ) -> Iterator[tuple[str, Iterator[bytes] | CafcatError]]:
         """As `read_many`, in blocks, in the order asked for; what cannot be found comes first. Blocks raise Corrupt
         and StoreFailed for their file."""
-        return Batch(self._reading, start, end).stream(_names(paths))
+        return self._batch(start, end).stream(_names(paths))
 
     def get_many(
         self,
@@ -276,13 +309,13 @@ class Repository:
         """As `get`, for many: outputs by path. They are written while you iterate, as they are read. Errors are as
         in `read_many`, with Conflict for an output that is there; raises OutputFailed."""
         targets = {path: Path(output) for path, output in outputs.items()}
-        return Batch(self._reading, start, end).get(targets, overwrite=overwrite)
+        return self._batch(start, end).get(targets, overwrite=overwrite)
 
     def plan(
         self, paths: Iterable[str], start: int = 0, end: int | None = None, *, in_order: bool = False
-    ) -> ReadPlan:
+    ) -> "ReadPlan":
         """What `read_many` and `get_many`, or in_order `stream_many`, would read. Nothing is read."""
-        return Batch(self._reading, start, end).plan(_names(paths), in_order=in_order)
+        return self._batch(start, end).plan(_names(paths), in_order=in_order)
 
     def list(self, prefix: str = "") -> Iterator[Location]:
         """Everything below a folder (or the file of that name), in path order."""
@@ -304,6 +337,8 @@ class Repository:
     ) -> Iterator[Location]:
         """Files below a folder (or the file of that name) by conditions, in path order. name: a shell pattern
         for the last part of the path; times in nanoseconds since 1970, sizes in bytes."""
+        from cafcat.resolve.globs import regex_of_glob
+
         pattern = None if name is None else regex_of_glob(name)
         where = FindFilter(pattern, newer_ns, older_ns, min_size, max_size)
         for page in self._listing.pages(prefix, where):
@@ -337,7 +372,7 @@ class Repository:
             should_stop=should_stop or _never,
         )
 
-    def plan_extract(self, prefix: str) -> ReadPlan:
+    def plan_extract(self, prefix: str) -> "ReadPlan":
         """What `extract` would read. Nothing is read. Raises NotFound if there is nothing of that name."""
         from cafcat.resolve.extract import plan_tree
 

@@ -14,12 +14,12 @@ from typing import Any, Self
 from cafcat.errors import InvalidInput
 from cafcat.remote.access import S3Access
 from cafcat.settings_stores import NamedStore, access_of, chosen_url, named_stores
-from cafcat.settings_values import Given, absolute_path, check_keys, size_in_bytes, text_of
+from cafcat.settings_values import Given, absolute_path, check_keys, size_in_bytes, text_of, yes_or_no
 from cafcat.units import format_size
 
 __all__ = ["DEFAULT_TARGET_SIZE", "DEFAULT_UPLOAD_MEMORY", "KEYS", "NamedStore", "Settings", "redact"]
 
-KEYS = ("home", "database_url", "store", "target_size", "upload_memory")
+KEYS = ("home", "database_url", "store", "target_size", "upload_memory", "prepared_statements")
 DEFAULT_TARGET_SIZE = 30_000_000_000
 DEFAULT_UPLOAD_MEMORY = 256_000_000
 LEAST_UPLOAD_MEMORY = 16_000_000
@@ -32,9 +32,9 @@ class Settings:
 
     home: absolute folder of the embedded database. database_url: a libpq URL or key=value string, None for
     the embedded database. store: a URL or an absolute path. target_size: bytes of a chunk. upload_memory: most
-    bytes of memory for the parts of one chunk on their way to an object store. stores: those that the file has
-    names for. origins: per name "flag", "environment CAFCAT_X", "file PATH: key" or "default"; those of stores
-    by "stores.NAME".
+    bytes of memory for the parts of one chunk on their way to an object store. prepared_statements: whether
+    look-ups are prepared on the server of database_url. stores: those that the file has names for. origins: per
+    name "flag", "environment CAFCAT_X", "file PATH: key" or "default"; those of stores by "stores.NAME".
     """
 
     home: Path
@@ -42,6 +42,7 @@ class Settings:
     store: str
     target_size: int
     upload_memory: int
+    prepared_statements: bool
     stores: Mapping[str, NamedStore] = field(hash=False)
     origins: Mapping[str, str] = field(repr=False, compare=False)
 
@@ -76,6 +77,7 @@ class Settings:
             "store": str(home / "chunks"),
             "target_size": DEFAULT_TARGET_SIZE,
             "upload_memory": DEFAULT_UPLOAD_MEMORY,
+            "prepared_statements": True,
         }
         for name, read in _READERS.items():
             if name in given:
@@ -211,4 +213,5 @@ _READERS: Mapping[str, Callable[[Given, str], Any]] = {
     "database_url": _database_url,
     "target_size": _target_size,
     "upload_memory": _upload_memory,
+    "prepared_statements": yes_or_no,
 }

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cafcat.errors import InvalidInput
 from cafcat.units import parse_size
 
-__all__ = ["Given", "absolute_path", "check_keys", "size_in_bytes", "text_of"]
+__all__ = ["Given", "absolute_path", "check_keys", "size_in_bytes", "text_of", "yes_or_no"]
 
 _NAME_OF_SECRET = re.compile(r"access.?key|secret|passw|token|credential", re.IGNORECASE)
 _NO_SECRETS = (
@@ -52,6 +52,16 @@ def size_in_bytes(given: Given, name: str) -> int:
         return parse_size(value)
     except InvalidInput as error:
         raise InvalidInput(f"{name} ({given.origin}): {error.message}", hint=error.hint) from error
+
+
+def yes_or_no(given: Given, name: str) -> bool:
+    """A truth value, or the word for one. Raises InvalidInput."""
+    if isinstance(given.value, bool):
+        return given.value
+    word = text_of(given, name).lower()
+    if word not in ("true", "false"):
+        raise InvalidInput(f"{name} ({given.origin}) must be true or false")
+    return word == "true"
 
 
 def check_keys(table: Mapping[str, Any], keys: Sequence[str], file: Path, prefix: str) -> None:

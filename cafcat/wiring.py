@@ -2,30 +2,37 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.database import Database
 from cafcat.progress import Progress
 from cafcat.settings import Settings
-from cafcat.stores.base import Store
+from cafcat.stores.base import KeepsOpen, Store
 from cafcat.stores.registry import open_store
 
 if TYPE_CHECKING:
     from cafcat.scanning.opening import Opening, SourceOptions
 
-__all__ = ["Rooms", "opening_of", "stores_of"]
+__all__ = ["Rooms", "Stores", "opening_of"]
 
 
-def stores_of(settings: Settings) -> Callable[[str], Store]:
-    """Gives the store of a URL in `chunks.store`, each opened once."""
+class Stores(dict[str, Store]):
+    """Stores by their URL in `chunks.store`, each opened when it is first asked for."""
 
-    @cache
-    def store_of(url: str) -> Store:
-        return open_store(url, settings.access(url), settings.upload_memory)
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._settings = settings
 
-    return store_of
+    def __missing__(self, url: str) -> Store:
+        store = open_store(url, self._settings.access(url), self._settings.upload_memory)
+        return self.setdefault(url, store)  # another thread may have been faster
+
+    def close(self) -> None:
+        """Closes what stores keep open. Idempotent; they can still be used."""
+        for store in list(self.values()):
+            if isinstance(store, KeepsOpen):
+                store.close()
 
 
 def opening_of(
@@ -52,4 +59,4 @@ class Rooms:
     settings: Settings
 
     def __call__(self) -> tuple[Catalog, Callable[[str], Store]]:
-        return Database(self.settings).catalog(), stores_of(self.settings)
+        return Database(self.settings).catalog(), Stores(self.settings).__getitem__

@@ -1,30 +1,35 @@
 """The catalog: one Postgres database, in parts that share a connection."""
 
 from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from cafcat.catalog.chunks import Chunks
-from cafcat.catalog.commit import Commit
-from cafcat.catalog.comparing import Comparing
 from cafcat.catalog.connection import Connection, PgConnection
-from cafcat.catalog.copies import Copies
-from cafcat.catalog.dump import Backups, Dump
-from cafcat.catalog.journal import Journal
-from cafcat.catalog.listings import Listings
 from cafcat.catalog.lookup import Lookup
-from cafcat.catalog.pruning import Pruning
-from cafcat.catalog.rebuilding import Rebuilding
-from cafcat.catalog.recovery import Recovery
-from cafcat.catalog.removal import Removal
-from cafcat.catalog.reports import Reports
-from cafcat.catalog.rewriting import Rewriting
-from cafcat.catalog.runs import Runs
-from cafcat.catalog.verification import Verification
+
+if TYPE_CHECKING:
+    from cafcat.catalog.chunks import Chunks
+    from cafcat.catalog.commit import Commit
+    from cafcat.catalog.comparing import Comparing
+    from cafcat.catalog.copies import Copies
+    from cafcat.catalog.dump import Backups, Dump
+    from cafcat.catalog.journal import Journal
+    from cafcat.catalog.listings import Listings
+    from cafcat.catalog.pruning import Pruning
+    from cafcat.catalog.rebuilding import Rebuilding
+    from cafcat.catalog.recovery import Recovery
+    from cafcat.catalog.removal import Removal
+    from cafcat.catalog.reports import Reports
+    from cafcat.catalog.rewriting import Rewriting
+    from cafcat.catalog.runs import Runs
+    from cafcat.catalog.verification import Verification
 
 __all__ = ["Catalog"]
 
 
 class Catalog:
-    """Connects at the first call. No session or connection crosses the line of this room.
+    """Connects at the first call. No session or connection crosses the line of this room. Each part is imported
+    when it is asked for: a command that reads one file needs one of them.
 
     files: look-ups and listings · chunks: their lives · commit: mappings · journal: the order of changes ·
     copies: of chunks, in further stores · runs: ingest runs and events · listings: positions in remote sources ·
@@ -35,25 +40,109 @@ class Catalog:
 
     def __init__(self, connect: Callable[[], PgConnection]) -> None:
         """`connect` gives a new psycopg connection in autocommit mode."""
+        self._connect = connect
         self._connection = Connection(connect)
-        self.files = Lookup(self._connection)
-        self.chunks = Chunks(self._connection)
-        self.commit = Commit(self._connection)
-        self.journal = Journal(self._connection)
-        self.copies = Copies(self._connection)
-        self.runs = Runs(self._connection)
-        self.listings = Listings(self._connection)
-        self.recovery = Recovery(self._connection)
-        self.verification = Verification(self._connection)
-        self.removal = Removal(self._connection)
-        self.pruning = Pruning(self._connection)
-        self.rebuilding = Rebuilding(self._connection)
-        self.comparing = Comparing(connect)
-        self.dump = Dump(self._connection, connect)
-        self.backups = Backups(self._connection)
-        self.rewriting = Rewriting(self._connection)
-        self.reports = Reports(self._connection, connect)
 
     def close(self) -> None:
         """Closes the connection. Idempotent."""
         self._connection.close()
+
+    @cached_property
+    def files(self) -> Lookup:
+        return Lookup(self._connection)
+
+    @cached_property
+    def chunks(self) -> "Chunks":
+        from cafcat.catalog.chunks import Chunks
+
+        return Chunks(self._connection)
+
+    @cached_property
+    def commit(self) -> "Commit":
+        from cafcat.catalog.commit import Commit
+
+        return Commit(self._connection)
+
+    @cached_property
+    def journal(self) -> "Journal":
+        from cafcat.catalog.journal import Journal
+
+        return Journal(self._connection)
+
+    @cached_property
+    def copies(self) -> "Copies":
+        from cafcat.catalog.copies import Copies
+
+        return Copies(self._connection)
+
+    @cached_property
+    def runs(self) -> "Runs":
+        from cafcat.catalog.runs import Runs
+
+        return Runs(self._connection)
+
+    @cached_property
+    def listings(self) -> "Listings":
+        from cafcat.catalog.listings import Listings
+
+        return Listings(self._connection)
+
+    @cached_property
+    def recovery(self) -> "Recovery":
+        from cafcat.catalog.recovery import Recovery
+
+        return Recovery(self._connection)
+
+    @cached_property
+    def verification(self) -> "Verification":
+        from cafcat.catalog.verification import Verification
+
+        return Verification(self._connection)
+
+    @cached_property
+    def removal(self) -> "Removal":
+        from cafcat.catalog.removal import Removal
+
+        return Removal(self._connection)
+
+    @cached_property
+    def pruning(self) -> "Pruning":
+        from cafcat.catalog.pruning import Pruning
+
+        return Pruning(self._connection)
+
+    @cached_property
+    def rebuilding(self) -> "Rebuilding":
+        from cafcat.catalog.rebuilding import Rebuilding
+
+        return Rebuilding(self._connection)
+
+    @cached_property
+    def comparing(self) -> "Comparing":
+        from cafcat.catalog.comparing import Comparing
+
+        return Comparing(self._connect)
+
+    @cached_property
+    def dump(self) -> "Dump":
+        from cafcat.catalog.dump import Dump
+
+        return Dump(self._connection, self._connect)
+
+    @cached_property
+    def backups(self) -> "Backups":
+        from cafcat.catalog.dump import Backups
+
+        return Backups(self._connection)
+
+    @cached_property
+    def rewriting(self) -> "Rewriting":
+        from cafcat.catalog.rewriting import Rewriting
+
+        return Rewriting(self._connection)
+
+    @cached_property
+    def reports(self) -> "Reports":
+        from cafcat.catalog.reports import Reports
+
+        return Reports(self._connection, self._connect)

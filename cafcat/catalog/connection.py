@@ -1,10 +1,11 @@
 """One kept connection to the catalog, and psycopg's exceptions in cafcat's words."""
 
 import select
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import errors as pg
@@ -13,9 +14,27 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
 from cafcat.errors import AccessDenied, CafcatError, CatalogUnavailable, InvalidInput
 
-__all__ = ["Connection", "PgConnection", "connect", "one_line", "primary", "split_password", "translated"]
+__all__ = [
+    "Connection",
+    "PgConnection",
+    "Selection",
+    "connect",
+    "one_line",
+    "open_connection",
+    "primary",
+    "split_password",
+    "translated",
+]
 
 PgConnection = psycopg.Connection[tuple[Any, ...]]
+
+_ONLY_WHEN_ASKED: Final = 1 << 62
+"""So often a statement has to come before psycopg prepares it unasked: never."""
+_PREPARED_STATEMENTS: Final = 4
+"""So many are kept on the server for each connection."""
+_PLANNED_SECONDS: Final = 60
+"""A plan holds at most so long. One that was made for a small table may be a bad one when that has grown, and a
+server that does not gather statistics by itself would never make another."""
 
 _DEFAULTS = {
     "connect_timeout": "10",
@@ -28,12 +47,19 @@ _DEFAULTS = {
 """Connection parameters of libpq, where the URL does not say otherwise."""
 
 
-def connect(url: str) -> PgConnection:
-    """A new connection in autocommit mode. Raises CatalogUnavailable, AccessDenied, InvalidInput.
+class Selection(NamedTuple):
+    """A look-up that is made again and again: one SELECT, in two ways."""
 
-    Nothing is prepared on the server: a plan made for a small table would stay when it has grown, and poolers
-    do not keep prepared statements.
-    """
+    prepared: bytes
+    """To be prepared on the server."""
+    first: bytes
+    """For a new connection, where preparing would be a round trip more: it gives the schema's revision along, as
+    a first column, and a row even if there is nothing."""
+
+
+def connect(url: str, *, prepares: bool = True) -> PgConnection:
+    """A new connection in autocommit mode. Raises CatalogUnavailable, AccessDenied, InvalidInput. `prepares`: see
+    `open_connection`."""
     try:
         given = conninfo_to_dict(url)
         conninfo = make_conninfo(url, **{name: value for name, value in _DEFAULTS.items() if name not in given})
@@ -41,9 +67,19 @@ def connect(url: str) -> PgConnection:
         hint = "write postgresql://user:password@host/name, with @ : / ? % in a password as %40 %3A %2F %3F %25"
         raise InvalidInput("the database URL cannot be read", hint=hint) from error
     try:
-        return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+        return open_connection(conninfo, prepares=prepares)
     except psycopg.OperationalError as error:
         raise _cannot_connect(one_line(error)) from error
+
+
+def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
+    """A new connection in autocommit mode, by libpq's keywords. Raises psycopg's exceptions. `prepares`: whether
+    look-ups are prepared on the server, which is possible where a pooler in between keeps prepared statements
+    apart. Other statements never are."""
+    threshold = _ONLY_WHEN_ASKED if prepares else None
+    connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=threshold)
+    connection.prepared_max = _PREPARED_STATEMENTS
+    return connection
 
 
 def _cannot_connect(text: str) -> CafcatError:
@@ -63,8 +99,13 @@ class Connection:
         self._connect = connect
         self._lock = RLock()
         self._connection: PgConnection | None = None
+        self._cursor: psycopg.Cursor[tuple[Any, ...]] | None = None
+        self._poll = select.poll()
         self._checked = False
         self._in_transaction = False
+        self._prepares = True
+        self._texts: dict[bytes, bytes] = {}
+        self._planned_until = 0.0
 
     @contextmanager
     def transaction(self) -> Iterator[PgConnection]:
@@ -87,12 +128,61 @@ class Connection:
                 self._check(connection)
             yield connection
 
+    def select(self, selection: Selection, parameter: str | list[str]) -> list[tuple[Any, ...]]:
+        """The rows that a look-up gives for its one parameter: one round trip. Raises CatalogOutdated."""
+        with self._lock:
+            try:
+                connection = self._open()
+                if not self._checked:
+                    return self._select_first(connection, selection.first, parameter)
+                return self._select(connection, selection.prepared, parameter)
+            except (psycopg.Error, UnicodeEncodeError):
+                with translated():
+                    raise
+
+    def _select_first(
+        self, connection: PgConnection, statement: bytes, parameter: str | list[str]
+    ) -> list[tuple[Any, ...]]:
+        rows = connection.execute(statement, (parameter,)).fetchall()
+        revision = rows[0][0] if rows else None
+        if revision != HEAD_REVISION:
+            raise outdated(revision)
+        self._checked = True
+        return [row[1:] for row in rows if row[1] is not None]
+
+    def _select(
+        self, connection: PgConnection, statement: bytes, parameter: str | list[str]
+    ) -> list[tuple[Any, ...]]:
+        if self._cursor is None:
+            self._cursor = connection.cursor()
+        if self._in_transaction or not self._prepares:
+            return self._cursor.execute(statement, (parameter,), prepare=False).fetchall()
+        try:
+            return self._cursor.execute(self._planned(statement), (parameter,), prepare=True).fetchall()
+        except _NOT_KEPT:
+            # A pooler that does not keep them apart, or a table that was changed meanwhile.
+            self._prepares = False
+            return self._select(connection, statement, parameter)
+
+    def _planned(self, statement: bytes) -> bytes:
+        """The statement with a number behind it that changes, so that it is planned anew now and then."""
+        now = time.monotonic()
+        if now >= self._planned_until:
+            self._planned_until = now + _PLANNED_SECONDS
+            self._texts.clear()
+        text = self._texts.get(statement)
+        if text is None:
+            text = self._texts[statement] = b"%b -- %d" % (statement, now)
+        return text
+
     def _open(self) -> PgConnection:
         if self._in_transaction and self._connection is not None:
             return self._connection  # whatever became of it: another connection would be another transaction
         if self._connection is None or self._connection.closed or self._is_stale(self._connection):
             self.close()
             self._connection = self._connect()
+            self._poll = select.poll()
+            self._poll.register(self._connection.fileno(), select.POLLIN)
         return self._connection
 
     def _is_stale(self, connection: PgConnection) -> bool:
@@ -100,9 +190,7 @@ class Connection:
         nothing to say: what there is to read is the server's farewell."""
         if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             return True
-        poll = select.poll()
-        poll.register(connection.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(self._poll.poll(0))
 
     def _check(self, connection: PgConnection) -> None:
         revision = revision_of(connection)
@@ -114,8 +202,11 @@ class Connection:
         """Idempotent; the next transaction connects anew."""
         if self._connection is not None:
             self._connection.close()
-        self._connection = None
+        self._connection = self._cursor = None
         self._checked = False
+
+
+_NOT_KEPT: Final = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement, pg.FeatureNotSupported)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from cafcat.catalog.connection import open_connection
 from cafcat.catalog.embedded_cluster import ROLE, prepare
 from cafcat.catalog.embedded_programs import OTHER_WAYS, ServerUser, fatal_line, find_programs, run_program
 from cafcat.catalog.embedded_sockets import PORT, SOCKET_NAME, is_private, make_socket_folder, socket_folder
@@ -328,7 +329,7 @@ def _conninfo(sockets: Path, dbname: str) -> str:
 def _connect(sockets: Path, dbname: str) -> psycopg.Connection[tuple[Any, ...]]:
     """Only ever to a socket folder that was found private: in another one, anybody could pose as the server."""
     with without_pg_variables():
-        return psycopg.connect(_conninfo(sockets, dbname), autocommit=True, prepare_threshold=None)
+        return open_connection(_conninfo(sockets, dbname))
 
 
 def _is_no_database(reason: str) -> bool:

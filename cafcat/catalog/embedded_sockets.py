@@ -4,7 +4,6 @@ Whoever can enter it is let in as the owner of the database (`trust`), and whoev
 server. So it belongs to the server's user, and is closed to all others; anything else is refused.
 """
 
-import hashlib
 import os
 import stat
 import tempfile
@@ -23,6 +22,8 @@ SOCKET_PATH_BYTES = 103  # sun_path holds 107 bytes and a NUL on Linux, 103 and 
 def socket_folder(data_folder: Path, uid: int) -> Path:
     """Where the server of this data folder, run by user `uid`, has its socket: short whatever the data folder is
     called. Creates nothing."""
+    import hashlib  # a command that finds the server up needs none of it
+
     name = hashlib.sha256(os.fsencode(data_folder)).hexdigest()[:16]
     folders = [base / name for base in _bases(uid)]
     return next((folder for folder in folders if _fits(folder)), folders[-1])

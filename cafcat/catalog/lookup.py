@@ -4,9 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from cafcat.catalog.connection import Connection
-from cafcat.catalog.mapping import to_microseconds, to_nanoseconds
-from cafcat.catalog.schema import HEAD_REVISION, outdated
+from cafcat.catalog.connection import Connection, Selection
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
 
@@ -19,14 +17,19 @@ LOOKED_UP_PATHS: Final = 1000
 MICROSECONDS: Final = "(extract(epoch FROM l.modified_at) * 1000000)::bigint"
 LOCATION: Final = f"l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, c.uuid, c.store, c.object_key"
 
-# The schema's revision comes with the answer, so that a look-up is one query even on a new connection.
-_LOCATE: Final = f"""
+_FOUND: Final = f"SELECT {LOCATION} FROM file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id WHERE "  # noqa: S608
+_FOUND_FIRST: Final = f"""
 SELECT r.version_num, {LOCATION}
 FROM alembic_version AS r
-LEFT JOIN (file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id) ON l.file_path = {{condition}}
-"""  # noqa: S608
-_LOCATE_ONE: Final = _LOCATE.format(condition="%s")
-_LOCATE_MANY: Final = _LOCATE.format(condition="ANY(%s)")
+LEFT JOIN (file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id) ON """  # noqa: S608
+
+
+def _selection(condition: str) -> Selection:
+    return Selection((_FOUND + condition).encode(), (_FOUND_FIRST + condition).encode())
+
+
+_LOCATE_ONE: Final = _selection("l.file_path = %s")
+_LOCATE_MANY: Final = _selection("l.file_path = ANY(%b)")
 
 # The content of a folder lies between its name with "/" and its name with "0", the next byte.
 _FOLDERS_AMONG: Final = """
@@ -100,6 +103,8 @@ class FindFilter(NamedTuple):
 
     def parameters(self) -> dict[str, Any]:
         """By the names of _CONDITIONS."""
+        from cafcat.catalog.mapping import to_microseconds
+
         newer, older = (None if ns is None else to_microseconds(ns) for ns in (self.newer_ns, self.older_ns))
         sizes = {"min_size": self.min_size, "max_size": self.max_size}
         return {"name_regex": self.name_regex, "newer": newer, "older": older} | sizes
@@ -123,25 +128,17 @@ class Lookup:
 
     def locate(self, path: str) -> Location:
         """One query. Raises NotFound, CatalogOutdated."""
-        row = self._located(_LOCATE_ONE, path)[0]
-        if row[1] is None:
+        rows = self._connection.select(_LOCATE_ONE, path)
+        if not rows:
             raise NotFound("the catalog has no such file", path=path)
-        return _location(row[1:])
+        return _location(rows[0])
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
         """One query for up to LOOKED_UP_PATHS paths: those that the catalog has. Raises CatalogOutdated."""
         if not paths:
             return {}
         # Sorted, so that neighbours are looked for in the same pages of the index.
-        rows = self._located(_LOCATE_MANY, sorted(paths))
-        return {row[1]: _location(row[1:]) for row in rows if row[1] is not None}
-
-    def _located(self, statement: str, condition: str | list[str]) -> list[tuple[Any, ...]]:
-        with self._connection.statement(check=False) as connection:
-            rows = connection.execute(statement.encode(), [condition]).fetchall()
-        if not rows or rows[0][0] != HEAD_REVISION:
-            raise outdated(rows[0][0] if rows else None)
-        return rows
+        return {row[0]: _location(row) for row in self._connection.select(_LOCATE_MANY, sorted(paths))}
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Which of the names are folders: something is below them. One query."""
@@ -206,4 +203,5 @@ class Lookup:
 
 def _location(row: Sequence[Any]) -> Location:
     path, start, end, crc32c, microseconds, chunk, store, key = row
-    return Location(path, start, end, crc32c, to_nanoseconds(microseconds), chunk, store, key)
+    modified_ns = None if microseconds is None else microseconds * 1000
+    return Location(path, start, end, crc32c, modified_ns, chunk, store, key)

@@ -7,37 +7,16 @@ from typing import Annotated
 
 import typer
 
-from cafcat.cli import (
-    backup,
-    chunks,
-    completion,
-    config,
-    copy,
-    db,
-    ingest,
-    inspect,
-    listing,
-    prune,
-    read,
-    rebuild,
-    recover,
-    remove,
-    repack,
-    repair,
-    runs,
-    sql,
-    url,
-    verify,
-    version,
-)
 from cafcat.cli.call import Call, with_shared_options
 from cafcat.cli.errors import BROKEN_PIPE, INTERRUPTED
+from cafcat.cli.verbs import COMPLETION_VARIABLE, Verbs
 from cafcat.errors import InvalidInput
 
 __all__ = ["app", "run"]
 
 app = typer.Typer(
     name="cafcat",
+    cls=Verbs,
     help="Many small files in few large archives; any one of them back by one look-up and one range read.",
     add_completion=False,
     invoke_without_command=True,
@@ -48,7 +27,9 @@ app = typer.Typer(
 
 def _print_version(value: bool) -> None:
     if value:
-        version.show(Call())
+        from cafcat.cli.version import show
+
+        show(Call())
         raise typer.Exit
 
 
@@ -61,30 +42,6 @@ def _start(
 
 
 app.callback()(with_shared_options(_start))
-for module in (
-    ingest,
-    read,
-    listing,
-    url,
-    inspect,
-    chunks,
-    runs,
-    remove,
-    prune,
-    repack,
-    verify,
-    repair,
-    copy,
-    recover,
-    rebuild,
-    backup,
-    db,
-    sql,
-    config,
-    completion,
-    version,
-):
-    module.register(app)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -128,7 +85,10 @@ def _flushed(call: Call, code: int) -> int:
 
 def _invoke(call: Call, arguments: list[str]) -> int:
     command = typer.main.get_command(app)
-    completion.answer_shell(command, arguments)
+    if COMPLETION_VARIABLE in os.environ:
+        from cafcat.cli.completion import answer_shell
+
+        answer_shell(command, arguments)
     try:
         with command.make_context("cafcat", arguments, obj=call) as context:
             return command.invoke(context) or 0

@@ -1,6 +1,5 @@
 """`cafcat completion SHELL`, and what the script that it prints asks of us."""
 
-import os
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
@@ -8,11 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.verbs import COMPLETION_VARIABLE
 
 __all__ = ["answer_shell", "register"]
-
-VARIABLE = "_CAFCAT_COMPLETE"
-"""The script sets it when it runs cafcat to ask what could follow."""
 
 
 class Shell(StrEnum):
@@ -32,17 +29,16 @@ def completion(
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-    script = get_completion_script(prog_name="cafcat", complete_var=VARIABLE, shell=shell.value)
+    script = get_completion_script(prog_name="cafcat", complete_var=COMPLETION_VARIABLE, shell=shell.value)
     call.output.show({"shell": shell.value, "script": script}, [script])
 
 
 def answer_shell(command: Any, arguments: Sequence[str]) -> None:
-    """If it is the script that runs us: prints what could follow, and exits."""
-    if VARIABLE in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined]
+    """As the script runs us: prints what could follow, and exits."""
+    from typer.completion import completion_init  # type: ignore[attr-defined]
 
-        completion_init()
-        command.main(list(arguments), prog_name="cafcat", complete_var=VARIABLE)
+    completion_init()
+    command.main(list(arguments), prog_name="cafcat", complete_var=COMPLETION_VARIABLE)
 
 
 def register(app: typer.Typer) -> None:

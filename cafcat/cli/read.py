@@ -11,8 +11,6 @@ from cafcat.cli.arguments import WHOLE, ByteRange, parse_range, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.output import location_document, plural
-from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import StopOnSignal
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.model import Location, ProblemKind
 from cafcat.units import format_size
@@ -167,6 +165,9 @@ def extract(
 
     Example: cafcat extract photos/2024 -C /tmp/photos
     """
+    from cafcat.cli.progress import ShownProgress
+    from cafcat.cli.stopping import StopOnSignal
+
     if explain:
         with call.repository() as repository:
             return _show_plan(call, repository.plan_extract(prefix))

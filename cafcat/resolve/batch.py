@@ -8,11 +8,13 @@ from pathlib import Path
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, StoreFailed
 from cafcat.model import Location
 from cafcat.resolve.fetch import fetch
-from cafcat.resolve.outputs import check_free, is_special, write_single
-from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, Wanted, in_read_order, merged
-from cafcat.resolve.reading import Reading
+from cafcat.resolve.outputs import check_free
+from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, merged
+from cafcat.resolve.reading import Damaged, Reading
+from cafcat.resolve.saving import save_single
+from cafcat.resolve.wanted import Wanted
 
-__all__ = ["Batch", "save_single"]
+__all__ = ["Batch"]
 
 Failures = list[tuple[str, CafcatError]]
 """Names as they were asked for, and why each cannot be had."""
@@ -97,13 +99,21 @@ class Batch:
         return failed, wanted
 
     def _joined(self, wanted: Wanted, blocks: Iterator[bytes]) -> bytes | CafcatError:
+        try:
+            return b"".join(blocks)
+        except Damaged as error:
+            return self._joined_copy(wanted, error)
+        except (Corrupt, StoreFailed) as error:
+            return error
+
+    def _joined_copy(self, wanted: Wanted, found: Damaged) -> bytes | CafcatError:
         parts: list[bytes] = []
 
         def take(blocks: Iterator[bytes]) -> None:
             parts[:] = blocks
 
         try:
-            self._reading.save(wanted, blocks, take)
+            self._reading.save_copy(wanted, found, take)
         except (Corrupt, StoreFailed) as error:
             return error
         return b"".join(parts)
@@ -116,19 +126,3 @@ class Batch:
         except (Conflict, Corrupt, InvalidInput, StoreFailed) as error:
             return error
         return wanted.location
-
-
-def save_single(
-    reading: Reading, wanted: Wanted, blocks: Iterator[bytes], output: Path, *, overwrite: bool
-) -> None:
-    """Writes a file to disk, as `write_single` does, with its time if it is the whole file; from a copy where its
-    own chunk is damaged, also if that is seen only at the end."""
-    modified_ns = wanted.location.modified_ns if wanted.is_whole else None
-
-    def write(blocks: Iterator[bytes]) -> None:
-        write_single(output, blocks, modified_ns, overwrite=overwrite)
-
-    if is_special(output):
-        write(blocks)  # what has gone into a pipe is gone
-    else:
-        reading.save(wanted, blocks, write)

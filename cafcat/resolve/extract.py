@@ -12,12 +12,15 @@ from cafcat.progress import Progress
 from cafcat.resolve.fetch import fetch
 from cafcat.resolve.listing import Listing
 from cafcat.resolve.outputs import OutputTree
-from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, Wanted, in_read_order, merged
+from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, merged
 from cafcat.resolve.reading import Reading
+from cafcat.resolve.wanted import Wanted
 
 __all__ = ["Extract", "extract_tree", "plan_tree"]
 
 _KEPT_FAILURES: Final = 1000
+_SMALL_BYTES: Final = 1 << 20
+"""A file up to this size is written too fast to ask in between whether to stop."""
 _KINDS: Final = {
     "corrupt": ProblemKind.CORRUPT,
     "conflict": ProblemKind.EXISTS,
@@ -114,7 +117,9 @@ class Extract:
             self._progress.advance(1, place.size_bytes)
 
     def _write_file(self, place: Location, blocks: Iterator[bytes]) -> None:
-        self._tree.write(place.path, self._watched(blocks), place.modified_ns, overwrite=self._overwrite)
+        if place.size_bytes > _SMALL_BYTES:
+            blocks = self._watched(blocks)
+        self._tree.write(place.path, blocks, place.modified_ns, overwrite=self._overwrite)
 
     def _failed(self, place: Location, error: CafcatError) -> None:
         problem = FileProblem(place.path, _KINDS.get(error.kind, ProblemKind.NAME), error.message)

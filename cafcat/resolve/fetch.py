@@ -10,8 +10,9 @@ from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, StoreFailed
 from cafcat.prefetch import in_order
 from cafcat.resolve.places import FAILURES, Trial
-from cafcat.resolve.plan import RangeRead, Wanted, merging_of
+from cafcat.resolve.plan import RangeRead, merging_of
 from cafcat.resolve.reading import Reading
+from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import RemoteStore, Store
 
 __all__ = ["fetch"]
@@ -77,8 +78,13 @@ def _cut(wanted: Wanted, read: RangeRead, data: bytes) -> bytes:
 
 def _content(reading: Reading, wanted: Wanted, data: bytes) -> _Blocks:
     """What is wrong is read once more, alone, wherever it can be read."""
-    is_right = not wanted.is_whole or crc32c(data) == wanted.location.crc32c
-    yield data if is_right else reading.content(wanted)
+    if crc32c(data) == wanted.location.crc32c or not wanted.is_whole:
+        return iter((data,))
+    return _read_again(reading, wanted)
+
+
+def _read_again(reading: Reading, wanted: Wanted) -> _Blocks:
+    yield reading.content(wanted)
 
 
 def _failing(wanted: Wanted, trial: Trial) -> _Blocks:

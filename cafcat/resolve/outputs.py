@@ -2,18 +2,22 @@
 
 import errno
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cafcat.errors import Conflict, InvalidInput, OutputFailed
+from cafcat.errors import CafcatError, Conflict, InvalidInput, OutputFailed
 
 __all__ = ["OutputTree", "check_free", "is_special", "safe_parts", "write_file", "write_single"]
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_UNNAMED_FLAGS = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_TMPFILE", os.O_DIRECTORY)
+_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+"""What systems and file systems say that do not know O_TMPFILE. A folder that was removed says ENOENT, too: then a
+name in it says so once more."""
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def safe_parts(path: str) -> tuple[str, ...]:
@@ -36,22 +40,88 @@ def write_file(
     such a name, OutputFailed if it cannot be written; then, as after any error of `blocks`, nothing is left
     behind.
     """
-    temporary = f".cafcat-{secrets.token_hex(8)}.partial"
-    with _disk_errors(shown):
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    try:
+        file, temporary = _open_new(folder)
         try:
             try:
-                for block in blocks:
-                    _write_all(file, block)
-                if modified_ns is not None:
-                    os.utime(file, ns=(modified_ns, modified_ns))
+                _fill(file, blocks, modified_ns)
+                if temporary is None:
+                    temporary = _name(file, folder, name, overwrite=overwrite)
             finally:
                 os.close(file)
-            _take_name(folder, temporary, name, overwrite=overwrite)
+            if temporary is not None:
+                _take_name(folder, temporary, name, overwrite=overwrite)
         except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
+            if temporary is not None:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
             raise
+    except OSError as error:
+        raise _disk_error(error, shown) from error
+
+
+def _open_new(folder: int) -> tuple[int, str | None]:
+    """A new file in a folder: one without a name where the file system has that, else one with a temporary name.
+    What has no name is gone when its process is."""
+    try:
+        return os.open(".", _UNNAMED_FLAGS, 0o666, dir_fd=folder), None
+    except OSError as error:
+        if error.errno not in _NO_UNNAMED_FILES:
+            raise
+    return _open_temporary(folder)
+
+
+def _open_temporary(folder: int) -> tuple[int, str]:
+    temporary = _temporary_name()
+    return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder), temporary
+
+
+def _temporary_name() -> str:
+    return f".cafcat-{os.urandom(8).hex()}.partial"
+
+
+def _fill(file: int, blocks: Iterable[bytes], modified_ns: int | None) -> None:
+    for block in blocks:
+        _write_all(file, block)
+    if modified_ns is not None:
+        os.utime(file, ns=(modified_ns, modified_ns))
+
+
+def _name(file: int, folder: int, name: str, *, overwrite: bool) -> str | None:
+    """Gives an open file that has none its name; or, where that takes a further step, a temporary one, and returns
+    that."""
+    own = f"/proc/self/fd/{file}"
+    try:
+        os.link(own, name, dst_dir_fd=folder, follow_symlinks=True)
+    except FileExistsError:
+        if not overwrite:
+            raise
+        temporary = _temporary_name()
+        os.link(own, temporary, dst_dir_fd=folder, follow_symlinks=True)
+        return temporary
+    except OSError as error:
+        if error.errno not in (*_NO_LINKS, errno.ENOENT, errno.EXDEV):
+            raise
+        return _copied(file, folder)
+    return None
+
+
+def _copied(file: int, folder: int) -> str:
+    """The content of a file that cannot be linked, as one with a temporary name."""
+    copy, temporary = _open_temporary(folder)
+    try:
+        position = 0
+        while block := os.pread(file, 1 << 20, position):
+            _write_all(copy, block)
+            position += len(block)
+        os.utime(copy, ns=(0, os.fstat(file).st_mtime_ns))
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    finally:
+        os.close(copy)
+    return temporary
 
 
 def check_free(output: Path, *, overwrite: bool) -> None:
@@ -84,9 +154,9 @@ def is_special(output: Path) -> bool:
 
 
 def _write_all(file: int, block: bytes) -> None:
-    rest = memoryview(block)
-    while rest:
-        rest = rest[os.write(file, rest) :]
+    written = os.write(file, block)
+    while written < len(block):
+        written += os.write(file, memoryview(block)[written:])
 
 
 def _take_name(folder: int, temporary: str, name: str, *, overwrite: bool) -> None:
@@ -96,7 +166,7 @@ def _take_name(folder: int, temporary: str, name: str, *, overwrite: bool) -> No
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
+        if error.errno not in _NO_LINKS:
             raise
         # No hard links here: claim the name, then rename over our own claim.
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, dir_fd=folder))
@@ -115,14 +185,18 @@ def _disk_errors(shown: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
-            raise Conflict("there is a file or folder of that name already", path=shown) from error
-        if error.errno in _IN_THE_WAY:
-            raise Conflict("a file or link is in the way of a folder", path=shown) from error
-        if error.errno in _NO_SUCH_NAME:
-            raise InvalidInput(f"the file system cannot have this name: {reason}", path=shown) from error
-        raise OutputFailed(f"cannot be written: {reason}", path=shown) from error
+        raise _disk_error(error, shown) from error
+
+
+def _disk_error(error: OSError, shown: str) -> CafcatError:
+    reason = error.strerror or str(error)
+    if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
+        return Conflict("there is a file or folder of that name already", path=shown)
+    if error.errno in _IN_THE_WAY:
+        return Conflict("a file or link is in the way of a folder", path=shown)
+    if error.errno in _NO_SUCH_NAME:
+        return InvalidInput(f"the file system cannot have this name: {reason}", path=shown)
+    return OutputFailed(f"cannot be written: {reason}", path=shown)
 
 
 class OutputTree:
@@ -135,14 +209,23 @@ class OutputTree:
         with _disk_errors(str(directory)):
             directory.mkdir(parents=True, exist_ok=True)
             self._root = os.open(directory, _FOLDER_FLAGS)
+        self._prefix = str(directory / "x")[:-1]
         self._open: list[tuple[str, int]] = []
+        self._last: str | None = None
+        """Beginning of the path that was written last, with the slash; that folder is _last_folder."""
+        self._last_folder = self._root
 
     def write(self, path: str, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool) -> None:
         """Writes a file at a catalog path below the folder. Raises InvalidInput, Conflict, OutputFailed, and
         whatever `blocks` raises."""
-        *folders, name = safe_parts(path)
-        folder, shown = self._folder(folders), str(self._shown / path)
-        write_file(folder, name, blocks, modified_ns, overwrite=overwrite, shown=shown)
+        name = path.rsplit("/", 1)[-1]
+        # What follows each other is mostly in one folder, and looked at just now.
+        if path[: -len(name)] != self._last or name in ("", ".", "..") or "\0" in name:
+            *folders, name = safe_parts(path)
+            self._last_folder = self._folder(folders)
+            self._last = path[: -len(name)]
+        shown = f"{self._prefix}{path}"
+        write_file(self._last_folder, name, blocks, modified_ns, overwrite=overwrite, shown=shown)
 
     def make_folder(self, path: str) -> None:
         """Makes a folder of the tree, if it is not there. Raises InvalidInput, Conflict, OutputFailed."""
@@ -150,6 +233,7 @@ class OutputTree:
 
     def _folder(self, names: list[str]) -> int:
         """Folders of the last path stay open, so that neighbours find theirs at once."""
+        self._last = None
         common = 0
         while common < min(len(names), len(self._open)) and self._open[common][0] == names[common]:
             common += 1

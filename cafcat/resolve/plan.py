@@ -1,12 +1,13 @@
 """From files to range reads: near ones of one archive are read by one request."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from cafcat.errors import CafcatError
-from cafcat.model import Location
+from cafcat.resolve.places import Place
+from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import Store
 
 __all__ = [
@@ -15,7 +16,6 @@ __all__ = [
     "Merging",
     "RangeRead",
     "ReadPlan",
-    "Wanted",
     "in_read_order",
     "merged",
     "merging_of",
@@ -23,28 +23,6 @@ __all__ = [
 
 PLANNED_FILES: Final = 5000
 """So many files are planned at once: more find more neighbours, and take more memory."""
-
-
-class Wanted(NamedTuple):
-    """A file that is wanted, by the name that it was asked for; and which of its bytes, as a span of its chunk."""
-
-    name: str
-    location: Location
-    start_byte: int
-    end_byte: int
-
-    @property
-    def size_bytes(self) -> int:
-        return self.end_byte - self.start_byte
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is all of the file, so that its checksum can be checked."""
-        return self.size_bytes == self.location.size_bytes
-
-    @classmethod
-    def all_of(cls, location: Location) -> "Wanted":
-        return cls(location.path, location, location.start_byte, location.end_byte)
 
 
 class Merging(NamedTuple):
@@ -90,22 +68,27 @@ class RangeRead:
     def in_blocks(self) -> bool:
         return self.size_bytes > self.merging.read_bytes
 
+    def of(self, place: Place) -> "RangeRead":
+        """The same bytes of another object."""
+        return replace(self, store=place.store, object_key=place.object_key)
+
     def takes(self, wanted: Wanted) -> bool:
         """Whether a further file can be served by the same request."""
-        place = wanted.location
-        if (place.store, place.object_key) != (self.store, self.object_key):
+        _, place, start, end = wanted
+        if place.object_key != self.object_key or place.store != self.store:
             return False
-        if not wanted.size_bytes or not self.size_bytes:
+        if start == end or self.start_byte == self.end_byte:
             return True
-        gap_bytes = wanted.start_byte - self.end_byte
-        whole_bytes = max(self.end_byte, wanted.end_byte) - self.start_byte
-        is_behind = wanted.start_byte >= self.start_byte
-        return is_behind and gap_bytes <= self.merging.gap_bytes and whole_bytes <= self.merging.read_bytes
+        gap_bytes, read_bytes = self.merging
+        is_near = self.start_byte <= start <= self.end_byte + gap_bytes
+        return is_near and max(self.end_byte, end) - self.start_byte <= read_bytes
 
     def add(self, wanted: Wanted) -> None:
-        if wanted.size_bytes:
-            self.start_byte = self.start_byte if self.size_bytes else wanted.start_byte
-            self.end_byte = max(self.end_byte, wanted.end_byte)
+        _, _, start, end = wanted
+        if start != end:
+            if self.start_byte == self.end_byte:
+                self.start_byte = start
+            self.end_byte = max(self.end_byte, end)
         self.wanted.append(wanted)
 
 

@@ -1,9 +1,9 @@
 """One file: one query, one range read, and its checksum before anybody relies on the bytes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.lookup import LOOKED_UP_PATHS
@@ -11,8 +11,11 @@ from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
 from cafcat.resolve.places import FAILURES, Place, Places, Trial
-from cafcat.resolve.plan import RangeRead, Wanted
+from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import Store
+
+if TYPE_CHECKING:
+    from cafcat.resolve.plan import RangeRead
 
 __all__ = ["Damaged", "Reading", "check"]
 
@@ -39,13 +42,19 @@ class Reading:
         """`store_of` gives the store of a URL in `chunks.store`; `warn` is told once of each chunk, or store, of
         which copies are read."""
         self._catalog = catalog
-        self._places = Places(catalog.copies.of_chunk, store_of, warn)
+        self._places = Places(self._copies_of, store_of, warn)
         self.store_of = store_of
+
+    def _copies_of(self, chunk: UUID) -> list[tuple[str, str]]:
+        return self._catalog.copies.of_chunk(chunk)  # imported only when one is needed
 
     def locate(self, path: str) -> Location:
         """One query. A leading "./" or "/" is dropped if the catalog has no such name. Raises NotFound."""
-        names = list(_names(path))
-        for name in names:
+        try:
+            return self._catalog.files.locate(path)
+        except NotFound:
+            names = list(_names(path))
+        for name in names[1:]:
             with suppress(NotFound):
                 return self._catalog.files.locate(name)
         raise _absent(names[-1], self._catalog.files.folders_among(names[-1:]))
@@ -55,19 +64,21 @@ class Reading:
         locations, or why there is none: NotFound, InvalidInput for what cannot be in a catalog."""
         found: dict[str, Location | CafcatError] = {}
         for start in range(0, len(paths), LOOKED_UP_PATHS):
-            names = {path: list(_names(path)) for path in paths[start : start + LOOKED_UP_PATHS]}
-            found |= self._locate_some(names)
+            found |= self._locate_some(paths[start : start + LOOKED_UP_PATHS])
         return found
 
-    def _locate_some(self, names: dict[str, list[str]]) -> dict[str, Location | CafcatError]:
-        possible = {name for tried in names.values() for name in tried if _can_be_a_path(name)}
+    def _locate_some(self, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
+        others = {path: list(_names(path)) for path in paths if path.startswith((".", "/"))}
+        possible = set(paths).union(*others.values())
+        if not _can_be_a_path("".join(possible)):
+            possible = {name for name in possible if _can_be_a_path(name)}
         places = self._catalog.files.locate_many(possible)
-        missing = {tried[-1] for tried in names.values() if not any(name in places for name in tried)}
-        folders = self._catalog.files.folders_among(missing & possible)
-        return {
-            path: next((places[name] for name in tried if name in places), None) or _absent(tried[-1], folders)
-            for path, tried in names.items()
-        }
+        found = {path: places.get(path) for path in paths}
+        for path, names in others.items():
+            found[path] = next((places[name] for name in names if name in places), None)
+        missing = {path: others.get(path, [path])[-1] for path, place in found.items() if place is None}
+        folders = self._catalog.files.folders_among(possible.intersection(missing.values()))
+        return found | {path: _absent(name, folders) for path, name in missing.items()}  # type: ignore[return-value]
 
     def object_of(self, location: Location) -> str:
         """Absolute path or URL of the archive."""
@@ -81,12 +92,32 @@ class Reading:
 
     def content(self, wanted: Wanted) -> bytes:
         """As `read`."""
-        trial = Trial(self._places, wanted.location)
-        for place in trial:
+        _, location, start_byte, end_byte = wanted
+        if self._places.has_failures:
+            return self._tried(wanted, Trial(self._places, location))
+        try:  # as _content, for nearly every file
+            data = self.store_of(location.store).read(location.object_key, start_byte, end_byte)
+            if crc32c(data) == location.crc32c or not wanted.is_whole:
+                return data
+            check(location, crc32c(data))
+        except FAILURES as error:
+            trial = Trial(self._places, location)
+            trial.own_failed(error)
+            return self._tried(wanted, trial, trial.copies())
+        return data
+
+    def _content(self, wanted: Wanted, store: str, object_key: str) -> bytes:
+        _, location, start_byte, end_byte = wanted
+        data = self.store_of(store).read(object_key, start_byte, end_byte)
+        if crc32c(data) != location.crc32c and wanted.is_whole:
+            check(location, crc32c(data))
+        return data
+
+    def _tried(self, wanted: Wanted, trial: Trial, places: Iterable[Place] | None = None) -> bytes:
+        """From the first of the places that can give it; by default, all that there are."""
+        for place in trial if places is None else places:
             try:
-                data = self.store_of(place.store).read(place.object_key, wanted.start_byte, wanted.end_byte)
-                if wanted.is_whole:
-                    check(wanted.location, crc32c(data))
+                data = self._content(wanted, place.store, place.object_key)
             except FAILURES as error:
                 trial.failed(place, error)
             else:
@@ -101,6 +132,8 @@ class Reading:
 
     def wanted(self, name: str, location: Location, start: int = 0, end: int | None = None) -> Wanted:
         """Bytes `[start, end)` of a file as bytes of its chunk. Raises InvalidInput as `read` does."""
+        if start == 0 and end is None:
+            return Wanted(name, location, location.start_byte, location.end_byte)
         return Wanted(name, location, *_span(location, start, end))
 
     def blocks(self, wanted: Wanted, *, can_restart: bool = False) -> Iterator[bytes]:
@@ -159,9 +192,10 @@ class Reading:
         try:
             write(blocks)
         except Damaged as error:
-            self._save_copy(wanted, error, write)
+            self.save_copy(wanted, error, write)
 
-    def _save_copy(self, wanted: Wanted, found: Damaged, write: Callable[[Iterator[bytes]], object]) -> None:
+    def save_copy(self, wanted: Wanted, found: Damaged, write: Callable[[Iterator[bytes]], object]) -> None:
+        """The second half of `save`, after `write` raised Damaged."""
         trial = Trial(self._places, wanted.location)
         trial.own_failed(found)
         for place in trial.copies():
@@ -181,12 +215,12 @@ class Reading:
         except FAILURES as error:
             raise Damaged(error.message, path=wanted.location.path) from error
 
-    def directed(self, read: RangeRead) -> RangeRead:
+    def directed(self, read: "RangeRead") -> "RangeRead":
         """The read as it is; or, if it is known by now that the object cannot be read, of a copy."""
         place = self._places.instead(read.wanted[0].location)
-        return read if place is None else replace(read, store=place.store, object_key=place.object_key)
+        return read if place is None else read.of(place)
 
-    def elsewhere(self, read: RangeRead, error: CafcatError) -> bytes | Trial:
+    def elsewhere(self, read: "RangeRead", error: CafcatError) -> bytes | Trial:
         """The bytes of a read that failed, from a copy; or what is to be said of it. Raises AccessDenied,
         Unavailable if the store is out of reach, where no copy helps."""
         trial = Trial(self._places, read.wanted[0].location)

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from cafcat.errors import NotFound
 
-__all__ = ["ObjectInfo", "Presigned", "RemoteStore", "Store", "StoredObject", "Upload", "has"]
+__all__ = ["KeepsOpen", "ObjectInfo", "Presigned", "RemoteStore", "Store", "StoredObject", "Upload", "has"]
 
 
 class ObjectInfo(NamedTuple):
@@ -103,6 +103,14 @@ class RemoteStore(Store, Protocol):
     @property
     def curl_options(self) -> str:
         """What the shell needs to give curl to be let in: names of environment variables, no secrets."""
+
+
+@runtime_checkable
+class KeepsOpen(Protocol):
+    """A store that keeps files open between reads."""
+
+    def close(self) -> None:
+        """Closes them. Idempotent; the store can still be used."""
 
 
 def has(store: Store, key: str) -> bool:

@@ -10,6 +10,7 @@ from cafcat.stores.base import ObjectInfo
 from cafcat.stores.keys import PARTIAL_SUFFIX, check_key
 from cafcat.stores.local_errors import store_failed
 from cafcat.stores.local_files import LocalFile
+from cafcat.stores.local_kept import KeptFiles
 from cafcat.stores.local_upload import LocalUpload, sync_folder
 
 __all__ = ["LocalStore"]
@@ -19,12 +20,16 @@ class LocalStore:
     """Objects are files of a folder, by their keys; the folder is made when the first object is. Safe to
     share by threads and processes.
 
-    Reading opens the file each time (a few microseconds): descriptors that were kept would hold the space of
-    deleted chunks.
+    Files that were read stay open for a while, until `close`.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = os.path.abspath(folder)
+        self._kept = KeptFiles(self._open)
+
+    def close(self) -> None:
+        """Closes the files that are still open. Idempotent; the store can still be used."""
+        self._kept.close()
 
     @property
     def folder(self) -> str:
@@ -50,8 +55,7 @@ class LocalStore:
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
         """Exactly `[start_byte, end_byte)`. Raises NotFound, Corrupt if the object ends earlier,
         StoreFailed."""
-        with self._open(key) as file:
-            return file.read_at(start_byte, end_byte)
+        return self._kept.read(key, start_byte, end_byte)
 
     def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
         """The same in blocks of at most 1 MiB."""
@@ -65,6 +69,7 @@ class LocalStore:
 
     def delete(self, key: str) -> None:
         """Removes an object, durably. No error if it is not there."""
+        self._kept.drop(key)
         self._remove(self.locate(key))
 
     def discard(self, key: str, upload_id: str | None = None) -> None:  # noqa: ARG002 - keys say it all here

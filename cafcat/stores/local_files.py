@@ -24,6 +24,7 @@ class LocalFile:
     def __init__(self, path: str) -> None:
         """Raises NotFound; InvalidInput if it is not a regular file; StoreFailed."""
         self.name = os.fspath(path)
+        self._descriptor = -1
         try:
             self._descriptor = os.open(self.name, _FLAGS)
         except OSError as error:
@@ -32,16 +33,27 @@ class LocalFile:
             raise InvalidInput(f"not a path: {self.name!r}") from error
         status = os.fstat(self._descriptor)
         self.size_bytes = status.st_size
+        self.identity = (status.st_dev, status.st_ino, status.st_ctime_ns)
+        """Device, inode and time of the last change, in nanoseconds, when it was opened."""
         if not stat.S_ISREG(status.st_mode):
             self.close()
             what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise InvalidInput(f"{self.name} is {what}")
 
+    @property
+    def descriptor(self) -> int:
+        """-1 once it is closed."""
+        return self._descriptor
+
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Exactly the bytes of `[start_byte, end_byte)`. Raises Corrupt if the file ends earlier: before
         memory is taken for what is not there."""
-        self._check_span(start_byte, end_byte)
-        parts = list(self._parts(start_byte, end_byte, end_byte - start_byte))
+        if not 0 <= start_byte <= end_byte <= self.size_bytes:
+            self._check_span(start_byte, end_byte)
+        data = self._part(start_byte, end_byte - start_byte)
+        if len(data) == end_byte - start_byte:
+            return data
+        parts = [data, *self._parts(start_byte + len(data), end_byte, end_byte - start_byte)]
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def blocks(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
@@ -50,7 +62,12 @@ class LocalFile:
         return self._parts(start_byte, end_byte, BLOCK_BYTES)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        """Idempotent. A file that nobody has any more closes itself."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    __del__ = close
 
     def __enter__(self) -> Self:
         return self
@@ -64,14 +81,17 @@ class LocalFile:
         """What each read gives; the kernel gives at most 2 GiB at once."""
         position = start_byte
         while position < end_byte:
-            try:
-                part = os.pread(self._descriptor, min(block_bytes, end_byte - position), position)
-            except OSError as error:
-                raise self._unusable("read", error) from error
+            part = self._part(position, min(block_bytes, end_byte - position))
             if not part:
                 raise self._too_short(position, end_byte)
             position += len(part)
             yield part
+
+    def _part(self, start_byte: int, size_bytes: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, size_bytes, start_byte)
+        except OSError as error:
+            raise self._unusable("read", error) from error
 
     def _check_span(self, start_byte: int, end_byte: int) -> None:
         if not 0 <= start_byte <= end_byte:

@@ -1,5 +1,6 @@
-"""What a command loads that needs no S3."""
+"""What commands load, and what not."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,50 @@ code = run(sys.argv[1:])
 found = {"boto3", "botocore", "obstore", "urllib3", "pyarrow", "tarfile"} & set(sys.modules)
 sys.exit(f"loaded: {found}" if found else code)
 """
+
+
+LOADED = """
+import sys
+before = set(sys.modules)
+from cafcat.cli.app import run
+code = run(sys.argv[1:])
+print(*sorted(set(sys.modules) - before), file=sys.stderr)
+sys.exit(code)
+"""
+
+INSTALLED = {"_cython", "_sysconfigdata", "annotated_doc", "cafcat", "cython_runtime", "google_crc32c", "psycopg"}
+INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
+"""Packages that are not Python's own, and may be loaded: what typer and psycopg load without being asked, too."""
+NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
+"""Of those that are."""
+OWN = {
+    "": "catalog checksums cli database errors model progress remote repository resolve settings settings_stores"
+    " settings_values stores units wiring",
+    "catalog.": "catalog connection embedded embedded_cluster embedded_programs embedded_sockets embedded_state"
+    " lookup schema",
+    "cli.": "app arguments call errors output read verbs",
+    "remote.": "access",
+    "resolve.": "outputs places reading saving wanted",
+    "stores.": "base keys local local_errors local_files local_kept local_upload registry",
+}
+"""Ours, by room."""
+
+
+def test_get_loads_only_what_it_needs(cafcat: Cafcat, tmp_path: Path) -> None:
+    """Python takes some milliseconds for each module: what is not in these lists has to be worth that to everybody
+    who gets a file."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/a").write_bytes(b"content")
+    cafcat("ingest", "tree")
+    command = [sys.executable, "-c", LOADED, "get", "tree/a", "-o", "copy"]
+    done = subprocess.run(command, cwd=tmp_path, env=cafcat.environment, capture_output=True, text=True)
+    assert (done.returncode, (tmp_path / "copy").read_bytes()) == (0, b"content"), done.stderr
+    loaded = set(done.stderr.split())
+    own = {f"cafcat.{room}{name}" for room, names in OWN.items() for name in names.split()}
+    assert {name for name in loaded if name.startswith("cafcat.")} <= own
+    packages = {re.sub("^(_cython|_sysconfigdata)_.*", r"\1", name.split(".")[0]) for name in loaded}
+    assert packages - sys.stdlib_module_names <= INSTALLED
+    assert not packages & NOT_WANTED
 
 
 @pytest.mark.parametrize(

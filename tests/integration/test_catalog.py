@@ -235,14 +235,16 @@ def test_a_server_that_was_restarted_in_between_is_connected_again(catalog: Cata
     commit(catalog, ["b"])
 
 
-def test_nothing_stays_prepared_on_the_server(catalog: Catalog) -> None:
-    """A plan that was made for a small table must not be kept when it has grown; poolers keep none either."""
+def test_only_look_ups_by_path_stay_prepared_on_the_server(catalog: Catalog) -> None:
+    """A plan that was made for a small table must not be kept when it has grown: those are made anew."""
     commit(catalog, ["a"])
     for _ in range(12):
         catalog.files.locate("a")
         catalog.chunks.known([SourceFile("a", 1, 1, "")])
     with catalog._connection.statement() as connection:
-        assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+        prepared = connection.execute("SELECT statement FROM pg_prepared_statements").fetchall()
+    assert len(prepared) == 1
+    assert "WHERE l.file_path = $1" in prepared[0][0]
 
 
 def test_settings_of_the_role_do_not_break_a_commit(catalog: Catalog, url: str) -> None:

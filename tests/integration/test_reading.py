@@ -1,13 +1,18 @@
 """Reading: one query and one range read, checked bytes, trees that stay in their folder."""
 
+import itertools
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import cafcat
+from cafcat.catalog.connection import PgConnection
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.model import Folder, Location, ProblemKind
 from cafcat.stores.local_files import LocalFile
@@ -73,6 +78,106 @@ def test_get_is_one_query_and_one_range_read(
         sent = [line.split("\t")[3] for line in Path(trace.name).read_text().splitlines() if "\tF\t" in line]
     assert [kind for kind in sent if kind in ("Execute", "Query")] == ["Execute"]
     assert reads == [(location.start_byte, location.end_byte)]
+
+
+def sent_by(connection: PgConnection, call: Callable[[], object], trace: Path) -> list[str]:
+    """Kinds of the messages that the client sends, by libpq's trace."""
+    with trace.open("wb+") as file:
+        connection.pgconn.trace(file.fileno())
+        try:
+            call()
+        finally:
+            connection.pgconn.untrace()
+    return [line.split("\t")[3] for line in trace.read_text().splitlines() if line.split("\t")[1] == "F"]
+
+
+def prepared_on(connection: PgConnection) -> list[str]:
+    return [text for (text,) in connection.execute("SELECT statement FROM pg_prepared_statements")]
+
+
+ONE_ROUND_TRIP = ["Bind", "Describe", "Execute", "Sync"]
+
+
+def test_a_look_up_on_a_kept_connection_is_prepared_and_one_round_trip(
+    repository: cafcat.Repository, tmp_path: Path
+) -> None:
+    with repository._catalog._connection.statement() as connection:
+        for _ in range(2):
+            assert repository.read("tree/hello") == b"hello, world"
+            assert dict(repository.read_many(["tree/hello"])) == {"tree/hello": b"hello, world"}
+        trace = tmp_path / "trace"
+        assert sent_by(connection, lambda: repository.read("tree/hello"), trace) == ONE_ROUND_TRIP
+        assert sent_by(connection, lambda: dict(repository.read_many(["tree/hello"])), trace) == ONE_ROUND_TRIP
+        assert len(prepared_on(connection)) == 2
+
+
+def test_a_setting_keeps_all_from_being_prepared(
+    database_url: str, repository: cafcat.Repository, tmp_path: Path
+) -> None:
+    store = repository.settings.store
+    with (
+        cafcat.open(database_url=database_url, home=tmp_path, store=store, prepared_statements=False) as plain,
+        plain._catalog._connection.statement() as connection,
+    ):
+        for _ in range(3):
+            assert plain.read("tree/hello") == b"hello, world"
+        assert sent_by(connection, lambda: plain.read("tree/hello"), tmp_path / "trace") == [
+            "Parse",
+            *ONE_ROUND_TRIP,
+        ]
+        assert prepared_on(connection) == []
+
+
+@pytest.mark.parametrize("lost", ["DEALLOCATE ALL", "ALTER TABLE chunks ALTER object_key TYPE varchar"])
+def test_a_prepared_statement_that_is_lost_or_does_not_fit_any_more_is_done_without(
+    repository: cafcat.Repository, tmp_path: Path, lost: str
+) -> None:
+    """As behind a pooler that gives each transaction another connection of the server."""
+    with repository._catalog._connection.statement() as connection:
+        for _ in range(2):
+            repository.read("tree/hello")
+        connection.pgconn.exec_(lost.encode())
+        for _ in range(2):
+            assert repository.read("tree/hello") == b"hello, world"
+        assert sent_by(connection, lambda: repository.locate("tree/hello"), tmp_path / "trace")[0] == "Parse"
+
+
+def test_a_plan_is_made_anew_every_minute_and_few_are_kept(
+    repository: cafcat.Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was made for an empty table would stay, on a server that gathers no statistics."""
+    with repository._catalog._connection.statement() as connection:
+        seen: set[str] = set()
+        clock = itertools.count(time.monotonic(), 61)
+        for now in itertools.islice(clock, 6):
+            monkeypatch.setattr("time.monotonic", partial(float, now))
+            for _ in range(2):
+                repository.read("tree/hello")
+            seen |= set(prepared_on(connection))
+        assert len(seen) >= 5
+        assert len(prepared_on(connection)) <= 4
+
+
+def test_look_ups_of_several_threads_do_not_mix(repository: cafcat.Repository) -> None:
+    paths = [f"tree/sub/n{number:02}" for number in range(50)]
+    expected = {path: b"%d" % number * number for number, path in enumerate(paths)}
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            assert dict(zip(paths, pool.map(repository.read, paths), strict=True)) == expected
+
+
+def test_close_closes_the_files_and_what_is_read_next_opens_them_anew(
+    repository: cafcat.Repository, chunk: Path
+) -> None:
+    def is_open() -> bool:
+        descriptors = Path("/proc/self/fd").iterdir()
+        return any(os.path.samestat(chunk.stat(), os.stat(name)) for name in descriptors if name.exists())
+
+    for _ in range(2):
+        assert repository.read("tree/hello") == b"hello, world"
+        assert is_open()
+        repository.close()
+        assert not is_open()
 
 
 def test_ranges(repository: cafcat.Repository) -> None:

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.stores.base import ObjectInfo
 from cafcat.stores.local import LocalStore
 from cafcat.stores.local_files import LocalFile
@@ -171,6 +171,153 @@ def test_of_many_who_commit_one_key_by_different_paths_one_wins(tmp_path: Path) 
     assert len(outcomes) == len(uploads)
     assert [path.name for path in folder.iterdir()] == ["chunk.caf"]
     assert (folder / "chunk.caf").read_bytes() == bytes([winner]) * 100_000
+
+
+# ---- files that stay open ----
+
+
+def open_files(folder: Path) -> list[str]:
+    """Names below a folder that descriptors of this process are open for; " (deleted)" behind one that is gone."""
+    names = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except FileNotFoundError:
+            continue  # that of listdir itself
+    return sorted(name.removeprefix(f"{folder}/") for name in names if name.startswith(f"{folder}/"))
+
+
+def test_a_file_that_was_read_stays_open_until_close(store: LocalStore, folder: Path) -> None:
+    put(store, "chunk.caf")
+    for _ in range(3):
+        assert store.read("chunk.caf", 1, 3) == b"at"
+        assert open_files(folder) == ["chunk.caf"]
+    for _ in range(2):
+        store.close()
+        assert open_files(folder) == []
+    assert store.read("chunk.caf", 1, 3) == b"at"
+    del store
+    assert open_files(folder) == ["chunk.caf"]  # the fixture still has it
+
+
+def test_few_files_stay_open(store: LocalStore, folder: Path) -> None:
+    for n in range(70):
+        put(store, f"{n:02}", b"%02d" % n)
+        assert store.read(f"{n:02}", 0, 2) == b"%02d" % n
+        assert store.read("00", 0, 2) == b"00"
+    kept = open_files(folder)
+    assert len(kept) == 64
+    assert {"00", "69"} <= set(kept)
+    assert "01" not in kept
+
+
+def test_a_file_that_is_not_read_for_a_minute_is_closed(store: LocalStore, folder: Path) -> None:
+    for key in ("old", "new"):
+        put(store, key)
+        store.read(key, 0, 1)
+    store._kept._files["old"].used -= 61
+    store._kept._looked -= 61
+    store.read("new", 0, 1)
+    assert open_files(folder) == ["new"]
+
+
+def test_a_deleted_object_is_not_held(store: LocalStore, folder: Path) -> None:
+    put(store, "chunk.caf")
+    store.read("chunk.caf", 0, 1)
+    store.delete("chunk.caf")
+    assert open_files(folder) == []
+
+
+def replace(file: Path, data: bytes) -> None:
+    other = file.with_name("other")
+    other.write_bytes(data)
+    other.replace(file)
+
+
+def link_away(file: Path) -> None:
+    file.with_name("kept").hardlink_to(file)
+    file.unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        (lambda file: file.unlink(), NotFound),
+        (link_away, NotFound),
+        (lambda file: file.rename(file.with_name("elsewhere")), NotFound),
+        (lambda file: file.parent.rename(file.parent.with_name("unmounted")), NotFound),
+        (lambda file: (file.unlink(), os.mkfifo(file)), NotFound),
+        (lambda file: os.truncate(file, 3), Corrupt),
+        (lambda file: replace(file, b"new!"), b"new!"),
+        (lambda file: replace(file, b"cut"), Corrupt),
+        (lambda file: file.write_bytes(b"data, and more"), b"data"),
+        (lambda file: file.write_bytes(b"flip"), b"flip"),
+    ],
+    ids=[
+        "removed",
+        "linked away",
+        "moved",
+        "folder moved",
+        "a pipe",
+        "cut",
+        "replaced",
+        "replaced by less",
+        "longer",
+        "flipped",
+    ],
+)
+def test_what_becomes_of_an_object_is_seen_as_if_it_were_opened_each_time(
+    store: LocalStore, folder: Path, change: Callable[[Path], object], outcome: bytes | type[CafcatError]
+) -> None:
+    put(store, "chunk.caf")
+    assert store.read("chunk.caf", 0, 4) == b"data"
+    change(folder / "chunk.caf")
+    for _ in range(2):
+        if isinstance(outcome, bytes):
+            assert store.read("chunk.caf", 0, 4) == outcome
+        else:
+            with pytest.raises(outcome):
+                store.read("chunk.caf", 0, 4)
+    assert not [name for name in open_files(folder.parent) if "deleted" in name or "elsewhere" in name]
+
+
+def test_an_object_is_not_read_when_it_may_not_be_any_more(public_folder: Path) -> None:
+    store = LocalStore(public_folder)
+    put(store, "chunk.caf")
+    for path in (public_folder / "chunk.caf", public_folder):
+        (public_folder / "chunk.caf").chmod(0o644)
+        with as_normal_user():
+            assert store.read("chunk.caf", 0, 4) == b"data"
+        path.chmod(0)
+        try:
+            with as_normal_user(), pytest.raises(StoreFailed, match="Permission denied"):
+                store.read("chunk.caf", 0, 4)
+        finally:
+            path.chmod(0o755)
+
+
+def test_a_descriptor_that_is_let_go_is_never_read_by_others(store: LocalStore) -> None:
+    """Threads that read while others close: a number that was given to another file would give its bytes."""
+    contents = {f"{n}": bytes([n]) * 5000 for n in range(8)}
+    for key, content in contents.items():
+        put(store, key, content)
+    wrong: list[object] = []
+
+    def read() -> None:
+        for n in range(4000):
+            key = str(n % 8)
+            try:
+                if (data := store.read(key, 100, 4100)) != contents[key][100:4100]:
+                    wrong.append((key, data[:1]))
+            except Exception as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        store.close()
+    assert wrong == []
 
 
 # ---- file systems that are different ----

@@ -30,6 +30,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert settings.store == str(tmp_path / "chunks")
     assert settings.target_size == 30_000_000_000
     assert settings.upload_memory == 256_000_000
+    assert settings.prepared_statements is True
     assert settings.stores == {}
     assert settings.access("s3://bucket/prefix") == S3Access()
     assert settings.origins == {
@@ -38,6 +39,7 @@ def test_defaults(tmp_path: Path) -> None:
         "store": "default",
         "target_size": "default",
         "upload_memory": "default",
+        "prepared_statements": "default",
     }
 
 
@@ -62,6 +64,7 @@ def test_flags_win_over_environment_over_file_over_defaults(write: Write, tmp_pa
         "store": "environment CAFCAT_STORE",
         "target_size": "flag",
         "upload_memory": "default",
+        "prepared_statements": "default",
     }
 
 
@@ -93,7 +96,7 @@ def test_a_profile_overrides_the_keys_above_it(write: Write) -> None:
         (
             "sotre = '/x'",
             None,
-            "unknown key sotre .*; keys are home, database_url, store, target_size, upload_memory",
+            "unknown key sotre .*; keys are home, database_url, store, target_size, upload_memory, prepared_st",
         ),
         ("[profiles.a]\nhme = '/x'", None, "unknown key profiles.a.hme"),
         ("[profiles.a]\n", "b", "no profile 'b' .*; profiles there: a"),
@@ -215,6 +218,18 @@ def test_passwords_are_not_shown(url: str, shown: str) -> None:
 def test_the_representation_of_settings_shows_no_password(tmp_path: Path) -> None:
     settings = Settings.load(environ=os.environ, home=tmp_path, database_url="postgresql://u:secret@h/d")
     assert "secret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("false", False), ('"FALSE"', False), ("true", True), ('"True"', True)]
+)
+def test_prepared_statements_are_a_matter_of_yes_or_no(write: Write, text: str, value: bool) -> None:
+    assert Settings.load(environ={}, config=write(f"prepared_statements = {text}\n")).prepared_statements is value
+    environ = {"CAFCAT_PREPARED_STATEMENTS": text.strip('"')}
+    assert Settings.load(environ=environ).prepared_statements is value
+    for wrong in ("0", '"off"'):
+        with pytest.raises(InvalidInput, match=r"prepared_statements \(file .*\) must be"):
+            Settings.load(environ={}, config=write(f"prepared_statements = {wrong}\n"))
 
 
 def test_upload_memory_comes_from_everywhere_too(write: Write) -> None:

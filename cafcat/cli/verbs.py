@@ -1,0 +1,82 @@
+"""The verbs by name. Each is imported, and its options are read, when it is asked for: a call needs one of them,
+the help all."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+__all__ = ["COMPLETION_VARIABLE", "Verbs"]
+
+COMPLETION_VARIABLE: Final = "_CAFCAT_COMPLETE"
+"""The script that `cafcat completion` prints sets it when it runs cafcat to ask what could follow."""
+
+_MODULES: Final = {
+    "chunks": "chunks",
+    "db": "db",
+    "ingest": "ingest",
+    "get": "read",
+    "cat": "read",
+    "extract": "read",
+    "ls": "listing",
+    "find": "listing",
+    "stat": "listing",
+    "locate": "listing",
+    "url": "url",
+    "inspect": "inspect",
+    "runs": "runs",
+    "stats": "runs",
+    "rm": "remove",
+    "undelete": "remove",
+    "prune": "prune",
+    "repack": "repack",
+    "verify": "verify",
+    "repair": "repair",
+    "copy": "copy",
+    "recover": "recover",
+    "rebuild": "rebuild",
+    "compare": "rebuild",
+    "backup": "backup",
+    "restore": "backup",
+    "sql": "sql",
+    "config": "config",
+    "completion": "completion",
+    "version": "version",
+}
+"""In the order of the help; in which module of cafcat.cli each is."""
+
+
+class _Commands(Mapping[str, Any]):
+    """What typer makes of them, by name."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _command(name, _MODULES[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+def _command(name: str, module: str) -> Any:
+    """Of the verbs of a module only this one: each costs a millisecond."""
+    app = typer.Typer(rich_markup_mode=None)
+    import_module(f"cafcat.cli.{module}").register(app)
+    app.registered_commands = [command for command in app.registered_commands if command.name == name]
+    return typer.main.get_group(app).commands[name]
+
+
+class Verbs(TyperGroup):
+    """The group of all verbs."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "commands": None})
+        self.commands = _Commands()  # type: ignore[assignment]
