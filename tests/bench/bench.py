@@ -187,8 +187,8 @@ def check_room(folder: Path, options: argparse.Namespace) -> None:
 
 
 def forget_settings() -> None:
-    """What the user has set for cafcat and PostgreSQL is not what is measured; nor is compiling Python's modules anew
-    in every process."""
+    """What the user has set for cafcat and PostgreSQL is not what is measured, nor compiling modules again and
+    again."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in [name for name in os.environ if name.startswith(("CAFCAT_", "PG"))]:
         if not name.startswith("CAFCAT_TEST_"):
