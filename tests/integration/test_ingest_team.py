@@ -16,6 +16,8 @@ from cafcat.errors import Conflict, InvalidInput, Unavailable
 from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
 from tests.listeners import Heard
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
+
 FILES = 4_400
 LARGE_BYTES = 5_000_000
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import sys
 import threading
 import time
 from pathlib import Path
@@ -74,6 +75,7 @@ def test_where_reading_takes_long_several_are_under_way(tree: Path, monkeypatch:
     assert most > 3
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_who_does_not_take_all_leaves_nothing_open(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SLOW_SECONDS", 0.0)
     before = len(os.listdir("/proc/self/fd"))
