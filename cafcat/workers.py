@@ -6,8 +6,10 @@ Ctrl-C is for its parent to deal with. When its parent is gone, its pipe says so
 """
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from types import TracebackType
@@ -45,17 +47,22 @@ class Workers:
         with theirs:
             number = theirs.fileno()
             program = (
-                f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import run_worker; "
+                f"import sys; sys.path[:] = {list(map(str, sys.path))!r}; from {__name__} import run_worker; "
                 f"run_worker({serve.__module__!r}, {serve.__name__!r}, {number})"
             )
-            self._processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-c", program],
+            # Names of files have to mean the same there.
+            options = ["-X", "utf8"] if sys.flags.utf8_mode else []
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, *options, "-c", program],
                     stdin=subprocess.DEVNULL,
                     pass_fds=[number],
                     process_group=0,
                 )
-            )
+            except OSError as error:
+                message = f"a process of {self._what} cannot be started: {error}"
+                raise Unavailable(message, hint="use -j 1") from error
+            self._processes.append(process)
 
     def send(self, pipe: WorkerPipe, message: object) -> None:
         """Raises Unavailable if that worker died."""
@@ -89,13 +96,14 @@ class Workers:
     def end(self, *, at_once: bool, seconds: float = _END_SECONDS) -> None:
         """Closes the pipes, by which a worker that waits for work ends; who does not end in so many seconds is
         killed."""
+        ends_at = time.monotonic() + seconds
         for pipe in self.pipes:
             pipe.close()
         for process in self._processes:
             if at_once:
                 process.kill()
             try:
-                process.wait(seconds)
+                process.wait(max(0.0, ends_at - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -110,7 +118,9 @@ class Workers:
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """How many this process may use; 1 where Python does not know how it was started."""
+    if not sys.executable:
+        return 1
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -120,6 +130,8 @@ def run_worker(module: str, function: str, descriptor: int) -> None:
     """What a worker's process does."""
     from importlib import import_module
 
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # whoever ends the parent ends us: by the pipe, and in order
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
     with Connection(descriptor) as pipe:
         try:
             getattr(import_module(module), function)(pipe)

@@ -153,6 +153,8 @@ class Ingest:
         taken: set[str] = set()
         for n, file in enumerate(batch):
             replaces = n in known.changed
+            if not self._dry_run and (file.path in taken or self._may_contain(file.path)):
+                return n, wanted
             if n in known.unchanged:
                 self._packer.report.files_unchanged += 1
                 self._progress.advance(1, 0)
@@ -160,8 +162,6 @@ class Ingest:
                 self._conflict(file)
             elif self._dry_run:
                 self._count_dry(file, replaces=replaces)
-            elif file.path in taken or self._may_contain(file.path):
-                return n, wanted
             else:
                 taken.add(file.path)
                 wanted.append(WantedFile(file, replaces))

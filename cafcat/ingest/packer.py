@@ -4,7 +4,7 @@ Small files are taken in groups: what has to be asked for each of them costs as 
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Final, NamedTuple
 
 from cafcat.errors import Refused, SourceFailed
@@ -89,16 +89,15 @@ class Packer:
                     group_bytes += len(result.content)
                     if len(group) < _GROUP_FILES and group_bytes < _GROUP_BYTES:
                         continue
-                if group:
+                with nullcontext() if isinstance(result, NewFile | SourceFailed) else result:
                     self._take_group(group, wanted[taken : taken + len(group)])
                     taken, group, group_bytes = taken + len(group), [], 0
-                if not isinstance(result, NewFile) and not self.stopped():
-                    self._take_result(result, wanted[n])
-                    taken = n + 1
+                    if not isinstance(result, NewFile) and not self.stopped():
+                        self._take_result(result, wanted[n])
+                        taken = n + 1
                 if self.stopped():
                     return
-            if group:
-                self._take_group(group, wanted[taken:])
+            self._take_group(group, wanted[taken:])
 
     def stopped(self) -> bool:
         """Whether the run is to end. May raise, as `should_stop` does."""
@@ -146,8 +145,7 @@ class Packer:
         try:
             if isinstance(result, SourceFailed):
                 raise result
-            with result as opened:
-                self._take_opened(opened, want)
+            self._take_opened(result, want)
         except SourceFailed as error:
             kind = ProblemKind(error.problem)
             if kind is ProblemKind.UNREADABLE:

@@ -1,11 +1,14 @@
 """Several packers, each in a process of its own with chunks of its own; the work goes to whoever is free."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from cafcat.errors import Unavailable
 from cafcat.ingest.packer import WantedFile
 from cafcat.ingest.worker import Piece, Setup, serve
 from cafcat.model import IngestReport
@@ -38,8 +41,12 @@ class Team:
         self._reports: dict[WorkerPipe, IngestReport] = {}
         self._last_path = ""
         self._is_stopped = False
-        for pipe in self._workers.pipes:
-            self._workers.send(pipe, setup)
+        try:
+            for pipe in self._workers.pipes:
+                self._workers.send(pipe, setup)
+        except BaseException:
+            self._workers.end(at_once=True)
+            raise
 
     def may_contain(self, path: str) -> bool:
         """False if no worker has that path in its open chunk. True may be wrong, for paths that do not ascend."""
@@ -52,7 +59,7 @@ class Team:
             if self.stopped():
                 return
             pipe = self._free_worker()
-            self._workers.send(pipe, ("take", Piece(opener, piece)))
+            self._send(pipe, ("take", Piece(opener, piece)))
             self._busy[pipe] += 1
             self._unfinished.add(pipe)
             self._last_path = piece[-1].file.path
@@ -61,7 +68,7 @@ class Team:
         """Has all open chunks committed, and waits for that. Errors as of take."""
         waiting = set(self._unfinished)
         for pipe in waiting:
-            self._workers.send(pipe, ("finish", None))
+            self._send(pipe, ("finish", None))
         while self._unfinished:
             self.stopped()
             self._listen(list(self._unfinished))
@@ -71,8 +78,18 @@ class Team:
         if self._should_stop() and not self._is_stopped:
             self._is_stopped = True
             for pipe in self._workers.pipes:
-                self._workers.send(pipe, ("stop", None))
+                self._send(pipe, ("stop", None))
         return self._is_stopped
+
+    def _send(self, pipe: WorkerPipe, message: tuple[str, object]) -> None:
+        """One that is not there to hear it may have said why."""
+        try:
+            self._workers.send(pipe, message)
+        except Unavailable:
+            with suppress(Unavailable):
+                while True:
+                    self._heard(pipe)
+            raise
 
     @property
     def reports(self) -> Sequence[IngestReport]:
@@ -102,10 +119,8 @@ class Team:
             self._progress.problem(value)
         elif kind == "warn":
             self._progress.warn(value)
-        elif kind == "committed":
-            self._progress.chunk_committed(*value)
-        elif kind == "report":
-            self._reports[pipe] = value
+        elif kind in ("report", "committed"):
+            self._take_note(pipe, kind, value)
         elif kind == "done":
             self._busy[pipe] -= 1
         elif kind == "finished":
@@ -115,13 +130,40 @@ class Team:
         else:
             raise value
 
+    def _take_note(self, pipe: WorkerPipe, kind: str, value: Any) -> None:
+        if kind == "report":
+            self._reports[pipe] = value
+        else:
+            self._progress.chunk_committed(*value)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._workers.end(at_once=False, seconds=_END_SECONDS)
+        try:
+            if error is not None:
+                self._give_up()
+        finally:
+            self._workers.end(at_once=False, seconds=_END_SECONDS)
+
+    def _give_up(self) -> None:
+        """Hears what each worker has to say until it has removed what is open: what it has committed counts."""
+        left = set(self._workers.pipes)
+        for pipe in self._workers.pipes:
+            with suppress(Unavailable):
+                self._workers.send(pipe, ("give up", None))
+        ends_at = time.monotonic() + _END_SECONDS
+        while left and time.monotonic() < ends_at:
+            for pipe in self._workers.ready(list(left)):
+                try:
+                    kind, value = self._workers.receive(pipe)
+                except Unavailable:
+                    left.discard(pipe)
+                    continue
+                if kind in ("report", "committed"):
+                    self._take_note(pipe, kind, value)
 
 
 def total(reports: Sequence[IngestReport]) -> IngestReport:

@@ -13,7 +13,7 @@ from cafcat.catalog.owners import owner_name
 from cafcat.errors import CafcatError, StoreFailed
 from cafcat.formats import registry as formats
 from cafcat.ingest.packer import Packer, WantedFile
-from cafcat.model import FileProblem, OnConflict, SourceFile
+from cafcat.model import FileProblem, IngestReport, OnConflict, SourceFile
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke
 from cafcat.sources.base import Opener
@@ -61,6 +61,10 @@ class Piece:
         return len(self._files)
 
 
+class GivenUp(Exception):
+    """The run has ended by an error, or the process that led it has."""
+
+
 class _Inbox:
     """What the parent says, taken in by a thread: so it never waits for us to listen while we wait for it."""
 
@@ -68,7 +72,7 @@ class _Inbox:
         self._pipe = pipe
         self._messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self.is_stopped = False
-        self.is_orphan = False
+        self.is_given_up = False
         Thread(target=self._listen, name="cafcat-inbox", daemon=True).start()
 
     def _listen(self) -> None:
@@ -77,20 +81,23 @@ class _Inbox:
                 kind, value = self._pipe.recv()
                 if kind == "stop":
                     self.is_stopped = True
+                elif kind == "give up":
+                    break
                 else:
                     self._messages.put((kind, value))
         except (EOFError, OSError):
-            self.is_orphan = True
-            self._messages.put(("gone", None))
+            pass
+        self.is_given_up = True
+        self._messages.put(("give up", None))
 
     def take(self) -> tuple[str, Any]:
         """The next message; waits for it."""
         return self._messages.get()
 
     def should_stop(self) -> bool:
-        """Raises EOFError if nobody is there any more."""
-        if self.is_orphan:
-            raise EOFError
+        """Raises GivenUp if nobody wants what is open any more, or nobody is there."""
+        if self.is_given_up:
+            raise GivenUp
         return self.is_stopped
 
 
@@ -100,6 +107,7 @@ class _Told(Progress):
     def __init__(self, pipe: WorkerPipe) -> None:
         self._pipe = pipe
         self._files = self._bytes = 0
+        self.report: IngestReport | None = None
 
     def advance(self, files: int, size_bytes: int) -> None:
         self._files += files
@@ -120,41 +128,50 @@ class _Told(Progress):
 
     def chunk_committed(self, chunk: str, files: int, size_bytes: int) -> None:
         self.flush()
+        self._pipe.send(("report", self.report))
         self._pipe.send(("committed", (chunk, files, size_bytes)))
 
 
 def serve(pipe: WorkerPipe) -> None:
-    """Packs pieces until it is told to finish, again and again, until nobody is there to tell it anything: then
-    nothing is left of the open chunk. Each message to the parent is a kind and a value."""
+    """Packs pieces until it is told to finish, again and again, until it is told to give up or nobody is there to
+    tell it anything: then nothing is left of the open chunk. Each message to the parent is a kind and a value."""
     setup: Setup = pipe.recv()
     inbox = _Inbox(pipe)
-    catalog, store_of = setup.rooms()
     try:
-        owner = owner_name(f"run {setup.run}")
-        place = ChunkPlace(catalog, store_of(setup.store), formats.by_name(setup.format), setup.run, owner)
-        told = _Told(pipe)
-        packer = Packer(
-            place, setup.limits, on_conflict=setup.on_conflict, progress=told, should_stop=inbox.should_stop
-        )
+        catalog, store_of = setup.rooms()
         try:
-            _pack(pipe, inbox, packer, told)
-        except (EOFError, OSError):
-            packer.abandon("the process that led the run is gone")
-            packer.problems.record()
-        except BaseException as error:  # noqa: BLE001 - it is raised by the parent
-            packer.abandon(f"the run ended: {error}")
-            packer.problems.record()
-            pipe.send(("report", packer.report))
-            pipe.send(("error", _sendable(error)))
-    finally:
-        catalog.close()
+            owner = owner_name(f"run {setup.run}")
+            place = ChunkPlace(catalog, store_of(setup.store), formats.by_name(setup.format), setup.run, owner)
+            _serve(pipe, inbox, setup, place)
+        finally:
+            catalog.close()
+    except GivenUp:
+        return
+    except BaseException as error:  # noqa: BLE001 - it is raised by the parent
+        pipe.send(("error", _sendable(error)))
+
+
+def _serve(pipe: WorkerPipe, inbox: _Inbox, setup: Setup, place: ChunkPlace) -> None:
+    told = _Told(pipe)
+    packer = Packer(
+        place, setup.limits, on_conflict=setup.on_conflict, progress=told, should_stop=inbox.should_stop
+    )
+    told.report = packer.report
+    try:
+        _pack(pipe, inbox, packer, told)
+    except BaseException as error:
+        packer.abandon("the run was given up" if inbox.is_given_up else f"the run ended: {error}")
+        packer.problems.record()
+        told.flush()
+        pipe.send(("report", packer.report))
+        raise
 
 
 def _pack(pipe: WorkerPipe, inbox: _Inbox, packer: Packer, told: _Told) -> None:
     while True:
         kind, value = inbox.take()
-        if kind == "gone":
-            raise EOFError
+        if kind == "give up":
+            raise GivenUp
         if kind == "finish":
             packer.finish_chunk()
             packer.problems.record()

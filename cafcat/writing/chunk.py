@@ -62,7 +62,7 @@ class OpenChunk:
         )
         self._moves_from: list[int] = []
         self._settled = False
-        self._last_path = ""
+        self._highest_path = ""
         self._hashes: set[int] | None = None
         self.all_new = True
         self._mapping = Mapping(self._id)
@@ -97,11 +97,11 @@ class OpenChunk:
     def may_contain(self, path: str) -> bool:
         """False if the chunk has no such path. True may be a coincidence of hashes.
 
-        While paths come in ascending order nothing needs to be remembered; after the first that does not,
+        A path above all others needs nothing to be remembered; after the first that is asked for and is not,
         hashes of all are kept.
         """
         if self._hashes is None:
-            if path > self._last_path:
+            if path > self._highest_path:
                 return False
             self._hashes = {hash(taken) for taken in self._mapping.paths()}
         return hash(path) in self._hashes
@@ -109,7 +109,7 @@ class OpenChunk:
     def add(self, path: str, content: bytes, modified_ns: int | None, etag: str | None = None) -> None:
         """Takes a whole file, of a path that it does not contain."""
         self._mapping.add(self._writer.add(path, content, modified_ns), etag)
-        self._note(path)
+        self._note([path])
 
     def add_all(self, files: Sequence[NewFile], most_bytes: int) -> int:
         """Takes whole files, of paths that it does not contain, from the first on, as long as the object would have
@@ -118,9 +118,7 @@ class OpenChunk:
         entries = self._writer.add_all(files, most_bytes)
         if entries:
             self._mapping.add_all(entries, [file.etag for file in files[: len(entries)]])
-            self._last_path = entries[-1].path
-            if self._hashes is not None:
-                self._hashes.update(hash(entry.path) for entry in entries)
+            self._note([entry.path for entry in entries])
         return len(entries)
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
@@ -130,7 +128,7 @@ class OpenChunk:
     def close_entry(self, path: str, entry: EntryWriter, etag: str | None = None) -> None:
         """Takes the file that was written in blocks."""
         self._mapping.add(entry.close(), etag)
-        self._note(path)
+        self._note([path])
 
     def move_from(self, source: int) -> None:
         """To be told before the first file of another chunk (chunks.id) is taken: if we die, recover has to know
@@ -139,10 +137,10 @@ class OpenChunk:
             self._place.catalog.chunks.record_move(self._id, source)
             self._moves_from.append(source)
 
-    def _note(self, path: str) -> None:
-        self._last_path = path
+    def _note(self, paths: Sequence[str]) -> None:
+        self._highest_path = max(self._highest_path, *paths)
         if self._hashes is not None:
-            self._hashes.add(hash(path))
+            self._hashes.update(map(hash, paths))
 
     def check_lease(self) -> None:
         """Raises Conflict if the chunk was taken from us."""

@@ -292,6 +292,52 @@ def test_failed_files_are_events(repository: cafcat.Repository, tree: Path, data
     assert rows[0][0] == "tree/not-utf8-\\xff"
 
 
+@pytest.mark.parametrize("on_conflict", [OnConflict.REPLACE, OnConflict.SKIP])
+def test_a_path_that_comes_again_out_of_order_waits_for_the_chunk_that_has_it(
+    repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_conflict: OnConflict
+) -> None:
+    """Two tar files that overlap, whose members do not ascend."""
+    monkeypatch.chdir(tmp_path)
+    for name, content, time_of_it in (("b", b"b", 1), ("z", b"first", 1), ("m", b"m", 1)):
+        Path(name).write_bytes(content)
+        os.utime(name, (time_of_it, time_of_it))
+    subprocess.run(["tar", "cf", "one.tar", "z", "b"], check=True)
+    Path("z").write_bytes(b"the second, longer")
+    subprocess.run(["tar", "cf", "two.tar", "m", "z"], check=True)
+    report = repository.ingest(["one.tar", "two.tar"], on_conflict=on_conflict)
+    replaces = on_conflict is OnConflict.REPLACE
+    assert (report.files_added, report.files_replaced, report.files_skipped) == (3, replaces, not replaces)
+    assert {file.path for file in repository.list()} == {"b", "m", "z"}
+    assert repository.read("z") == (b"the second, longer" if replaces else b"first")
+    assert findings(repository) == []
+
+
+def test_what_comes_last_counts_though_the_catalog_has_it(
+    repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The open chunk has another file of that path, which is not in the catalog yet."""
+    monkeypatch.chdir(tmp_path)
+    Path("z").write_bytes(b"first")
+    subprocess.run(["tar", "cf", "one.tar", "z"], check=True)
+    Path("z").write_bytes(b"the second, longer")
+    subprocess.run(["tar", "cf", "two.tar", "z"], check=True)
+    repository.ingest(["one.tar"])
+    repository.ingest(["two.tar", "one.tar"])
+    assert repository.read("z") == b"first"
+    assert findings(repository) == []
+
+
+def test_who_stops_between_files_leaves_none_open(repository: cafcat.Repository, tree: Path) -> None:
+    """A small file is packed, the large one behind it is open already."""
+    recorder = Recorder()
+    before = len(os.listdir("/dev/fd"))
+    repository.ingest(
+        ["tree"], include=["hello.txt", "large"], progress=recorder, should_stop=lambda: recorder.files > 0
+    )
+    repository.close()
+    assert len(os.listdir("/dev/fd")) <= before
+
+
 def test_the_same_path_from_two_sources_is_decided_by_the_catalog(
     repository: cafcat.Repository, tree: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Ingest by several processes: the same as by one, whoever dies, stops or fails."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 import cafcat
 from cafcat.checksums import crc32c
-from cafcat.errors import Conflict, InvalidInput, Unavailable
+from cafcat.errors import Conflict, InvalidInput, StoreFailed, Unavailable
 from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
 from tests.listeners import Heard
 
@@ -89,6 +90,7 @@ class Once(Heard):
     def __init__(self, after: int, act: Callable[[], object]) -> None:
         super().__init__()
         self.files = 0
+        self.chunks: list[str] = []
         self._after, self._act = after, act
 
     def advance(self, files: int, size_bytes: int) -> None:  # noqa: ARG002
@@ -96,6 +98,9 @@ class Once(Heard):
         if self.files >= self._after and self._act is not None:
             act, self._act = self._act, lambda: None
             act()
+
+    def chunk_committed(self, chunk: str, files: int, size_bytes: int) -> None:  # noqa: ARG002
+        self.chunks.append(chunk)
 
 
 def test_several_processes_pack_what_one_packs(repository: cafcat.Repository, tree: Path, store: Path) -> None:
@@ -142,7 +147,9 @@ def test_a_process_that_dies_costs_its_open_chunk(
     with pytest.raises(Unavailable, match="a process of ingest died"):
         repository.ingest(["tree"], jobs=2, target_size=60_000, progress=Once(after, kill))
     assert packers() == []
-    assert repository.runs(1)[0].state is RunState.FAILED
+    run = repository.runs(1)[0]
+    assert run.state is RunState.FAILED
+    assert run.chunks_committed >= len(committed(repository)) - 1  # the dead one may not have told of its last
     repository.recover()
     assert repository.ingest(["tree"], jobs=2).files_failed == 0
     check(repository, store, contents(tree))
@@ -211,6 +218,51 @@ def test_what_is_given_up_leaves_nothing(repository: cafcat.Repository, tree: Pa
     assert packers() == []
     assert {chunk.state for chunk in repository.chunks()} <= {ChunkState.ABANDONED}
     check(repository, store, {})
+
+
+def test_what_was_committed_before_the_end_is_counted(
+    repository: cafcat.Repository, tree: Path, store: Path
+) -> None:
+    recorder = Once(1, lambda: None)
+
+    def stop() -> bool:
+        if recorder.files > 2000:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        repository.ingest(["tree"], jobs=2, target_size=30_000, progress=recorder, should_stop=stop)
+    run = repository.runs(1)[0]
+    assert run.state is RunState.INTERRUPTED
+    assert run.chunks_committed == len(committed(repository)) == len(recorder.chunks) > 0
+    assert run.files_added == len(list(repository.list()))
+
+
+def test_a_signal_for_all_of_them_is_for_the_leading_one(
+    repository: cafcat.Repository, tree: Path, store: Path
+) -> None:
+    """As of systemctl stop: the others finish what is open."""
+    recorder = Once(500, lambda: [os.kill(worker, signal.SIGTERM) for worker in packers()])
+    report = repository.ingest(["tree"], jobs=2, progress=recorder, should_stop=lambda: recorder.files >= 500)
+    assert report.interrupted
+    assert report.files_added == len(list(repository.list())) > 0
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_what_went_wrong_in_a_process_is_said(
+    repository: cafcat.Repository, tree: Path, store: Path, slow: bool
+) -> None:
+    """No file may be larger than so much, as if the disk were full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, hard))
+    try:
+        with pytest.raises(StoreFailed, match="File too large"):
+            repository.ingest(["tree"], jobs=2, should_stop=lambda: bool(slow and time.sleep(0.3)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    found = {location.path for location in repository.list()}  # what another process had committed before
+    assert "tree/large" not in found
+    check(repository, store, {path: data for path, data in contents(tree).items() if path in found})
 
 
 def test_an_error_of_one_process_ends_all(repository: cafcat.Repository, tree: Path, store: Path) -> None:
