@@ -245,7 +245,7 @@ def test_more_files_than_are_planned_at_once(open_repository: Open, tmp_path: Pa
     files = {f"tree/{number:05}": b"%05d" % number for number in range(6001)}
     write(files)
     with open_repository(tmp_path / "store") as repository:
-        repository.ingest(["tree"])
+        repository.ingest(["tree"], jobs=1)
         assert dict(repository.read_many(files)) == files
         assert repository.plan(files).requests == repository.plan_extract("tree").requests == 2
         assert repository.extract("tree", tmp_path / "out").files == 6001

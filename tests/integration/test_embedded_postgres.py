@@ -30,7 +30,7 @@ UNNAMED_UID = 54321  # in no /etc/passwd
 # What the children run: connects, and says which server it found. Root's interpreter may lie where others cannot
 # read it, so a child that is to become another user loads everything first.
 CHILD = """
-import encodings.ascii, encodings.idna, encodings.utf_8, json, os, sys
+import encodings.ascii, encodings.idna, encodings.utf_8, hashlib, json, os, sys
 from pathlib import Path
 import psycopg
 from cafcat.catalog.embedded import EmbeddedServer
