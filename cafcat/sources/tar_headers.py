@@ -47,7 +47,10 @@ def decoded(block: bytes, at: int) -> TarInfo:
 
 
 def is_header(block: bytes) -> bool:
-    """Whether this is a header block, by its checksum."""
+    """Whether this is a header block, by its checksum. One without digits is none: tarfile takes it for 0, which is
+    also what it makes of the signed bytes of some compressed zeros."""
+    if not block[148:156].strip(b"\0 "):
+        return False
     try:
         TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except (HeaderError, ValueError):
