@@ -1,0 +1,107 @@
+"""Reading small files at random out of other archives: what it costs to open one, and then each file."""
+
+import importlib.util
+import random
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import cafcat
+from tests.bench.bench import Bench
+from tests.bench.finding import MOST_FILES, Read, World
+from tests.bench.table import Row, Target, figure, pair_ratios
+from tests.bench.timing import in_turn, run, shell, timed
+
+RATARMOUNT = "ratarmountcore"
+
+
+class Peer(NamedTuple):
+    """How an archive of the tree is made, and how it is opened; `open` gives what reads a file by its path."""
+
+    name: str
+    title: str
+    make: Callable[[Bench, World], Path]
+    open: Callable[[Bench, Path], Read]
+
+
+def archives(bench: Bench) -> Iterator[Row]:
+    """Files a second, one after the other in random order; the archive is open, and in the page cache."""
+    world = World(bench, "archived", min(MOST_FILES, bench.files))
+    with cafcat.open(world.home.settings) as repository:
+        for peer in PEERS:
+            yield _row(bench, peer, world, repository.read)
+
+
+def _row(bench: Bench, peer: Peer, world: World, read: Read) -> Row:
+    paths = list(world.paths)
+    random.Random(1).shuffle(paths)
+    work = f"Repository.read of {len(paths):,} files at random, files/s"
+    row = Row(f"archives.{peer.name}", work, peer.title, Target(None, at_least=True))
+    archive = peer.make(bench, world)
+    begun = time.perf_counter()
+    try:
+        theirs = peer.open(bench, archive)
+    except ModuleNotFoundError as missing:
+        return row._replace(missing=f"missing: pip install {missing.name}, or --install-peers")
+    opened = f"after {time.perf_counter() - begun:.2f} s to open it"
+    assert all(theirs(path) == read(path) for path in paths[:100])
+    ways = {"theirs": partial(_read_all, theirs, paths), "cafcat": partial(_read_all, read, paths)}
+    measured = in_turn(ways, bench.rounds)
+    rates = {name: [len(paths) / seconds for seconds in measured[name]] for name in ways}
+    absolute = f"{figure(rates['cafcat'], 'files/s')}; {peer.title} {figure(rates['theirs'], 'files/s')} {opened}"
+    return row._replace(ratios=pair_ratios(rates["cafcat"], rates["theirs"]), absolute=absolute)
+
+
+def _read_all(read: Read, paths: Sequence[str]) -> float:
+    def reads() -> None:
+        for path in paths:
+            read(path)
+
+    return timed(reads)
+
+
+def _make_zip(bench: Bench, world: World) -> Path:
+    place = bench.folder / "archived.zip"
+    with zipfile.ZipFile(place, "w") as archive:
+        for path in world.data.paths():
+            archive.write(path, path.relative_to(bench.folder))
+    return place
+
+
+def _open_zip(_: Bench, archive: Path) -> Read:
+    return zipfile.ZipFile(archive).read
+
+
+def _make_tar(bench: Bench, world: World) -> Path:
+    place = bench.folder / "archived.tar"
+    shell('tar cf "$2" "$1"', world.data.name, place, cwd=bench.folder)
+    if bench.install_peers and importlib.util.find_spec(RATARMOUNT) is None:
+        folder = bench.folder / "packages"
+        run(sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), RATARMOUNT)
+        sys.path.append(str(folder))
+        importlib.invalidate_caches()
+    return place
+
+
+def _open_tar(_: Bench, archive: Path) -> Read:
+    """Raises ModuleNotFoundError."""
+    factory = importlib.import_module(f"{RATARMOUNT}.mountsource.factory")
+    source = factory.open_mount_source(str(archive), writeIndex=False, printDebug=0)
+
+    def read(path: str) -> bytes:
+        with source.open(source.lookup(f"/{path}")) as file:
+            content: bytes = file.read()
+            return content
+
+    return read
+
+
+PEERS = (
+    Peer("zipfile", "python zipfile", _make_zip, _open_zip),
+    Peer("ratarmount", "ratarmount (its library)", _make_tar, _open_tar),
+)
+ROWS = (archives,)
