@@ -1,15 +1,19 @@
-"""Sizes as people write them: SI units are powers of 1000 (kB, MB, GB), IEC units of 1024 (KiB, MiB, GiB)."""
+"""Sizes as people write them: SI units are powers of 1000 (kB, MB, GB), IEC units of 1024 (KiB, MiB, GiB). Times as
+the catalog has them."""
 
 import re
 from decimal import Decimal
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["format_size", "parse_size"]
+__all__ = ["format_size", "parse_size", "to_microseconds", "to_nanoseconds"]
 
 _PREFIXES = "kMGTPE"
 _SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(?:([kmgtpe])(i?))?b?", re.ASCII | re.IGNORECASE)
 _LARGEST = 2**63 - 1
+
+_FIRST_MICROSECOND = -62_135_596_800_000_000
+_LAST_MICROSECOND = 253_402_300_799_999_999
 
 
 def parse_size(text: str | int) -> int:
@@ -35,3 +39,17 @@ def format_size(size_bytes: int) -> str:
         if abs(value) < 999.95:  # what would be shown as "1000.0 kB" is "1.0 MB"
             break
     return f"{value:.1f} {unit}B"
+
+
+def to_microseconds(modified_ns: int) -> int:
+    """Nanoseconds to microseconds since 1970, cut (not rounded), and kept between the years 1 and 9999: file
+    systems can hold times that neither Postgres' clients nor calendars can."""
+    microseconds = modified_ns // 1000
+    if _FIRST_MICROSECOND <= microseconds <= _LAST_MICROSECOND:
+        return microseconds
+    return _FIRST_MICROSECOND if microseconds < 0 else _LAST_MICROSECOND
+
+
+def to_nanoseconds(microseconds: int | None) -> int | None:
+    """The way back from the catalog."""
+    return None if microseconds is None else microseconds * 1000

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.events import record_event
-from cafcat.catalog.mapping import to_microseconds
 from cafcat.catalog.runs import iso
 from cafcat.errors import Conflict, InvalidInput, NotFound
 from cafcat.model import Chunk, ChunkState, SourceFile
+from cafcat.units import to_microseconds
 
 __all__ = ["Chunks", "Known"]
 

@@ -7,6 +7,7 @@ from uuid import UUID
 from cafcat.catalog.connection import Connection, Selection
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
+from cafcat.units import to_microseconds, to_nanoseconds
 
 __all__ = ["LOOKED_UP_PATHS", "PAGE_ROWS", "FindFilter", "Lookup", "folder_range"]
 
@@ -103,8 +104,6 @@ class FindFilter(NamedTuple):
 
     def parameters(self) -> dict[str, Any]:
         """By the names of _CONDITIONS."""
-        from cafcat.catalog.mapping import to_microseconds
-
         newer, older = (None if ns is None else to_microseconds(ns) for ns in (self.newer_ns, self.older_ns))
         sizes = {"min_size": self.min_size, "max_size": self.max_size}
         return {"name_regex": self.name_regex, "newer": newer, "older": older} | sizes
@@ -203,5 +202,4 @@ class Lookup:
 
 def _location(row: Sequence[Any]) -> Location:
     path, start, end, crc32c, microseconds, chunk, store, key = row
-    modified_ns = None if microseconds is None else microseconds * 1000
-    return Location(path, start, end, crc32c, modified_ns, chunk, store, key)
+    return Location(path, start, end, crc32c, to_nanoseconds(microseconds), chunk, store, key)

@@ -11,8 +11,9 @@ from typing import Final
 from cafcat.catalog.copying import NULL, copy_stream
 from cafcat.model import Entry
 from cafcat.spool import Spool
+from cafcat.units import to_microseconds
 
-__all__ = ["COLUMNS", "Mapping", "to_microseconds", "to_nanoseconds"]
+__all__ = ["COLUMNS", "Mapping"]
 
 COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, source_etag"
 """In the order of the encoded rows."""
@@ -26,22 +27,6 @@ _ROW_NO_TIME: Final = Struct(">hiqiqiqiqii")
 
 _EPOCH_MICROSECONDS: Final = 946_684_800_000_000
 """Postgres counts time from 2000-01-01 UTC; this is that moment in microseconds since 1970."""
-_FIRST_MICROSECOND: Final = -62_135_596_800_000_000
-_LAST_MICROSECOND: Final = 253_402_300_799_999_999
-
-
-def to_microseconds(modified_ns: int) -> int:
-    """Nanoseconds to microseconds since 1970, cut (not rounded), and kept between the years 1 and 9999: file
-    systems can hold times that neither Postgres' clients nor calendars can."""
-    microseconds = modified_ns // 1000
-    if _FIRST_MICROSECOND <= microseconds <= _LAST_MICROSECOND:
-        return microseconds
-    return _FIRST_MICROSECOND if microseconds < 0 else _LAST_MICROSECOND
-
-
-def to_nanoseconds(microseconds: int | None) -> int | None:
-    """The way back from the catalog."""
-    return None if microseconds is None else microseconds * 1000
 
 
 class Mapping(Spool):

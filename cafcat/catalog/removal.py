@@ -11,11 +11,12 @@ from cafcat.catalog.commit import take_off_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.journal import append
 from cafcat.catalog.lookup import LOCATION, folder_range
-from cafcat.catalog.mapping import COLUMNS, to_nanoseconds
+from cafcat.catalog.mapping import COLUMNS
 from cafcat.catalog.path_list import PathList
 from cafcat.catalog.runs import iso
 from cafcat.errors import CatalogUnavailable
 from cafcat.model import JournalKind, Location, RetiredLocation
+from cafcat.units import to_nanoseconds
 
 __all__ = ["Below", "Change", "Removal", "RemovedPage"]
 

@@ -9,10 +9,10 @@ from psycopg.types.string import TextLoader
 
 from cafcat.catalog.connection import Connection, PgConnection, primary, translated
 from cafcat.catalog.lookup import LOCATION
-from cafcat.catalog.mapping import to_nanoseconds
 from cafcat.catalog.runs import iso
 from cafcat.errors import InvalidInput
 from cafcat.model import Location, RetiredLocation, Stats
+from cafcat.units import to_nanoseconds
 
 __all__ = ["Reports"]
 

@@ -5,12 +5,12 @@ from itertools import zip_longest
 from typing import Final
 
 from cafcat.catalog.chunk_rows import ChunkRow
-from cafcat.catalog.mapping import to_microseconds
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import Format
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import Entry, FindingKind
+from cafcat.units import to_microseconds
 
 __all__ = ["compare", "index_error"]
 

@@ -5,7 +5,6 @@ from typing import Final, Self
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunk_rows import ChunkRow
-from cafcat.catalog.mapping import to_nanoseconds
 from cafcat.catalog.owners import owner_name
 from cafcat.checksums import crc32c
 from cafcat.formats import registry as formats
@@ -13,6 +12,7 @@ from cafcat.maintenance.contents import Unreadable, check, guarded
 from cafcat.model import Entry
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
+from cafcat.units import to_nanoseconds
 from cafcat.writing.chunk import ChunkPlace, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
