@@ -92,25 +92,22 @@ class Reading:
 
     def content(self, wanted: Wanted) -> bytes:
         """As `read`."""
-        _, location, start_byte, end_byte = wanted
+        location = wanted.location
         if self._places.has_failures:
             return self._tried(wanted, Trial(self._places, location))
-        try:  # as _content, for nearly every file
-            data = self.store_of(location.store).read(location.object_key, start_byte, end_byte)
-            if crc32c(data) == location.crc32c or not wanted.is_whole:
-                return data
-            check(location, crc32c(data))
+        try:
+            return self._content(wanted, location.store, location.object_key)
         except FAILURES as error:
             trial = Trial(self._places, location)
             trial.own_failed(error)
             return self._tried(wanted, trial, trial.copies())
-        return data
 
     def _content(self, wanted: Wanted, store: str, object_key: str) -> bytes:
         _, location, start_byte, end_byte = wanted
         data = self.store_of(store).read(object_key, start_byte, end_byte)
-        if crc32c(data) != location.crc32c and wanted.is_whole:
-            check(location, crc32c(data))
+        found = crc32c(data)
+        if found != location.crc32c and wanted.is_whole:
+            check(location, found)
         return data
 
     def _tried(self, wanted: Wanted, trial: Trial, places: Iterable[Place] | None = None) -> bytes:
