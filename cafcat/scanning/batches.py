@@ -5,7 +5,15 @@ from typing import Final, TypeVar
 
 from cafcat.errors import CafcatError, SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
-from cafcat.sources.base import BatchingSource, Opener, OpenFile, PrefetchingSource, ReadingOpener, Source
+from cafcat.sources.base import (
+    BatchingSource,
+    Opener,
+    OpenFile,
+    PrefetchingSource,
+    ReadingOpener,
+    Source,
+    open_or_error,
+)
 
 __all__ = ["Opened", "SourceBroke", "batches_of", "blocks_of", "open_each", "read_each"]
 
@@ -34,7 +42,7 @@ def open_each(source: Opener, files: Iterable[SourceFile]) -> Generator[Opened, 
     """A result for each of the files, in order. To be closed. Raises SourceBroke."""
     if isinstance(source, PrefetchingSource):
         return _guarded(source.open_each(files))
-    return _guarded(_opened_in_turn(source, files))
+    return _guarded(open_or_error(source.open, file) for file in files)
 
 
 def read_each(opener: Opener, files: Sequence[SourceFile]) -> Generator[NewFile | Opened, None, None]:
@@ -66,14 +74,6 @@ def _grouped(items: Iterator[SourceFile | FileProblem]) -> Iterator[Sequence[Sou
         yield batch  # what came before the end is as good as ever
         raise
     yield batch
-
-
-def _opened_in_turn(source: Opener, files: Iterable[SourceFile]) -> Iterator[Opened]:
-    for file in files:
-        try:
-            yield source.open(file)
-        except SourceFailed as error:
-            yield error
 
 
 def _guarded(items: Iterator[Item]) -> Generator[Item, None, None]:

@@ -1,8 +1,8 @@
 """What a source is: files that are ingested."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
@@ -16,7 +16,10 @@ __all__ = [
     "ResumableSource",
     "ShareableSource",
     "Source",
+    "open_or_error",
 ]
+
+Opened = TypeVar("Opened")
 
 
 class OpenFile(Protocol):
@@ -105,3 +108,11 @@ class ResumableSource(Source, Protocol):
 
     def position_of(self, file: SourceFile) -> str:
         """Where a listing goes on that has come past this file."""
+
+
+def open_or_error(open_file: Callable[[SourceFile], Opened], file: SourceFile) -> Opened | SourceFailed:
+    """What `open_file` gives, or the SourceFailed that it raises: a result for each of many files."""
+    try:
+        return open_file(file)
+    except SourceFailed as error:
+        return error

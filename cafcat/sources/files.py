@@ -16,6 +16,7 @@ from typing import Self
 from cafcat.errors import SourceFailed
 from cafcat.model import NewFile, ProblemKind, SourceFile
 from cafcat.prefetch import in_order
+from cafcat.sources.base import open_or_error
 from cafcat.sources.names import printable
 
 __all__ = ["OPEN_FLAGS", "FileOpener", "OpenedFile", "problem_kind", "reason"]
@@ -84,11 +85,11 @@ class FileOpener:
         """What has to be opened is so when its turn comes."""
         with closing(in_order(self._read_small, files, most_in_flight=_READERS)) as results:
             for result in results:
-                yield self._opened(result) if isinstance(result, SourceFile) else result
+                yield open_or_error(self.open, result) if isinstance(result, SourceFile) else result
 
     def _read(self, file: SourceFile) -> "NewFile | OpenedFile | SourceFailed":
         result = self._read_small(file)
-        return self._opened(result) if isinstance(result, SourceFile) else result
+        return open_or_error(self.open, result) if isinstance(result, SourceFile) else result
 
     def _read_small(self, file: SourceFile) -> NewFile | SourceFile:
         """The file itself if it has to be opened."""
@@ -117,12 +118,6 @@ class FileOpener:
             and stat.S_ISREG(status.st_mode)
         )
         return content if is_same else None
-
-    def _opened(self, file: SourceFile) -> "OpenedFile | SourceFailed":
-        try:
-            return self.open(file)
-        except SourceFailed as error:
-            return error
 
 
 class OpenedFile:

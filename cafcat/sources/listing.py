@@ -9,7 +9,7 @@ from typing import BinaryIO
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
 from cafcat.remote.access import S3Access
-from cafcat.sources.base import OpenFile
+from cafcat.sources.base import OpenFile, open_or_error
 from cafcat.sources.fetched import bytes_when_open
 from cafcat.sources.files import OPEN_FLAGS, OpenedFile, problem_kind, reason
 from cafcat.sources.filter import PathFilter
@@ -95,12 +95,7 @@ class ListingSource:
         return FileProblem(printable(item.path), ProblemKind.NAME, message)
 
     def _open_near(self, file: SourceFile) -> Iterator[OpenFile | SourceFailed]:
-        try:
-            opened = OpenedFile(file, self._flags)
-        except SourceFailed as error:
-            yield error
-        else:
-            yield opened
+        yield open_or_error(lambda near: OpenedFile(near, self._flags), file)
 
     def _visit(self, typed: str) -> Iterator[SourceFile | FileProblem]:
         try:

@@ -1,6 +1,7 @@
 """Opening objects of a bucket: small ones whole and many at once, large ones as streams."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from cafcat.errors import AccessDenied, CafcatError, Conflict, Corrupt, NotFound, SourceFailed, StoreFailed
@@ -8,6 +9,7 @@ from cafcat.model import ProblemKind, SourceFile
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import ObjectDenied, ServerFailed
 from cafcat.remote.reading import RemoteObject
+from cafcat.sources.base import open_or_error
 from cafcat.sources.fetched import SMALL_BYTES, FetchedFile, bytes_when_open
 from cafcat.sources.names import printable
 from cafcat.sources.prefetch import fetched
@@ -66,18 +68,12 @@ class S3Objects:
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
         """Opens the files, in order, many requests at once. Raises what ends the whole source: refused
         credentials, or a server that has given nothing for 20 objects in a row."""
-        for result in fetched(self._open_or_error, files, bytes_when_open):
+        for result in fetched(partial(open_or_error, self.open), files, bytes_when_open):
             if isinstance(result, SourceFailed):
                 self._outage.failed(result.__cause__)
             elif result.is_read:
                 self._outage.ended()
             yield result
-
-    def _open_or_error(self, file: SourceFile) -> FetchedFile | SourceFailed:
-        try:
-            return self.open(file)
-        except SourceFailed as error:
-            return error
 
 
 class _Outage:

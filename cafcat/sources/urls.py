@@ -13,7 +13,7 @@ from cafcat.errors import AccessDenied, CafcatError, InvalidInput, NotFound, Sou
 from cafcat.model import FileProblem, ProblemKind, SourceFile
 from cafcat.remote.access import S3Access
 from cafcat.remote.address import parse_s3
-from cafcat.sources.base import OpenFile
+from cafcat.sources.base import OpenFile, open_or_error
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import check_name, folder_prefix, member_name, printable
 
@@ -163,10 +163,7 @@ class UrlFiles:
 
     def open_or_error(self, file: SourceFile) -> Iterable[OpenFile | SourceFailed]:
         """The same, with SourceFailed as a result."""
-        try:
-            return [self.open(file)]
-        except SourceFailed as error:
-            return [error]
+        return [open_or_error(self.open, file)]
 
     def _place_of(self, url: str) -> "HttpFiles | _Bucket":
         from cafcat.sources.http import HttpFiles
