@@ -10,7 +10,7 @@ from cafcat.errors import InvalidInput
 from cafcat.formats import registry as formats
 from cafcat.ingest.coordinator import Ingest
 from cafcat.ingest.team import Team
-from cafcat.ingest.worker import Rooms, Setup
+from cafcat.ingest.worker import Setup
 from cafcat.model import IngestReport, RunState
 from cafcat.progress import Progress
 from cafcat.scanning.opening import Opening, printable_options
@@ -18,6 +18,7 @@ from cafcat.sources.base import Source
 from cafcat.stores.base import Store
 from cafcat.writing.chunk import ChunkPlace
 from cafcat.writing.limits import Limits
+from cafcat.writing.rooms import Rooms
 
 __all__ = ["IngestRun"]
 

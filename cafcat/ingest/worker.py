@@ -1,6 +1,6 @@
 """A process that packs: it reads files that another has found and decided to take, and fills chunks of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import starmap
@@ -8,7 +8,6 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.owners import owner_name
 from cafcat.errors import CafcatError, StoreFailed
 from cafcat.formats import registry as formats
@@ -17,15 +16,12 @@ from cafcat.model import FileProblem, IngestReport, OnConflict, SourceFile
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke
 from cafcat.sources.base import Opener
-from cafcat.stores.base import Store
 from cafcat.workers import WorkerPipe
 from cafcat.writing.chunk import ChunkPlace
 from cafcat.writing.limits import Limits
+from cafcat.writing.rooms import Rooms
 
-__all__ = ["Piece", "Rooms", "Setup", "serve"]
-
-Rooms = Callable[[], tuple[Catalog, Callable[[str], Store]]]
-"""Opens catalog and stores anew, in another process: has to be picklable."""
+__all__ = ["Piece", "Setup", "serve"]
 
 _TOLD_FILES: Final = 1000
 _TOLD_BYTES: Final = 16 << 20

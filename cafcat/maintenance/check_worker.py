@@ -11,11 +11,9 @@ from cafcat.maintenance.check_chunk import Advance, check_target
 from cafcat.model import VerifyLevel
 from cafcat.stores.base import Store
 from cafcat.workers import WorkerPipe, Workers
+from cafcat.writing.rooms import Rooms
 
-__all__ = ["Checked", "Rooms", "check_here", "check_in_workers", "serve"]
-
-Rooms = Callable[[], tuple[Catalog, Callable[[str], Store]]]
-"""Opens catalog and stores anew, in another process: has to be picklable."""
+__all__ = ["Checked", "check_here", "check_in_workers", "serve"]
 
 _TOLD_SECONDS: Final = 0.2
 

@@ -17,12 +17,13 @@ from cafcat.catalog.verification import CheckResult, CheckTarget, TargetKey, Tar
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.check_source import SourceCheck, folder_of
-from cafcat.maintenance.check_worker import Checked, Rooms, check_here, check_in_workers
+from cafcat.maintenance.check_worker import Checked, check_here, check_in_workers
 from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.progress import Progress
 from cafcat.scanning.opening import Opening, SourceOptions, printable_options
 from cafcat.stores.base import Store
 from cafcat.workers import processors
+from cafcat.writing.rooms import Rooms
 
 __all__ = ["CheckedObject", "Verify", "VerifyOptions", "VerifyReport"]
 
