@@ -128,16 +128,19 @@ class Ingest:
 
     def _pack(self, source: Source, wanted: Sequence[WantedFile]) -> None:
         """Other processes take what they can open, once there has been enough to do for them."""
-        is_shareable = isinstance(source, ShareableSource)
-        if self._team is None and is_shareable and self._team_of is not None and _is_worth_a_team(wanted):
-            self._team = self._stack.enter_context(self._team_of())
-        if self._team is not None and isinstance(source, ShareableSource):
+        if isinstance(source, ShareableSource) and (team := self._team_for(wanted)) is not None:
             self._packer.finish_chunk()
-            self._team.take(source.opener, wanted)
+            team.take(source.opener, wanted)
         else:
             if self._team is not None:
                 self._team.finish()
             self._packer.take(source, wanted)
+
+    def _team_for(self, wanted: Sequence[WantedFile]) -> Team | None:
+        """Started, if it is not yet and these files are worth it."""
+        if self._team is None and self._team_of is not None and _is_worth_a_team(wanted):
+            self._team = self._stack.enter_context(self._team_of())
+        return self._team
 
     def _finish_chunks(self) -> None:
         if self._team is not None:

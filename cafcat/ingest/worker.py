@@ -53,9 +53,6 @@ class Piece:
         files = starmap(SourceFile, self._files)
         packer.take(self._opener, [WantedFile(file, n in replaces) for n, file in enumerate(files)])
 
-    def __len__(self) -> int:
-        return len(self._files)
-
 
 class GivenUp(Exception):
     """The run has ended by an error, or the process that led it has."""
