@@ -1,19 +1,16 @@
 """A chunk's own index, read by ranges and nothing else of the chunk, on its way into a catalog."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from cafcat.catalog.mapping import Mapping
 from cafcat.errors import Corrupt
 from cafcat.formats.base import Format
+from cafcat.maintenance.index_rules import refusal, shown_path
 from cafcat.maintenance.index_section import IndexSection
-from cafcat.model import MAX_PATH_BYTES, ChunkSummary, Entry
+from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import StoredObject
 
 __all__ = ["read_index"]
-
-_SHORT_PATH: Final = MAX_PATH_BYTES // 4
-"""A path of so few characters is short enough, however many bytes each takes."""
 
 
 def read_index(
@@ -41,12 +38,7 @@ def read_index(
 def _checked(entries: Iterator[Entry], name: str) -> Iterator[Entry]:
     position = 0
     for entry in entries:
-        path, start, end, checksum, _ = entry
-        if not path or "\0" in path or (len(path) > _SHORT_PATH and len(path.encode()) > MAX_PATH_BYTES):
-            raise Corrupt("the catalog cannot hold this name", path=path[:200], chunk=name, byte=start)
-        if checksum is None:
-            raise Corrupt("its index has no checksum of a file", path=path, chunk=name, byte=start)
-        if start < position:
-            raise Corrupt("two files share bytes, or are not in order", path=path, chunk=name, byte=start)
-        position = end
+        if reason := refusal(entry, position):
+            raise Corrupt(reason, path=shown_path(entry.path), chunk=name, byte=entry.start_byte)
+        position = entry.end_byte
         yield entry

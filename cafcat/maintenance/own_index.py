@@ -1,18 +1,15 @@
 """An object read from its first byte to its last, against its own index: whether it is whole."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import Corrupt
 from cafcat.formats.base import Format
-from cafcat.model import MAX_PATH_BYTES, ChunkSummary, Entry
+from cafcat.maintenance.index_rules import refusal, shown_path
+from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import Store, StoredObject
 
 __all__ = ["read_whole"]
-
-_SHOWN_CHARACTERS: Final = 200
-"""Of a name that may have a million, in messages."""
 
 
 def read_whole(
@@ -37,7 +34,8 @@ def read_whole(
     content = _Content(store.stream(key, 0, archive.size_bytes), advance)
     file_count = 0
     for entry in entries:
-        _check(entry, content.position, archive.name)
+        if reason := refusal(entry, content.position):
+            raise _damaged(reason, entry, archive.name)
         content.crc32c_until(entry.start_byte)
         found = content.crc32c_until(entry.end_byte)
         if found != entry.crc32c:
@@ -48,18 +46,8 @@ def read_whole(
     return ChunkSummary(archive.size_bytes, index_start, index_end, file_count, index_start, content.crc64nvme)
 
 
-def _check(entry: Entry, position: int, name: str) -> None:
-    path = entry.path
-    if entry.crc32c is None:
-        raise _damaged("its index has no checksum of the file", entry, name)
-    if not path or "\0" in path or len(path.encode()) > MAX_PATH_BYTES:
-        raise _damaged("the catalog cannot hold this name", entry, name)
-    if entry.start_byte < position:
-        raise _damaged("its bytes are before those of the entry before it in the index", entry, name)
-
-
 def _damaged(message: str, entry: Entry, name: str) -> Corrupt:
-    path = entry.path if len(entry.path) <= _SHOWN_CHARACTERS else entry.path[:_SHOWN_CHARACTERS] + "…"
+    path = shown_path(entry.path)
     return Corrupt(f"the object is damaged: {message}", path=path, chunk=name, byte=entry.start_byte)
 
 
