@@ -48,6 +48,11 @@ class Steps:
 
         setattr(owner, name, begin)
 
+    def end(self) -> None:
+        """Nothing is a step from now on."""
+        with self._lock:
+            self._left = 0
+
     def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any, **named: Any) -> Any:
             self._step()

@@ -6,7 +6,6 @@ processes that a server forks, which has imported everything: that takes some hu
 
 import json
 import multiprocessing as mp
-import os
 import signal
 from collections.abc import Callable, Collection, Mapping
 from contextlib import chdir
@@ -19,6 +18,7 @@ import cafcat
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError
 from cafcat.model import OnConflict
+from tests.killed_steps import Steps
 
 __all__ = [
     "Batch",
@@ -41,13 +41,6 @@ __all__ = [
     "without_journal",
 ]
 
-BOUNDARIES = {
-    os: ("fsync", "link", "unlink", "write", "replace"),
-    psycopg.Connection: ("execute", "transaction"),
-    psycopg.Transaction: ("__exit__",),
-    psycopg.Copy: ("write",),
-}
-"""Whatever makes something durable or visible: a process is killed before or after one of these calls."""
 CHILD_SECONDS = 120
 
 
@@ -85,7 +78,8 @@ class Child:
 
 
 def start(settings: Mapping[str, Any], act: Callable[[cafcat.Repository], object], countdown: int = 0) -> Child:
-    """Runs `act` in a process of its own, which is killed at a boundary call if countdown is not 0."""
+    """Runs `act` in a process of its own, which is killed before or after a call that makes something durable or
+    visible (a step of killed_steps.py), if countdown is not 0."""
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["tests.state_world", "cafcat.ingest.run", "cafcat.maintenance.recover"])
     receiver, sender = context.Pipe(duplex=False)
@@ -99,44 +93,18 @@ def _child(
     settings: Mapping[str, Any], act: Callable[[cafcat.Repository], object], countdown: int, sender: Any
 ) -> None:
     said = ""
-    counter = _Countdown(countdown)
+    steps = Steps(countdown, after=True)
     if countdown:
-        counter.arm()
+        steps.count_files()
+        steps.count_statements()
     try:
         with cafcat.open(**settings) as repository:
             act(repository)
     except CafcatError as error:
         said = f"{type(error).__name__}: {error}"
-    counter.left = 0
+    steps.end()
     sender.send(said)
     sender.close()
-
-
-class _Countdown:
-    """Kills this process when it comes to 0; each boundary call counts before it and after it."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def arm(self) -> None:
-        for owner, names in BOUNDARIES.items():
-            for name in names:
-                setattr(owner, name, self._counted(getattr(owner, name)))
-
-    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
-            self._count()
-            result = function(*arguments, **named)
-            self._count()
-            return result
-
-        return call
-
-    def _count(self) -> None:
-        if self.left:
-            self.left -= 1
-            if not self.left:
-                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def empty(database_url: str) -> None:
