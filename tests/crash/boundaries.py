@@ -1,10 +1,12 @@
 """Counts the calls by which a program makes something durable or visible, and kills it before or after one of them.
 
-Files: write, pwrite, fsync (of files and of folders), link, unlink, rename, replace, mkdir, rmdir, open for
-writing. S3: every operation of boto3 and every read of obstore. Postgres: every round trip, thus every statement,
-block of a COPY, and COMMIT.
+Files: write (the labels of those that pass by the page cache say so), pwrite, fsync (of files and of folders),
+link, unlink, rename, replace, mkdir, rmdir, open for writing. S3: every operation of boto3 and every read of obstore.
+Postgres: every round trip, thus every statement, block of a COPY, and COMMIT. Pipes between processes of cafcat:
+every message, where it is sent and where it is received.
 """
 
+import fcntl
 import functools
 import os
 import signal
@@ -15,38 +17,61 @@ from typing import Any
 
 __all__ = ["Boundaries"]
 
-_FILES = ("write", "pwrite", "link", "unlink", "remove", "rename", "replace", "mkdir", "rmdir")
+_FILES = ("pwrite", "link", "unlink", "remove", "rename", "replace", "mkdir", "rmdir")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_O_DIRECT: int = getattr(os, "O_DIRECT", 0)
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Boundaries:
-    """What a call does is told by `report`, which gets its label just before the kill."""
+    """What a call does is told by `report`: ("passed", label) for each, with "before" or "after" in front, and
+    ("killed", label) just before the kill."""
 
-    def __init__(self, kill_at: int | None, kill_before: Sequence[str], report: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        kill_at: int | None,
+        kill_before: Sequence[str],
+        report: Callable[[str, str], object],
+        kill: Callable[[], object] = _die,
+    ) -> None:
         """Args: kill_at: counts from 1, before and after each call; kill_before: how labels of calls begin, which
         are met in that order; the call of the last one is not made. Neither: nothing is killed."""
-        self.passed: list[str] = []
-        """Labels, with "before" or "after" in front."""
+        self._passed = 0
         self._kill_at = kill_at
         self._awaited = list(kill_before)
         self._report = report
+        self._kill = kill
         self._lock = threading.Lock()
 
-    def arm(self) -> None:
-        """From here on calls count."""
-        import botocore.client
-        import obstore
+    def arm(self, *, s3: bool = True) -> None:
+        """From here on calls count; those of S3 only if that is used."""
+        from multiprocessing.connection import Connection
+
         import psycopg
 
         for name in _FILES:
             setattr(os, name, self._counted(getattr(os, name), lambda *_, _name=name: f"file {_name}"))
+        vars(os)["write"] = self._counted(os.write, _write_label)
         vars(os)["fsync"] = self._counted(os.fsync, _fsync_label)
         vars(os)["open"] = self._counted(os.open, _open_label)
+        connection: Any = psycopg.Connection
+        connection.wait = self._counted(connection.wait, _sql_label)
+        pipe: Any = Connection
+        pipe.send = self._counted(pipe.send, _message_label)
+        pipe.recv = self._counted(pipe.recv, lambda *_: "pipe receive")
+        if s3:
+            self._arm_s3()
+
+    def _arm_s3(self) -> None:
+        import botocore.client
+        import obstore
+
         client: Any = botocore.client.BaseClient
         client._make_api_call = self._counted(client._make_api_call, lambda _, name, *__: f"s3 {name}")
         vars(obstore)["get"] = self._counted(obstore.get, lambda *_: "s3 get by obstore")
-        connection: Any = psycopg.Connection
-        connection.wait = self._counted(connection.wait, _sql_label)
 
     def _counted(self, function: Callable[..., Any], label_of: Callable[..., str | None]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -63,16 +88,26 @@ class Boundaries:
 
     def _step(self, when: str, label: str) -> None:
         with self._lock:
-            self.passed.append(f"{when} {label}")
-            if len(self.passed) == self._kill_at or (when == "before" and self._is_last_awaited(label)):
-                self._report(self.passed[-1])
-                os.kill(os.getpid(), signal.SIGKILL)
+            self._passed += 1
+            self._report("passed", f"{when} {label}")
+            if self._passed == self._kill_at or (when == "before" and self._is_last_awaited(label)):
+                self._report("killed", f"{when} {label}")
+                self._kill()
 
     def _is_last_awaited(self, label: str) -> bool:
         if not self._awaited or not label.startswith(self._awaited[0]):
             return False
         self._awaited.pop(0)
         return not self._awaited
+
+
+def _write_label(descriptor: int, *_: object) -> str:
+    is_direct = fcntl.fcntl(descriptor, fcntl.F_GETFL) & _O_DIRECT
+    return "file write direct" if is_direct else "file write"
+
+
+def _message_label(_pipe: object, message: object) -> str:
+    return f"pipe {message[0] if isinstance(message, tuple) else type(message).__name__}"
 
 
 def _fsync_label(descriptor: int) -> str:

@@ -1,13 +1,19 @@
 """A sample of the crash campaign (`make crash` runs all of it), and that its parts do what they say."""
 
+import fcntl
 import itertools
+import os
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.crash.campaign import crash, spread
-from tests.crash.verbs import SMALL, VERBS, packed, write_files
-from tests.crash.world import World
+from tests.crash.campaign import DIED, crash, prepare, spread
+from tests.crash.team import Victim
+from tests.crash.verbs import SMALL, VERBS, ingest_by_two, packed, write_files
+from tests.crash.world import Outcome, World
 
+ALONE = [name for name, verb in VERBS.items() if verb.victim is None]
 QUICK = ("ingest", "recover", "prune", "copy")
 """Sampled on S3, too, where each takes its time."""
 
@@ -16,7 +22,7 @@ def store_of(world: World) -> str:
     return "s3" if world.environment else "folder"
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", ALONE)
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
 def test_some_kills_in_a_folder(crash_world: World, name: str) -> None:
     tally = crash(crash_world, name, "folder", spread(3))
@@ -24,8 +30,16 @@ def test_some_kills_in_a_folder(crash_world: World, name: str) -> None:
     assert tally.found == []
 
 
+@pytest.mark.parametrize("name", [name for name, verb in VERBS.items() if verb.victim is not None])
+@pytest.mark.parametrize("crash_world", ["folder", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
+def test_a_kill_of_one_of_a_team_or_of_all(crash_world: World, name: str) -> None:
+    tally = crash(crash_world, name, store_of(crash_world), spread(1))
+    assert tally.kills.total() >= 1
+    assert tally.found == []
+
+
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in VERBS]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ALONE]
 )
 @pytest.mark.parametrize("crash_world", ["s3"], indirect=True)
 def test_some_kills_on_s3(crash_world: World, name: str) -> None:
@@ -68,3 +82,61 @@ def test_a_kill_comes_at_its_boundary_and_leaves_what_was_before(crash_world: Wo
     for number in itertools.islice(itertools.count(1), 3):
         outcome = crash_world.cafcat("recover", "-q", kill_at=number, code=-9)
         assert outcome.label == passed[number - 1]
+
+
+def direct_writes_are_possible(folder: Path) -> bool:
+    """Whether its file system has O_DIRECT."""
+    descriptor = os.open(folder / "probe", os.O_WRONLY | os.O_CREAT)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, getattr(os, "O_DIRECT", 0))
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return hasattr(os, "O_DIRECT")
+
+
+@pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
+def test_the_boundaries_of_each_of_a_team_are_seen(crash_world: World) -> None:
+    """A chunk of more than a block is written directly first, and buffered from where the last block begins."""
+    for number in range(3):
+        crash_world.begin()
+        passed = crash_world.cafcat(*ingest_by_two(crash_world), victim=Victim(number)).passed
+        labels = {label.partition(" ")[2] for label in passed}
+        if number == 0:
+            assert labels >= {
+                "pipe Setup",
+                "pipe take",
+                "pipe finish",
+                "pipe receive",
+                "sql UPDATE ingest_runs SET",
+            }
+        else:
+            told = {"pipe done", "pipe report", "pipe committed", "pipe finished"}
+            assert labels >= EVERYWHERE | IN_FOLDER | told
+            assert not direct_writes_are_possible(crash_world.folder) or "file write direct" in labels
+
+
+BAD: dict[str, tuple[str, Outcome, str]] = {
+    "a worker that stays": ("leader", Outcome(-9, "", "", (), (1,)), "1 processes did not leave"),
+    "a leader that lives": ("all at worker 1", Outcome(1, DIED, "", (), ()), "it ended with 1"),
+    "a death that is not told": ("worker 1", Outcome(0, "", "", (), ()), "was not told"),
+    "another code": ("worker 1", Outcome(2, DIED, "", (), ()), "was not told"),
+    "a success without all files": (
+        "worker 1",
+        Outcome(0, "", "", ("after pipe finished",), ()),
+        "it had finished",
+    ),
+    "an open chunk of the living": ("leader", Outcome(-9, "", "", (), ()), "1 open chunks are left by 0 dead"),
+}
+
+
+@pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
+def test_what_a_team_must_not_do_is_found(crash_world: World) -> None:
+    trial = prepare(crash_world, VERBS["ingest by two: leader"])
+    crash_world.restore(trial.state)
+    crash_world.killed(*trial.command, before="file link")
+    for what, (name, outcome, words) in BAD.items():
+        found = list(replace(trial, verb=VERBS[f"ingest by two: {name}"]).when_killed(outcome))
+        assert any(words in problem for problem in found), what
+    crash_world.close()

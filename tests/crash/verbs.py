@@ -2,27 +2,33 @@
 
 import os
 import random
+import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tests.crash.team import Victim
 from tests.crash.world import World
 
 __all__ = ["VERBS", "Verb"]
 
 MODIFIED = 1_795_255_200
 SMALL = ("-q", "--target-size", "8kB")
+LARGE_BYTES = 5_000_000
+"""More than a block of a chunk (4 MiB)."""
 PRUNE = ("-q", "--grace", "0", "--yes")
 
 
 class Verb(NamedTuple):
     """`prepare` makes the state from an empty catalog and returns the command. `shape`: queries that have the same
     answers after a verb that was killed and run again as after one that never was. `is_atomic`: whether it is all
-    or nothing. `codes`: with which it may end when it is run again."""
+    or nothing. `codes`: with which it may end when it is run again. `victim`: it is done by a team, and this one is
+    killed."""
 
     prepare: Callable[[World], list[str]]
     shape: tuple[str, ...]
     is_atomic: bool = False
     codes: tuple[int, ...] = (0,)
+    victim: Victim | None = None
 
 
 def write_files(world: World, folder: str, names: str, seed: int) -> None:
@@ -37,6 +43,7 @@ def write_files(world: World, folder: str, names: str, seed: int) -> None:
 
 def packed(world: World) -> None:
     """Several chunks, some with dead space."""
+    shutil.rmtree(world.folder / "tree", ignore_errors=True)
     write_files(world, "tree", "abcdefghijkl", 1)
     world.cafcat("ingest", *SMALL, "tree")
     write_files(world, "tree", "behm", 2)
@@ -48,6 +55,16 @@ def ingest(world: World) -> list[str]:
     packed(world)
     write_files(world, "tree", "acfmnopqrs", 3)
     return ["ingest", *SMALL, "tree"]
+
+
+def ingest_by_two(world: World) -> list[str]:
+    """The same, and for each of two workers a file of which a part is written directly."""
+    ingest(world)
+    for name, seed in {"a1": 4, "g1": 5}.items():
+        path = world.folder / "tree" / f"{name}.dat"
+        path.write_bytes(random.Random(seed).randbytes(LARGE_BYTES))
+        os.utime(path, (MODIFIED + seed, MODIFIED + seed))
+    return ["ingest", *SMALL, "-j", "2", "tree"]
 
 
 def recover(world: World) -> list[str]:
@@ -176,8 +193,15 @@ REPAIRED = (
 )
 DEAD = "SELECT sum(data_bytes - live_bytes) FROM chunks WHERE state = 'committed'"
 
+LISTINGS = ("SELECT count(*) FROM listings",)
+
 VERBS = {
-    "ingest": Verb(ingest, ("SELECT count(*) FROM listings",)),
+    "ingest": Verb(ingest, LISTINGS),
+    "ingest by two: leader": Verb(ingest_by_two, LISTINGS, victim=Victim(0)),
+    "ingest by two: worker 1": Verb(ingest_by_two, LISTINGS, victim=Victim(1)),
+    "ingest by two: worker 2": Verb(ingest_by_two, LISTINGS, victim=Victim(2)),
+    "ingest by two: all at worker 1": Verb(ingest_by_two, LISTINGS, victim=Victim(1, everybody=True)),
+    "ingest by two: all at worker 2": Verb(ingest_by_two, LISTINGS, victim=Victim(2, everybody=True)),
     "recover": Verb(recover, (COUNTS, COPIES)),
     "rm": Verb(rm, (COUNTS,), is_atomic=True, codes=(0, 3)),
     "undelete": Verb(undelete, (COUNTS,), is_atomic=True, codes=(0, 3)),

@@ -16,6 +16,7 @@ import psycopg
 
 from tests.crash.checker import Seen, look
 from tests.crash.places import Place
+from tests.crash.team import Victim
 from tests.services import Databases, temporary_server, url_of
 
 __all__ = ["Outcome", "State", "World", "Zygote", "fast_databases", "fast_folder", "in_memory", "zygote"]
@@ -26,12 +27,14 @@ _LEAST_BYTES = 2 << 30
 
 
 class Outcome(NamedTuple):
-    """code: -9 where it was killed, at the boundary `label`; where it was not, the boundaries that it passed."""
+    """code: of the command, -9 if it was killed; label: the boundary at which somebody was; passed: those of who
+    was to be; left: processes that were there for long after the command was gone."""
 
     code: int
     output: str
     label: str | None
     passed: tuple[str, ...]
+    left: tuple[int, ...]
 
 
 class State(NamedTuple):
@@ -151,9 +154,15 @@ class World:
         self.name = ""
 
     def cafcat(
-        self, *arguments: str, code: int | None = 0, kill_at: int | None = None, kill_before: Sequence[str] = ()
+        self,
+        *arguments: str,
+        code: int | None = 0,
+        kill_at: int | None = None,
+        kill_before: Sequence[str] = (),
+        victim: Victim | None = None,
     ) -> Outcome:
-        """Runs a command, which has to end with `code` (None: any)."""
+        """Runs a command, which has to end with `code` (None: any). `victim`: it is an ingest by a team, of which
+        this one counts."""
         output = self.folder / "output"
         output.write_text("")
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CAFCAT_")}
@@ -169,9 +178,11 @@ class World:
             "output": str(output),
             "kill_at": kill_at,
             "kill_before": kill_before,
+            "victim": victim,
         }
         answer = self.zygote.run(order)
-        outcome = Outcome(answer["code"], output.read_text(), answer.get("label"), tuple(answer.get("passed", ())))
+        passed, left = tuple(answer["passed"]), tuple(answer["left"])
+        outcome = Outcome(answer["code"], output.read_text(), answer["label"], passed, left)
         assert code in (None, outcome.code), (arguments, outcome)
         return outcome
 
