@@ -1,7 +1,7 @@
 """Counts the calls by which a program makes something durable or visible, and kills it before or after one of them.
 
 Files: write (the labels of those that pass by the page cache say so), pwrite, fsync (of files and of folders),
-link, unlink, rename, replace, mkdir, rmdir, open for writing. S3: every operation of boto3 and every read of obstore.
+link, unlink, rename, replace, mkdir, rmdir, open for writing. S3: every operation of boto3, every read of obstore.
 Postgres: every round trip, thus every statement, block of a COPY, and COMMIT. Pipes between processes of cafcat:
 every message, where it is sent and where it is received.
 """
