@@ -18,6 +18,7 @@ from cafcat.progress import Progress
 if TYPE_CHECKING:
     from cafcat.repository import Inspection, Repository, inspect, open
     from cafcat.settings import Settings
+    from cafcat.snapshots import Snapshot
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "Progress",
     "Repository",
     "Settings",
+    "Snapshot",
     "__version__",
     "errors",
     "inspect",
@@ -40,6 +42,7 @@ _LATER = {
     "inspect": "repository",
     "open": "repository",
     "Settings": "settings",
+    "Snapshot": "snapshots",
 }
 
 

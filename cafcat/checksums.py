@@ -9,10 +9,13 @@ from collections.abc import Callable
 
 import google_crc32c
 
-__all__ = ["crc32c", "crc64nvme", "from_base64", "to_base64"]
+__all__ = ["crc32c", "crc32c_of", "crc64nvme", "from_base64", "to_base64"]
 
 
 _extend: Callable[[int, bytes], int] = google_crc32c.extend
+
+crc32c_of: Callable[[bytes], int] = google_crc32c.value
+"""The same as `crc32c` of all the data at once, for who cannot spare 0.1 us."""
 
 
 def crc32c(data: bytes, value: int = 0) -> int:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 __all__ = [
+    "LOOKED_UP_PATHS",
     "MAX_PATH_BYTES",
     "Chunk",
     "ChunkState",
@@ -36,6 +37,8 @@ __all__ = [
 
 MAX_PATH_BYTES = 2048
 """A path is at most this long in UTF-8, so that it fits a b-tree page of any Postgres."""
+LOOKED_UP_PATHS = 1000
+"""So many paths are looked up by one query."""
 
 
 class Entry(NamedTuple):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from cafcat.resolve.listing import Listing
     from cafcat.resolve.plan import ReadPlan
     from cafcat.resolve.urls import SignedUrl
+    from cafcat.snapshots.writing import SnapshotReport
 
 __all__ = ["Inspection", "Repository", "inspect", "open"]
 
@@ -377,6 +378,28 @@ class Repository:
         from cafcat.resolve.extract import plan_tree
 
         return plan_tree(self._reading, self._listing, prefix)
+
+    def snapshot(
+        self,
+        output: str | os.PathLike[str],
+        prefix: str = "",
+        *,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> "SnapshotReport":
+        """Writes where everything below a folder is (or the file of that name), at one moment, into a file that
+        `cafcat.Snapshot` reads without the catalog. It appears whole and durable, or not at all. Raises NotFound if
+        there is nothing of that name, Conflict if output is there and overwrite is false, OutputFailed,
+        InvalidInput for an output that is a device, CatalogUnavailable, CatalogOutdated."""
+        from cafcat.snapshots.writing import write_snapshot
+
+        progress = progress or Progress()
+        try:
+            return write_snapshot(
+                self._catalog, prefix, Path(output), overwrite=overwrite, version=__version__, progress=progress
+            )
+        finally:
+            progress.end()
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
         """All chunks, or those of a state, oldest first."""

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cafcat.catalog.catalog import Catalog
-from cafcat.database import Database
 from cafcat.progress import Progress
 from cafcat.settings import Settings
 from cafcat.stores.base import KeepsOpen, Store
 from cafcat.stores.registry import open_store
 
 if TYPE_CHECKING:
+    from cafcat.catalog.catalog import Catalog
     from cafcat.scanning.opening import Opening, SourceOptions
 
 __all__ = ["Rooms", "Stores", "opening_of"]
@@ -36,7 +35,7 @@ class Stores(dict[str, Store]):
 
 
 def opening_of(
-    settings: Settings, catalog: Catalog, store: Store, options: "SourceOptions", progress: Progress
+    settings: Settings, catalog: "Catalog", store: Store, options: "SourceOptions", progress: Progress
 ) -> "Opening":
     """How sources are opened; what cafcat itself keeps, in its home and in the store, is none."""
     from cafcat.scanning.opening import Opening
@@ -58,5 +57,7 @@ class Rooms:
 
     settings: Settings
 
-    def __call__(self) -> tuple[Catalog, Callable[[str], Store]]:
+    def __call__(self) -> "tuple[Catalog, Callable[[str], Store]]":
+        from cafcat.database import Database
+
         return Database(self.settings).catalog(), Stores(self.settings).__getitem__

@@ -8,6 +8,8 @@ from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.lookup import Lookup
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from cafcat.catalog.chunks import Chunks
     from cafcat.catalog.commit import Commit
     from cafcat.catalog.comparing import Comparing
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.dump import Backups, Dump
     from cafcat.catalog.journal import Journal
     from cafcat.catalog.listings import Listings
+    from cafcat.catalog.moment import Moment
     from cafcat.catalog.pruning import Pruning
     from cafcat.catalog.rebuilding import Rebuilding
     from cafcat.catalog.recovery import Recovery
@@ -35,7 +38,7 @@ class Catalog:
     copies: of chunks, in further stores · runs: ingest runs and events · listings: positions in remote sources ·
     recovery: what dead writers left · removal: of files, and their way back · pruning: chunks that go · rebuilding:
     from stores alone · comparing: with another catalog · dump: all of it, out and in · backups: objects with that ·
-    reports: totals, histories, queries.
+    moment: files and chunks, out · reports: totals, histories, queries.
     """
 
     def __init__(self, connect: Callable[[], PgConnection]) -> None:
@@ -134,6 +137,13 @@ class Catalog:
         from cafcat.catalog.dump import Backups
 
         return Backups(self._connection)
+
+    def moment(self) -> "AbstractContextManager[Moment]":
+        """Its files and chunks as they are now, on a connection of its own, however long it takes to read them.
+        Raises CatalogUnavailable, CatalogOutdated."""
+        from cafcat.catalog.moment import moment
+
+        return moment(self._connect)
 
     @cached_property
     def rewriting(self) -> "Rewriting":

@@ -6,14 +6,12 @@ from uuid import UUID
 
 from cafcat.catalog.connection import Connection, Selection
 from cafcat.errors import NotFound
-from cafcat.model import Folder, Location
+from cafcat.model import LOOKED_UP_PATHS, Folder, Location
 from cafcat.units import to_microseconds, to_nanoseconds
 
 __all__ = ["LOOKED_UP_PATHS", "PAGE_ROWS", "FindFilter", "Lookup", "folder_range"]
 
 PAGE_ROWS: Final = 1000
-LOOKED_UP_PATHS: Final = 1000
-"""So many paths are looked up by one query."""
 
 MICROSECONDS: Final = "(extract(epoch FROM l.modified_at) * 1000000)::bigint"
 LOCATION: Final = f"l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, c.uuid, c.store, c.object_key"

@@ -1,8 +1,8 @@
 """The catalog at one moment, read in one direction, on a connection of its own: however long that takes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 
@@ -11,6 +11,8 @@ from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
 
 __all__ = ["Snapshot", "snapshot"]
 
+_PAGE_ROWS: Final = 10_000
+
 
 class Snapshot:
     """Sees nothing that is committed after it was begun, and changes nothing."""
@@ -18,9 +20,16 @@ class Snapshot:
     def __init__(self, connection: PgConnection) -> None:
         self._connection = connection
 
-    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+    def rows(self, statement: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """The rows of a query; few."""
-        return self._connection.execute(statement.encode()).fetchall()
+        return self._connection.execute(statement.encode(), parameters).fetchall()
+
+    def pages(self, query: str, parameters: Mapping[str, Any]) -> Iterator[list[Any]]:
+        """The rows of a query, some thousands at a time. They stream: to be read to the end, or closed."""
+        with translated(), self._connection.cursor(name="pages") as cursor:
+            cursor.execute(query.encode(), parameters, binary=True)
+            while page := cursor.fetchmany(_PAGE_ROWS):
+                yield page
 
     def copy(self, query: str) -> Iterator[bytes]:
         """The rows of a query in the text format of COPY, one at a time, each with its line break. They stream: to

@@ -25,6 +25,7 @@ _MODULES: Final = {
     "stat": "listing",
     "locate": "listing",
     "url": "url",
+    "snapshot": "snapshot",
     "inspect": "inspect",
     "runs": "runs",
     "stats": "runs",

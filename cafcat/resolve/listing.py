@@ -6,6 +6,7 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.lookup import PAGE_ROWS, FindFilter
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
+from cafcat.resolve.folders import file_of, folder_of
 
 __all__ = ["Listing"]
 
@@ -20,7 +21,7 @@ class Listing:
         """One level of a folder, or the file of that name: files, and folders once each."""
         yield from self._itself(prefix)
         after: Location | Folder | None = None
-        while page := self._catalog.files.folder_page(_folder(prefix), after=after):
+        while page := self._catalog.files.folder_page(folder_of(prefix), after=after):
             yield from page
             after = page[-1]
 
@@ -31,7 +32,7 @@ class Listing:
         if itself := self._itself(prefix, where):
             yield itself
         after: str | None = None
-        while page := self._catalog.files.page(_folder(prefix), after=after, where=where, limit=page_rows):
+        while page := self._catalog.files.page(folder_of(prefix), after=after, where=where, limit=page_rows):
             yield page
             if len(page) < page_rows:
                 return
@@ -40,21 +41,12 @@ class Listing:
     def totals(self, prefix: str) -> tuple[int, int]:
         """Number and bytes of what `pages` gives. Raises NotFound if there is nothing of that name."""
         itself = self._itself(prefix)
-        files, size_bytes = self._catalog.files.totals(_folder(prefix))
-        if not itself and not files and _folder(prefix):
+        files, size_bytes = self._catalog.files.totals(folder_of(prefix))
+        if not itself and not files and folder_of(prefix):
             raise NotFound("the catalog has no such file or folder", path=prefix)
         return files + len(itself), size_bytes + sum(place.size_bytes for place in itself)
 
     def _itself(self, prefix: str, where: FindFilter | None = None) -> Sequence[Location]:
         """What has a slash at its end is a folder, and nothing else."""
-        folder = _folder(prefix)
-        return [] if not folder or prefix.endswith("/") else self._catalog.files.exact(folder[:-1], where)
-
-
-def _folder(prefix: str) -> str:
-    """A folder as typed, as the beginning of its paths: "./a", "/a", "a/" -> "a/"; ".", "./", "" -> ""."""
-    name = prefix
-    while name.startswith(("./", "/")):
-        name = name.removeprefix(".").removeprefix("/")
-    name = "" if name == "." else name
-    return name if not name or name.endswith("/") else f"{name}/"
+        path = file_of(prefix)
+        return [] if path is None else self._catalog.files.exact(path, where)

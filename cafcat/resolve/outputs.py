@@ -10,7 +10,7 @@ from typing import Self
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput, OutputFailed
 
-__all__ = ["OutputTree", "check_free", "is_special", "safe_parts", "write_file", "write_single"]
+__all__ = ["OutputTree", "check_free", "is_special", "placed", "safe_parts", "write_file", "write_single"]
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _UNNAMED_FLAGS = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_TMPFILE", os.O_DIRECTORY)
@@ -146,6 +146,39 @@ def write_single(output: Path, blocks: Iterable[bytes], modified_ns: int | None,
         write_file(folder, output.name, blocks, modified_ns, overwrite=overwrite, shown=str(output))
     finally:
         os.close(folder)
+
+
+@contextmanager
+def placed(output: Path, *, overwrite: bool) -> Iterator[str]:
+    """The path of a file beside `output`, for somebody else to write. When this is left, that file is durable and
+    has its name; after an error nothing is left of it. Raises Conflict before that as `write_single` does,
+    InvalidInput for a device or pipe, OutputFailed."""
+    check_free(output, overwrite=overwrite)
+    if is_special(output):
+        raise InvalidInput("this needs a file, not a device or pipe", path=str(output))
+    temporary = _temporary_name()
+    with _disk_errors(str(output)):
+        folder = os.open(output.parent, _FOLDER_FLAGS)
+    try:
+        yield f"{os.path.abspath(output.parent)}/{temporary}"
+        with _disk_errors(str(output)):
+            _sync(temporary, folder)
+            _take_name(folder, temporary, output.name, overwrite=overwrite)
+            os.fsync(folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    finally:
+        os.close(folder)
+
+
+def _sync(name: str, folder: int) -> None:
+    file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def is_special(output: Path) -> bool:

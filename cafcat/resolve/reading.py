@@ -5,16 +5,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.lookup import LOOKED_UP_PATHS
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
-from cafcat.model import Location
+from cafcat.model import LOOKED_UP_PATHS, Location
 from cafcat.resolve.places import FAILURES, Place, Places, Trial
 from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import Store
 
 if TYPE_CHECKING:
+    from cafcat.resolve.finding import Finding
     from cafcat.resolve.plan import RangeRead
 
 __all__ = ["Damaged", "Reading", "check"]
@@ -38,7 +37,7 @@ def check(location: Location, found: int) -> None:
 class Reading:
     """Reads files by path: from the chunk's own object, and where that fails from a copy of it."""
 
-    def __init__(self, catalog: Catalog, store_of: Callable[[str], Store], warn: Callable[[str], object]) -> None:
+    def __init__(self, catalog: "Finding", store_of: Callable[[str], Store], warn: Callable[[str], object]) -> None:
         """`store_of` gives the store of a URL in `chunks.store`; `warn` is told once of each chunk, or store, of
         which copies are read."""
         self._catalog = catalog

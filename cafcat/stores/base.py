@@ -5,7 +5,18 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from cafcat.errors import NotFound
 
-__all__ = ["KeepsOpen", "ObjectInfo", "Presigned", "RemoteStore", "Store", "StoredObject", "Upload", "has"]
+__all__ = [
+    "KeepsOpen",
+    "ObjectInfo",
+    "OpenObject",
+    "OpensFiles",
+    "Presigned",
+    "RemoteStore",
+    "Store",
+    "StoredObject",
+    "Upload",
+    "has",
+]
 
 
 class ObjectInfo(NamedTuple):
@@ -103,6 +114,27 @@ class RemoteStore(Store, Protocol):
     @property
     def curl_options(self) -> str:
         """What the shell needs to give curl to be let in: names of environment variables, no secrets."""
+
+
+class OpenObject(Protocol):
+    """An object that is open as a file of this machine; it closes itself when nobody has it any more."""
+
+    name: str
+    """Its absolute path."""
+    identity: tuple[int, int, int]
+    """Device, inode and time of the last change, in nanoseconds, when it was opened."""
+
+    @property
+    def descriptor(self) -> int:
+        """For os.pread."""
+
+
+@runtime_checkable
+class OpensFiles(Protocol):
+    """A store whose objects are files of this machine."""
+
+    def open(self, key: str) -> OpenObject:
+        """Raises NotFound, StoreFailed."""
 
 
 @runtime_checkable

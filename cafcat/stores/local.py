@@ -25,7 +25,7 @@ class LocalStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = os.path.abspath(folder)
-        self._kept = KeptFiles(self._open)
+        self._kept = KeptFiles(self.open)
 
     def close(self) -> None:
         """Closes the files that are still open. Idempotent; the store can still be used."""
@@ -57,14 +57,22 @@ class LocalStore:
         StoreFailed."""
         return self._kept.read(key, start_byte, end_byte)
 
+    def open(self, key: str) -> LocalFile:
+        """An object as a file that is open for reading; nothing here keeps it. Raises NotFound, StoreFailed."""
+        path = self.locate(key)
+        try:
+            return LocalFile(path)
+        except (NotFound, InvalidInput) as error:
+            raise NotFound(f"no object {key} in {self._folder}", chunk=path) from error
+
     def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
         """The same in blocks of at most 1 MiB."""
-        with self._open(key) as file:
+        with self.open(key) as file:
             yield from file.blocks(start_byte, end_byte)
 
     def stat(self, key: str) -> ObjectInfo:
         """Raises NotFound, StoreFailed."""
-        with self._open(key) as file:
+        with self.open(key) as file:
             return ObjectInfo(key, file.size_bytes)
 
     def delete(self, key: str) -> None:
@@ -91,13 +99,6 @@ class LocalStore:
     def locate(self, key: str) -> str:
         """The absolute path of an object's file."""
         return f"{self._folder}/{check_key(key)}"
-
-    def _open(self, key: str) -> LocalFile:
-        path = self.locate(key)
-        try:
-            return LocalFile(path)
-        except (NotFound, InvalidInput) as error:
-            raise NotFound(f"no object {key} in {self._folder}", chunk=path) from error
 
     def _remove(self, path: str) -> None:
         try:

@@ -1,0 +1,39 @@
+"""What reading files by path asks of a catalog: a database of ours, or a snapshot of one."""
+
+from collections.abc import Collection
+from typing import Protocol
+from uuid import UUID
+
+from cafcat.model import Location
+
+__all__ = ["Finding", "FoundCopies", "FoundFiles"]
+
+
+class FoundFiles(Protocol):
+    """Look-ups by path."""
+
+    def locate(self, path: str) -> Location:
+        """Raises NotFound; InvalidInput for what cannot be a path."""
+
+    def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
+        """Those of up to LOOKED_UP_PATHS paths that are there."""
+
+    def folders_among(self, names: Collection[str]) -> set[str]:
+        """Which of the names are folders."""
+
+
+class FoundCopies(Protocol):
+    """Copies of chunks."""
+
+    def of_chunk(self, chunk: UUID) -> list[tuple[str, str]]:
+        """Store and key of each."""
+
+
+class Finding(Protocol):
+    """A catalog as reading sees it."""
+
+    @property
+    def files(self) -> FoundFiles: ...
+
+    @property
+    def copies(self) -> FoundCopies: ...

@@ -1,0 +1,118 @@
+"""A snapshot file, and the connections to it: one for each thread."""
+
+import os
+import sqlite3
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import quote
+
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, Unavailable, Unsupported
+from cafcat.snapshots.schema import APPLICATION_ID, VERSION
+
+__all__ = ["Rows", "SnapshotFile", "sqlite_errors"]
+
+_HEADER: Final = struct.Struct(">16sH10xI28xI4xI28x")
+"""Magic, bytes of a page, pages, user_version, application_id: https://sqlite.org/fileformat2.html, 1.3."""
+_MAGIC: Final = b"SQLite format 3\0"
+_MAPPED_BYTES: Final = 1 << 40
+"""So much of the file is mapped, or what SQLite allows (2 GiB): then processes share its pages. What is beyond is
+read."""
+
+
+class _Connection(sqlite3.Connection):
+    """Closes itself when nobody has it any more: a thread that ends cannot be asked to."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class SnapshotFile:
+    """The file that the name meant when this was made."""
+
+    def __init__(self, path: str) -> None:
+        """Raises NotFound, InvalidInput if it is not a snapshot, Unsupported for one of another version, Corrupt if
+        it is cut, Unavailable."""
+        self.path = path
+        try:
+            with open(path, "rb", buffering=0) as file:
+                head, status = file.read(_HEADER.size), os.fstat(file.fileno())
+        except FileNotFoundError as error:
+            raise NotFound("there is no such snapshot", path=path) from error
+        except IsADirectoryError as error:
+            raise _not_a_snapshot(path) from error
+        except OSError as error:
+            raise Unavailable(f"the snapshot cannot be read: {error.strerror}", path=path) from error
+        _check(path, head, status.st_size)
+        self._identity = (status.st_dev, status.st_ino)
+
+    def connect(self) -> _Connection:
+        """A new connection, in a transaction that never ends: without that, each look-up would begin one. Raises
+        Conflict if the name means another file by now."""
+        url = f"file://{quote(os.fsencode(self.path))}?immutable=1"
+        with sqlite_errors(self.path):
+            connection = sqlite3.connect(
+                url, uri=True, isolation_level=None, check_same_thread=False, factory=_Connection
+            )
+            connection.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
+            connection.execute("BEGIN")
+            connection.execute("SELECT files FROM snapshot").fetchone()
+        status = os.stat(self.path)
+        if self._identity != (status.st_dev, status.st_ino):
+            raise Conflict("another snapshot has taken its name", path=self.path, hint="open it anew")
+        return connection
+
+
+class Rows(threading.local):
+    """The connection that each thread has of its own, made by its first `select`. From then on the thread has
+    `execute`: it makes a new cursor each time, as a signal handler may read while another read is under way."""
+
+    execute: Callable[[str, tuple[Any, ...]], sqlite3.Cursor]
+
+    def __init__(self, file: SnapshotFile) -> None:
+        self._file = file
+
+    def select(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        if "execute" not in self.__dict__:
+            self.execute = self._file.connect().execute
+        with sqlite_errors(self._file.path):
+            return self.execute(statement, parameters).fetchall()
+
+
+def _check(path: str, head: bytes, size_bytes: int) -> None:
+    if len(head) < _HEADER.size:
+        raise _not_a_snapshot(path)
+    magic, page_bytes, pages, version, application = _HEADER.unpack(head)
+    if magic != _MAGIC or application != APPLICATION_ID:
+        raise _not_a_snapshot(path)
+    if version != VERSION:
+        message = f"the snapshot is of version {version}, this cafcat knows {VERSION}"
+        raise Unsupported(message, path=path, hint="make it anew with this cafcat")
+    expected = pages * (page_bytes if page_bytes > 1 else 1 << 16)
+    if size_bytes != expected:
+        raise Corrupt(f"the snapshot is cut: {size_bytes} of {expected} bytes", path=path, hint="copy it anew")
+
+
+def _not_a_snapshot(path: str) -> InvalidInput:
+    return InvalidInput("this is not a snapshot", path=path, hint="cafcat snapshot -o FILE makes one")
+
+
+@contextmanager
+def sqlite_errors(path: str) -> Iterator[None]:
+    """What SQLite says of the snapshot at a path, in cafcat's words."""
+    try:
+        yield
+    except (sqlite3.ProgrammingError, sqlite3.InterfaceError, UnicodeEncodeError) as error:
+        raise InvalidInput("a name that is not valid UTF-8 cannot be in the catalog") from error
+    except sqlite3.Error as error:
+        raise _error_of(error, path) from error
+
+
+def _error_of(error: sqlite3.Error, path: str) -> CafcatError:
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM")):
+        return Unavailable(f"the snapshot cannot be read: {error}", path=path)
+    return Corrupt(f"the snapshot is damaged: {error}", path=path, hint="make or copy it anew")

@@ -1,0 +1,92 @@
+"""Look-ups in a snapshot, for `resolve` to read by."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from cafcat.errors import NotFound
+from cafcat.model import Location
+from cafcat.snapshots.database import Rows
+from cafcat.snapshots.schema import SnapshotInfo
+
+__all__ = ["PAGE_ROWS", "SnapshotCatalog", "SnapshotCopies", "SnapshotFiles"]
+
+PAGE_ROWS: Final = 1000
+
+_LOCATE: Final = """
+SELECT f.file_path, f.start_byte, f.end_byte, f.crc32c, f.modified_at, c.uuid, c.store, c.object_key
+FROM files AS f JOIN chunks AS c ON c.id = f.chunk WHERE f.file_path = ?
+"""
+_CHUNK_OF: Final = "SELECT chunk FROM files WHERE file_path = ?"
+_PAGE: Final = "SELECT file_path FROM files WHERE file_path > ? AND file_path < ? ORDER BY file_path LIMIT ?"
+_PAGE_TO_THE_END: Final = "SELECT file_path FROM files WHERE file_path > ? ORDER BY file_path LIMIT ?"
+_COPIES: Final = """
+SELECT k.store, k.object_key FROM copies AS k JOIN chunks AS c ON c.id = k.chunk WHERE c.uuid = ?
+"""
+_INFO: Final = "SELECT made_at, prefix, files, bytes, journal_id, journal_uuid, cafcat_version FROM snapshot"
+
+
+class SnapshotFiles:
+    """Paths and locations."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def locate(self, path: str) -> Location:
+        """Raises NotFound; InvalidInput for what cannot be a path."""
+        rows = self._rows.select(_LOCATE, path)
+        if not rows:
+            raise NotFound("the snapshot has no such file", path=path)
+        return _location(rows[0])
+
+    def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
+        """Those that are there."""
+        found = (self._rows.select(_LOCATE, path) for path in sorted(paths))
+        return {rows[0][0]: _location(rows[0]) for rows in found if rows}
+
+    def folders_among(self, names: Collection[str]) -> set[str]:
+        """Which of the names are folders: something is below them."""
+        return {name for name in names if self.page(f"{name}/", limit=1)}
+
+    def page(self, folder: str, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[str]:
+        """Up to `limit` paths below a folder, which ends in "/" or is "" for everything, in path order."""
+        low = folder if after is None else after
+        if not folder:
+            rows = self._rows.select(_PAGE_TO_THE_END, low, limit)
+        else:
+            rows = self._rows.select(_PAGE, low, f"{folder[:-1]}0", limit)
+        return [path for (path,) in rows]
+
+    def chunk_of(self, path: str) -> int:
+        """chunks.id of a file that is there."""
+        return int(self._rows.select(_CHUNK_OF, path)[0][0])
+
+    def info(self) -> SnapshotInfo:
+        """What the file says of itself."""
+        rows = self._rows.select(_INFO)
+        return SnapshotInfo(*rows[0])
+
+
+class SnapshotCopies:
+    """Copies of chunks, as they were when the snapshot was made."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def of_chunk(self, chunk: UUID) -> list[tuple[str, str]]:
+        """Store and key of each."""
+        return [(store, key) for store, key in self._rows.select(_COPIES, str(chunk))]
+
+
+class SnapshotCatalog:
+    """A catalog as reading sees it."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.files = SnapshotFiles(rows)
+        self.copies = SnapshotCopies(rows)
+
+
+def _location(row: Sequence[Any]) -> Location:
+    path, start, end, crc32c, microseconds, chunk, store, key = row
+    modified_ns = None if microseconds is None else microseconds * 1000
+    return Location(path, start, end, crc32c, modified_ns, UUID(chunk), store, key)

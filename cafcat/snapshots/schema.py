@@ -1,0 +1,61 @@
+"""What a snapshot file is: an SQLite database. docs/snapshots.md has the tables for those who query it."""
+
+from typing import Final, NamedTuple
+
+__all__ = ["APPLICATION_ID", "TABLES", "VERSION", "SnapshotInfo"]
+
+APPLICATION_ID: Final = int.from_bytes(b"cafs")
+"""In the header of the file, so that it is known from other databases."""
+VERSION: Final = 1
+"""In the header, too (user_version): of these tables."""
+
+TABLES: Final = (
+    """
+CREATE TABLE snapshot (
+    made_at TEXT NOT NULL,         -- the moment, ISO 8601 in UTC
+    prefix TEXT NOT NULL,          -- what was asked for; empty: everything
+    files INTEGER NOT NULL,        -- rows of files
+    bytes INTEGER NOT NULL,        -- sum of their sizes
+    journal_id INTEGER,            -- the last change of the catalog that is in it: journal.id
+    journal_uuid TEXT,             -- journal.uuid of that: no other catalog has it
+    cafcat_version TEXT NOT NULL   -- of the program that wrote this file
+)""",
+    """
+CREATE TABLE chunks (
+    id INTEGER PRIMARY KEY,        -- as chunks.id in the catalog
+    uuid TEXT NOT NULL,
+    format TEXT NOT NULL,          -- caf
+    store TEXT NOT NULL,           -- URL of the store
+    object_key TEXT NOT NULL,      -- in that store
+    size_bytes INTEGER NOT NULL,   -- of the whole object
+    crc64nvme TEXT                 -- of the whole object, base64
+)""",
+    """
+CREATE TABLE copies (
+    chunk INTEGER NOT NULL,        -- chunks.id
+    store TEXT NOT NULL,           -- URL of a further store that has it
+    object_key TEXT NOT NULL,      -- there
+    PRIMARY KEY (chunk, store)
+) WITHOUT ROWID""",
+    """
+CREATE TABLE files (
+    file_path TEXT NOT NULL PRIMARY KEY,
+    chunk INTEGER NOT NULL,        -- chunks.id
+    start_byte INTEGER NOT NULL,   -- in the chunk
+    end_byte INTEGER NOT NULL,     -- one past the last: the size is end_byte - start_byte
+    crc32c INTEGER NOT NULL,       -- of the content, unsigned
+    modified_at INTEGER            -- microseconds since 1970 UTC
+) WITHOUT ROWID""",
+)
+
+
+class SnapshotInfo(NamedTuple):
+    """The row of `snapshot`: what was taken when, of which catalog. size in bytes."""
+
+    made_at: str
+    prefix: str
+    files: int
+    size_bytes: int
+    journal_id: int | None
+    journal_uuid: str | None
+    cafcat_version: str

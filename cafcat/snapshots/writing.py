@@ -1,0 +1,124 @@
+"""From the catalog into a snapshot file, in one pass and with flat memory."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cafcat.errors import NotFound, OutputFailed
+from cafcat.progress import Progress
+from cafcat.resolve.folders import file_of, folder_of
+from cafcat.resolve.outputs import placed
+from cafcat.snapshots.schema import APPLICATION_ID, TABLES, VERSION
+
+if TYPE_CHECKING:
+    from cafcat.catalog.catalog import Catalog
+    from cafcat.catalog.moment import Moment
+
+__all__ = ["SnapshotReport", "write_snapshot"]
+
+# Nobody sees the file before it is whole and synced: what SQLite would do against a crash is not needed.
+_PRAGMAS: Final = (
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+    "PRAGMA journal_mode = OFF",
+    "PRAGMA synchronous = OFF",
+    "PRAGMA locking_mode = EXCLUSIVE",
+    "PRAGMA cache_size = -16000",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReport:
+    """What was written: numbers of files and chunks, `bytes` of the files, size_bytes of the snapshot itself.
+    made_at: the moment, ISO 8601 in UTC."""
+
+    output: str
+    made_at: str
+    prefix: str
+    files: int
+    bytes: int
+    chunks: int
+    size_bytes: int
+
+
+def write_snapshot(
+    catalog: "Catalog", prefix: str, output: Path, *, overwrite: bool, version: str, progress: Progress
+) -> SnapshotReport:
+    """As `Repository.snapshot`; version: of this program."""
+    with placed(output, overwrite=overwrite) as temporary:
+        with catalog.moment() as moment, _sqlite_errors(str(output)), closing(_new(temporary)) as connection:
+            writing = _Writing(moment, connection, prefix, progress)
+            writing.write(version)
+        size_bytes = Path(temporary).stat().st_size
+    return SnapshotReport(
+        str(output), moment.taken_at, prefix, writing.files, writing.bytes, len(writing.chunks), size_bytes
+    )
+
+
+def _new(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for pragma in _PRAGMAS:
+        connection.execute(pragma)
+    return connection
+
+
+@contextmanager
+def _sqlite_errors(shown: str) -> Iterator[None]:
+    """What SQLite says of a file that it cannot write, in cafcat's words."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise OutputFailed(f"cannot be written: {error}", path=shown) from error
+
+
+class _Writing:
+    """One snapshot being written. chunks: the chunks.id that its files are in."""
+
+    def __init__(self, moment: "Moment", connection: sqlite3.Connection, prefix: str, progress: Progress) -> None:
+        self._moment = moment
+        self._connection = connection
+        self._prefix = prefix
+        self._progress = progress
+        self.files = self.bytes = 0
+        self.chunks: set[int] = set()
+
+    def write(self, version: str) -> None:
+        """All of it, as one transaction. Raises NotFound if there is nothing of that name."""
+        path, folder = file_of(self._prefix), folder_of(self._prefix)
+        files, size_bytes = self._moment.totals(path, folder)
+        if folder and not files:
+            raise NotFound("the catalog has no such file or folder", path=self._prefix)
+        self._progress.begin("snapshot", files=files, size_bytes=size_bytes)
+        self._connection.execute("BEGIN")
+        for table in TABLES:
+            self._connection.execute(table)
+        self._write_files(path, folder)
+        self._write_chunks()
+        last = self._moment.journal_uuid
+        row = (self._moment.taken_at, self._prefix, self.files, self.bytes, self._moment.journal_id)
+        self._insert("snapshot", [(*row, None if last is None else str(last), version)])
+        self._connection.execute("COMMIT")
+
+    def _write_files(self, path: str | None, folder: str) -> None:
+        """In the order of their key, so that pages are filled one after the other."""
+        with closing(self._moment.files(path, folder)) as pages:
+            for page in pages:
+                self._insert("files", page)
+                size_bytes = sum(row[3] - row[2] for row in page)
+                self.chunks.update(row[1] for row in page)
+                self.files += len(page)
+                self.bytes += size_bytes
+                self._progress.advance(len(page), size_bytes)
+
+    def _write_chunks(self) -> None:
+        chunks = self._moment.chunks(self.chunks)
+        self._insert("chunks", [(chunk.id, str(chunk.uuid), *chunk[2:]) for chunk in chunks])
+        self._insert("copies", self._moment.copies(self.chunks))
+
+    def _insert(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if rows:
+            places = ", ".join("?" * len(rows[0]))
+            self._connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
