@@ -1,0 +1,467 @@
+"""Reading by a snapshot: the same bytes and errors as by the catalog, which is not asked."""
+
+import gc
+import multiprocessing
+import os
+import pickle
+import random
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import cafcat
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
+from cafcat.snapshots import open_chunks
+from cafcat.stores.local_files import LocalFile
+from tests.catalog_world import Opener, commit
+from tests.places import Folder, Place
+
+FILES = {f"tree/n{number:03}": b"%d" % number * number for number in range(200)} | {"empty": b"", "large": b""}
+FILES["large"] = random.Random(5).randbytes(3_000_000)
+
+
+@pytest.fixture
+def taken(repository: cafcat.Repository, tmp_path: Path) -> Iterator[cafcat.Snapshot]:
+    """Of a catalog with FILES in one chunk. It cannot ask that catalog: it does not know where it is."""
+    commit(repository, FILES)
+    repository.snapshot(tmp_path / "taken")
+    with open_snapshot(tmp_path / "taken") as snapshot:
+        yield snapshot
+
+
+@pytest.fixture
+def by_folder(local: cafcat.Repository, folder: Folder, tmp_path: Path) -> Iterator[cafcat.Snapshot]:
+    """The same in a folder, which for others is `folder`."""
+    commit(local, FILES)
+    local.snapshot(tmp_path / "taken")
+    with open_snapshot(tmp_path / "taken") as snapshot:
+        yield snapshot
+
+
+def open_snapshot(path: Path, warn: Callable[[str], object] | None = None) -> cafcat.Snapshot:
+    return cafcat.Snapshot(path, warn=warn, home=path.parent / "elsewhere", database_url="postgresql:///nowhere")
+
+
+def chunk_of(folder: Folder) -> Path:
+    [chunk] = folder.folder.glob("*.caf")
+    return chunk
+
+
+def flip(chunk: Path, byte: int) -> None:
+    with chunk.open("r+b") as file:
+        file.seek(byte)
+        value = file.read(1)[0]
+        file.seek(byte)
+        file.write(bytes([value ^ 0x10]))
+
+
+def open_files() -> set[str]:
+    """What this process has open."""
+    return {os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if is_open(name)}
+
+
+def is_open(name: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{name}")
+
+
+def never(*_: object) -> bytes:
+    pytest.fail("this should have been read the short way")
+
+
+def test_every_file_comes_back(taken: cafcat.Snapshot) -> None:
+    for _ in range(2):
+        assert {path: taken.read(path) for path in FILES} == FILES
+    assert dict(taken.read_many(FILES)) == FILES
+    assert list(taken.paths()) == sorted(FILES)
+    assert len(taken) == taken.info.files == len(FILES)
+    assert taken.info.size_bytes == sum(map(len, FILES.values()))
+
+
+def test_locations_and_names_are_those_of_the_catalog(
+    taken: cafcat.Snapshot, repository: cafcat.Repository
+) -> None:
+    for path in FILES:
+        assert taken.locate(path) == repository.locate(path)
+    for typed in ("tree/n007", "./tree/n007", "/tree/n007", "//./tree/n007"):
+        assert taken.read(typed) == repository.read(typed) == FILES["tree/n007"]
+        assert typed in taken
+
+
+@pytest.mark.parametrize("path", ["tree", "tree/", "nothing", "tree/n", "", "a\0b", "\udcff", "x\udcff/y"])
+def test_what_is_not_there_is_the_error_that_the_catalog_gives(
+    taken: cafcat.Snapshot, repository: cafcat.Repository, path: str
+) -> None:
+    with pytest.raises((NotFound, InvalidInput)) as expected:
+        repository.read(path)
+    with pytest.raises(type(expected.value)) as raised:
+        taken.read(path)
+    if isinstance(expected.value, NotFound):
+        assert (raised.value.path, raised.value.message) == (expected.value.path, expected.value.message)
+    assert path not in taken
+    [(name, error)] = taken.read_many([path])
+    assert (name, type(error)) == (path, type(expected.value))
+
+
+def test_of_a_missing_file_it_says_how_old_the_snapshot_is(taken: cafcat.Snapshot) -> None:
+    for attempt in (lambda: taken.read("later"), lambda: taken.locate("later")):
+        with pytest.raises(NotFound) as raised:
+            attempt()
+        assert raised.value.hint == f"the snapshot is of {taken.info.made_at}"
+    with pytest.raises(NotFound, match="use ls, find or extract"):
+        taken.read("tree")
+
+
+def test_other_things_are_no_paths(taken: cafcat.Snapshot) -> None:
+    for thing in (None, 7, b"tree/n007", Path("tree/n007")):
+        assert thing not in taken
+    with pytest.raises(InvalidInput, match="list of names"):
+        next(taken.read_many("tree/n007"))
+
+
+def test_ranges_are_those_of_the_catalog(taken: cafcat.Snapshot, repository: cafcat.Repository) -> None:
+    for start, end in [(0, 5), (7, None), (7, 100), (0, 0), (-5, None), (-10_000, None), (0, 10**15), (3, 4)]:
+        assert taken.read("tree/n123", start, end) == repository.read("tree/n123", start, end)
+    for start, end in [(10_000, None), (5, 4)]:
+        with pytest.raises(InvalidInput):
+            taken.read("tree/n123", start, end)
+    assert dict(taken.read_many(["tree/n123"], -5)) == {"tree/n123": FILES["tree/n123"][-5:]}
+
+
+def test_a_file_of_a_folder_is_read_the_short_way_but_for_the_first(
+    by_folder: cafcat.Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_folder.read("tree/n001")
+    monkeypatch.setattr(by_folder, "_read_with_care", never)
+    monkeypatch.setattr(open_chunks, "_TRUSTED_SECONDS", 10**9)
+    for path, content in FILES.items():
+        assert by_folder.read(path) == content
+
+
+@pytest.mark.parametrize("path", ["tree/n150", "large"])
+def test_a_damaged_file_is_never_given_out(by_folder: cafcat.Snapshot, folder: Folder, path: str) -> None:
+    location = by_folder.locate(path)
+    for reads in (0, 1):
+        for _ in range(reads):
+            assert by_folder.read(path) == FILES[path]
+        flip(chunk_of(folder), location.end_byte - 1)
+        with pytest.raises(Corrupt, match="CRC-32C") as raised:
+            by_folder.read(path)
+        error = raised.value
+        assert (error.path, error.chunk, error.byte) == (path, str(location.chunk), location.start_byte)
+        assert isinstance(dict(by_folder.read_many([path]))[path], Corrupt)
+        assert by_folder.read("tree/n149") == FILES["tree/n149"]
+        flip(chunk_of(folder), location.end_byte - 1)
+
+
+def test_a_chunk_that_was_cut_is_damaged(by_folder: cafcat.Snapshot, folder: Folder) -> None:
+    os.truncate(chunk_of(folder), by_folder.locate("tree/n150").end_byte - 1)
+    with pytest.raises(Corrupt):
+        by_folder.read("tree/n150")
+    assert by_folder.read("tree/n149") == FILES["tree/n149"]
+
+
+def test_what_was_pruned_since_is_not_found_and_a_new_snapshot_is_advised(
+    taken: cafcat.Snapshot, repository: cafcat.Repository, tmp_path: Path
+) -> None:
+    """What is only removed from the catalog, or replaced there, stays readable."""
+    assert taken.read("tree/n150") == FILES["tree/n150"]
+    commit(repository, {"tree/n150": b"new"})
+    repository.custody.remove(folders=["tree"])
+    repository.custody.remove(["empty", "large"])
+    assert taken.read("tree/n150") == FILES["tree/n150"]
+    with open_snapshot(tmp_path / "taken") as again:
+        assert again.read("tree/n150") == FILES["tree/n150"]
+    repository.custody.prune(grace_seconds=0)
+    with open_snapshot(tmp_path / "taken") as later:
+        with pytest.raises(NotFound, match="not where it was") as raised:
+            later.read("tree/n150")
+        assert raised.value.path == "tree/n150"
+        assert raised.value.hint == "if it was pruned or repacked since, make a new snapshot"
+        for path, error in later.read_many(["tree/n150", "large"]):
+            assert isinstance(error, NotFound), path
+            assert "make a new snapshot" in str(error)
+
+
+def test_a_chunk_that_is_open_is_let_go_when_it_was_removed(
+    by_folder: cafcat.Snapshot, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_chunks, "_TRUSTED_SECONDS", 0)
+    by_folder.read("tree/n150")
+    chunk = chunk_of(folder)
+    assert str(chunk) in open_files()
+    chunk.unlink()
+    with pytest.raises(NotFound):
+        by_folder.read("tree/n150")
+    gc.collect()
+    assert not {name for name in open_files() if name.startswith(str(chunk))}
+
+
+def test_a_chunk_that_was_repaired_in_its_place_is_read_anew(
+    by_folder: cafcat.Snapshot, folder: Folder, tmp_path: Path
+) -> None:
+    shutil.copy(chunk_of(folder), tmp_path / "backup")
+    location = by_folder.locate("tree/n150")
+    flip(chunk_of(folder), location.start_byte)
+    with pytest.raises(Corrupt):
+        by_folder.read("tree/n150")
+    os.replace(tmp_path / "backup", chunk_of(folder))
+    assert by_folder.read("tree/n150") == FILES["tree/n150"]
+
+
+def test_it_reads_from_the_copies_that_the_catalog_had(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path
+) -> None:
+    commit(local, FILES)
+    local.custody.copy(to=Folder(tmp_path / "second").url)
+    local.snapshot(tmp_path / "taken")
+    chunk_of(folder).unlink()
+    said: list[str] = []
+    with open_snapshot(tmp_path / "taken", said.append) as snapshot:
+        assert snapshot.read("tree/n150") == FILES["tree/n150"]
+        assert snapshot.read("large") == FILES["large"]
+        assert dict(snapshot.read_many(FILES)) == FILES
+    assert len(said) == 1
+    assert "read from its copy" in said[0]
+
+
+def test_many_chunks_keep_few_files_open(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_chunks, "_MOST_FILES", 3)
+    files = {f"f{number}": b"%d" % number for number in range(9)}
+    for path, content in files.items():
+        commit(local, {path: content})
+    local.snapshot(tmp_path / "taken")
+    with open_snapshot(tmp_path / "taken") as snapshot:
+        for _ in range(2):
+            assert {path: snapshot.read(path) for path in files} == files
+        assert len([name for name in open_files() if name.startswith(str(folder.folder))]) == 3
+
+    monkeypatch.setattr(open_chunks, "_KEPT_SECONDS", -100)
+    with open_snapshot(tmp_path / "taken") as snapshot:
+        for path in ("f1", "f2", "f3"):
+            snapshot.read(path)
+        [name] = [name for name in open_files() if name.startswith(str(folder.folder))]
+        assert name.endswith(snapshot.locate("f3").object_key)
+
+
+def test_close_closes_everything_and_what_is_read_next_opens_it_anew(
+    by_folder: cafcat.Snapshot, tmp_path: Path
+) -> None:
+    def ours() -> set[str]:
+        gc.collect()
+        return {name for name in open_files() if name.startswith(str(tmp_path)) and "home" not in name}
+
+    for _ in range(2):
+        assert by_folder.read("tree/n150") == FILES["tree/n150"]
+        assert len(ours()) == 2
+        by_folder.close()
+        by_folder.close()
+        assert not ours()
+
+
+def read_all(snapshot: cafcat.Snapshot, seed: int) -> bool:
+    paths = random.Random(seed).sample(list(FILES), len(FILES))
+    return all(snapshot.read(path) == FILES[path] for path in paths)
+
+
+def test_threads_share_it(by_folder: cafcat.Snapshot) -> None:
+    by_folder.read("tree/n001")
+    before = len(open_files())
+    start = threading.Barrier(4)
+
+    def reading(seed: int) -> bool:
+        start.wait()
+        return all(read_all(by_folder, seed + turn) for turn in range(5))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(reading, range(4)))
+    gc.collect()
+    assert len(open_files()) == before
+
+
+def test_a_thread_may_close_it_while_others_read(by_folder: cafcat.Snapshot) -> None:
+    done = threading.Event()
+
+    def close() -> None:
+        while not done.is_set():
+            by_folder.close()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    try:
+        assert all(read_all(by_folder, seed) for seed in range(10))
+    finally:
+        done.set()
+        closing.join()
+
+
+def test_a_signal_handler_may_read_while_another_read_is_under_way(by_folder: cafcat.Snapshot) -> None:
+    """It does so in the middle of whatever the other does."""
+    wrong: list[str] = []
+    turns = 0
+
+    def reads(*_: object) -> None:
+        nonlocal turns
+        turns += 1
+        path = f"tree/n{turns % 200:03}"
+        if by_folder.read(path) != FILES[path]:
+            wrong.append(path)
+
+    before = signal.signal(signal.SIGALRM, reads)
+    signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+    try:
+        assert all(read_all(by_folder, seed) for seed in range(20))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert turns
+    assert wrong == []
+
+
+def in_a_fork(call: Callable[[], bool]) -> int:
+    """Exit code of a child that returns 0 if the call says True."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if call() else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_process_opens_its_own(by_folder: cafcat.Snapshot, folder: Folder) -> None:
+    assert read_all(by_folder, 1)
+    connection = by_folder._rows.execute.__self__  # type: ignore[attr-defined]
+
+    def in_the_child() -> bool:
+        return read_all(by_folder, 2) and by_folder._rows.execute.__self__ is not connection  # type: ignore[attr-defined]
+
+    assert [in_a_fork(in_the_child) for _ in range(3)] == [0, 0, 0]
+    assert by_folder._rows.execute.__self__ is connection  # type: ignore[attr-defined]
+    assert read_all(by_folder, 3)
+
+
+def test_forks_of_a_bucket(taken: cafcat.Snapshot) -> None:
+    """Its clients have threads, which a fork does not take along."""
+    some = {path: FILES[path] for path in ("tree/n150", "large", "empty")}
+    assert {path: taken.read(path) for path in some} == some
+    assert in_a_fork(lambda: {path: taken.read(path) for path in some} == some) == 0
+    assert in_a_fork(lambda: dict(taken.read_many(some)) == some) == 0
+
+
+def test_other_processes_get_it_by_pickle(by_folder: cafcat.Snapshot) -> None:
+    by_folder.read("tree/n150")
+    again = pickle.loads(pickle.dumps(by_folder))  # noqa: S301
+    assert (again.info, again.read("tree/n150")) == (by_folder.info, FILES["tree/n150"])
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(by_folder.read, ["tree/n150"]) == FILES["tree/n150"]
+
+
+def test_a_snapshot_that_takes_its_name_is_not_seen(
+    by_folder: cafcat.Snapshot, local: cafcat.Repository, tmp_path: Path
+) -> None:
+    """Threads that begin to read later must not get another one than those before."""
+    assert by_folder.read("tree/n150") == FILES["tree/n150"]
+    commit(local, {"later": b"later", "tree/n150": b"new"})
+    local.snapshot(tmp_path / "taken", overwrite=True)
+    assert by_folder.read("tree/n150") == FILES["tree/n150"]
+    assert "later" not in by_folder
+    with ThreadPoolExecutor(1) as pool, pytest.raises(Conflict, match="open it anew"):
+        pool.submit(by_folder.read, "tree/n150").result()
+    with open_snapshot(tmp_path / "taken") as anew:
+        assert (anew.read("later"), anew.read("tree/n150")) == (b"later", b"new")
+
+
+def test_a_store_that_cannot_be_read_says_so(by_folder: cafcat.Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> LocalFile:
+        raise StoreFailed("Input/output error")
+
+    monkeypatch.setattr("cafcat.stores.local.LocalFile", broken)
+    with pytest.raises(StoreFailed, match="Input/output error") as raised:
+        by_folder.read("tree/n150")
+    assert raised.value.path == "tree/n150"
+
+
+def header(**values: int) -> bytes:
+    """An SQLite database of 4096 bytes with these fields in its header, at their offsets."""
+    offsets = {"pages": 28, "version": 60, "application": 68}
+    data = bytearray(b"SQLite format 3\0".ljust(4096, b"\0"))
+    data[16:18] = (4096).to_bytes(2)
+    for name, value in ({"pages": 1, "version": 1, "application": 0x63616673} | values).items():
+        data[offsets[name] : offsets[name] + 4] = value.to_bytes(4)
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "words"),
+    [
+        (b"", InvalidInput, "not a snapshot"),
+        (b"text\n", InvalidInput, "not a snapshot"),
+        (b"x" * 5000, InvalidInput, "not a snapshot"),
+        (header(application=7), InvalidInput, "not a snapshot"),
+        (header(version=2), cafcat.errors.Unsupported, "of version 2, this cafcat knows 1"),
+        (header(pages=2), Corrupt, "the snapshot is cut: 4096 of 8192 bytes"),
+        (header(), Corrupt, "the snapshot is damaged"),
+    ],
+)
+def test_another_file_is_an_error_in_one_line(
+    tmp_path: Path, content: bytes, error: type[CafcatError], words: str
+) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(error, match=words) as raised:
+        open_snapshot(tmp_path / "file")
+    assert "\n" not in str(raised.value)
+    assert str(tmp_path / "file") in str(raised.value)
+    gc.collect()
+    assert str(tmp_path / "file") not in open_files()
+
+
+def test_no_file_and_a_folder_are_errors_too(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no such snapshot"):
+        open_snapshot(tmp_path / "nothing")
+    with pytest.raises(InvalidInput, match="not a snapshot"):
+        open_snapshot(tmp_path)
+    with pytest.raises(InvalidInput, match="settings or overrides"):
+        cafcat.Snapshot(tmp_path, cafcat.Settings.load(), home=tmp_path)
+
+
+def test_a_damaged_snapshot_gives_no_wrong_bytes(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
+    """Whatever byte of it is flipped: the right bytes, or an error of ours."""
+    source = (tmp_path / "taken").read_bytes()
+    chance = random.Random(9)
+    for _ in range(150):
+        data = bytearray(source)
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        (tmp_path / "flipped").write_bytes(data)
+        try:
+            with open_snapshot(tmp_path / "flipped") as flipped:
+                for path in ("tree/n003", "tree/n150", "empty"):
+                    assert flipped.read(path) == FILES[path]
+        except CafcatError:
+            pass
+
+
+def test_a_folder_whose_name_has_signs_of_a_url(local: cafcat.Repository, tmp_path: Path) -> None:
+    commit(local, {"a": b"a"})
+    for name in ("with space", "per%20cent", "what?", "hash#", "ü", os.fsdecode(b"raw\xff"), "-o"):
+        (tmp_path / name).mkdir()
+        local.snapshot(tmp_path / name / name)
+        with open_snapshot(tmp_path / name / name) as snapshot:
+            assert snapshot.read("a") == b"a"
+
+
+def test_it_works_with_several_stores(open_at: Opener, place: Place, tmp_path: Path) -> None:
+    first, second = open_at(place), open_at(Folder(tmp_path / "second"))
+    commit(first, {"a": b"in the first"})
+    commit(second, {"b": b"in the second"})
+    first.snapshot(tmp_path / "taken")
+    with open_snapshot(tmp_path / "taken") as snapshot:
+        assert dict(snapshot.read_many(["a", "b"])) == {"a": b"in the first", "b": b"in the second"}
+        assert (snapshot.read("a"), snapshot.read("b")) == (b"in the first", b"in the second")
