@@ -56,13 +56,20 @@ class SnapshotFile:
             connection = sqlite3.connect(
                 url, uri=True, isolation_level=None, check_same_thread=False, factory=_Connection
             )
-            connection.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
-            connection.execute("BEGIN")
-            connection.execute("SELECT files FROM snapshot").fetchone()
+            try:
+                self._begin(connection)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def _begin(self, connection: _Connection) -> None:
+        connection.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
+        connection.execute("BEGIN")
+        connection.execute("SELECT files FROM snapshot").fetchone()
         status = os.stat(self.path)
         if self._identity != (status.st_dev, status.st_ino):
             raise Conflict("another snapshot has taken its name", path=self.path, hint="open it anew")
-        return connection
 
 
 class Rows(threading.local):

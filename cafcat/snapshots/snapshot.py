@@ -31,6 +31,15 @@ __all__ = ["Snapshot"]
 _PLACE: Final = """
 SELECT chunk << 40 | start_byte, (end_byte - start_byte) << 32 | crc32c FROM files WHERE file_path = ?
 """
+_NOT_SO_SIMPLE: Final = (
+    AttributeError,  # the first read of this thread
+    KeyError,  # the first of this chunk
+    sqlite3.Error,
+    OSError,
+    ValueError,
+    OverflowError,
+    MemoryError,
+)
 _START_MASK: Final = (1 << 40) - 1
 _CRC_MASK: Final = (1 << 32) - 1
 
@@ -77,16 +86,13 @@ class Snapshot:
         for a range beyond the file, AccessDenied, StoreFailed, Unavailable for a store out of reach."""
         if end is None and not start:
             try:  # the short way, for nearly every file of a folder's chunks
-                row = self._rows.execute(_PLACE, (path,)).fetchone()
-                if row is not None:
-                    place, content = row
-                    opened = self._open.get(place >> 40)
-                    if opened is not None:
-                        data = pread(opened.descriptor, content >> 32, place & _START_MASK)
-                        if crc32c_of(data) == content & _CRC_MASK and monotonic() < opened.until:
-                            return data
-            except (AttributeError, sqlite3.Error, OSError, ValueError, OverflowError, MemoryError):
-                pass  # the thread has not read yet; or below, what is wrong is said
+                for place, content in self._rows.execute(_PLACE, (path,)):  # one row, or none
+                    opened = self._open[place >> 40]
+                    data = pread(opened.descriptor, content >> 32, place & _START_MASK)
+                    if crc32c_of(data) == content & _CRC_MASK and monotonic() < opened.until:
+                        return data
+            except _NOT_SO_SIMPLE:
+                pass
         return self._read_with_care(path, start, end)
 
     def _read_with_care(self, path: str, start: int, end: int | None) -> bytes:

@@ -19,6 +19,7 @@ import cafcat
 from cafcat.repository import Repository
 from tests.bench.bench import CAFCAT, Bench, Home
 from tests.bench.data import DataSet, read_all, small_files
+from tests.bench.snapshots import snapshot
 from tests.bench.table import Row, Target, at_least, at_most, figure, pair_ratios
 from tests.bench.timing import Way, in_turn, run, seconds_of, timed
 
@@ -113,10 +114,7 @@ def finding(bench: Bench) -> Iterator[Row]:
         yield single(world, repository, bench.rounds, rows)
         yield neighbours(world, repository, bench.rounds)
         yield against_tree(world, repository, bench.rounds)
-    peers = {"LMDB + pread by hand": "lmdb", "open().read() of the tree": "tree"}
-    for peer, name in peers.items():
-        missing = "not built: cafcat has no snapshot"
-        yield Row(f"finding.snapshot {name}", "read from a snapshot", peer, at_least(0.6), missing=missing)
+        yield from snapshot(world, repository, bench.folder, bench.rounds, rows)
     yield command(world, bench, rows)
 
 
