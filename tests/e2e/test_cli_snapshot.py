@@ -1,5 +1,6 @@
 """snapshot: what it prints, with which code it ends, and what is left when it does not come to its end."""
 
+import os
 import re
 import signal
 import subprocess
@@ -71,9 +72,10 @@ def test_wrong_use(filled: Cafcat, tmp_path: Path) -> None:
     assert (tmp_path / "there").read_bytes() == b"precious"
     filled("snapshot", "-f", "-q", "-o", tmp_path / "there")
     assert (tmp_path / "there").read_bytes().startswith(b"SQLite format 3")
-    assert "device" in filled("snapshot", "-o", "/dev/null", code=2).err
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a device or pipe" in filled("snapshot", "-f", "-o", tmp_path / "pipe", code=2).err
     assert "cannot be written" in filled("snapshot", "-o", tmp_path / "no" / "folder", code=1).err
-    assert {path.name for path in tmp_path.iterdir()} == {"there"}
+    assert {path.name for path in tmp_path.iterdir()} == {"there", "pipe"}
 
 
 @contextmanager

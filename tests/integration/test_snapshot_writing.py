@@ -30,6 +30,8 @@ ODD = [
     "a.b",
     "a0",
     "a/\n",
+    "a/~",
+    "a/\U0001f600",
     "new\nline",
     "tab\t'quote\" back\\slash",
     "%_?*[x]",
@@ -195,20 +197,22 @@ def test_what_is_there_is_kept_unless_told_otherwise(repository: cafcat.Reposito
     (tmp_path / "taken").write_bytes(b"precious")
     (tmp_path / "link").symlink_to("taken")
     (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
     for output in ("taken", "link", "folder"):
         with pytest.raises(Conflict, match="already"):
             repository.snapshot(tmp_path / output)
     with pytest.raises(Conflict):
         repository.snapshot(tmp_path / "folder", overwrite=True)
     with pytest.raises(InvalidInput, match="device"):
-        repository.snapshot("/dev/null", overwrite=True)
+        repository.snapshot(tmp_path / "pipe", overwrite=True)
     with pytest.raises(OutputFailed):
         repository.snapshot(tmp_path / "missing" / "taken")
     repository.snapshot(tmp_path / "link", overwrite=True)
     assert (tmp_path / "taken").read_bytes() == b"precious"
     assert not (tmp_path / "link").is_symlink()
     repository.snapshot(tmp_path / "taken", overwrite=True)
-    assert left_in(tmp_path) == {"taken", "link", "folder"}
+    assert left_in(tmp_path) == {"taken", "link", "folder", "pipe"}
+    assert (tmp_path / "pipe").is_fifo()
     with open_snapshot(tmp_path / "taken") as snapshot:
         assert snapshot.read("a") == b"a"
 
@@ -248,11 +252,14 @@ def test_it_shows_one_moment_whatever_is_committed_meanwhile(
     def change() -> None:
         commit(repository, {"tree/050": b"changed", "tree/0505": b"new", "zzz": b"new"})
         repository.custody.remove(["tree/060"])
+        repository.custody.copy(to=Folder(tmp_path / "second").url)
 
     progress = Meanwhile(change)
     repository.snapshot(tmp_path / "taken", progress=progress)
     with open_snapshot(tmp_path / "taken") as snapshot:
         assert {path: snapshot.read(path) for path in snapshot.paths()} == files
+    with contextlib.closing(sqlite3.connect(tmp_path / "taken")) as connection:
+        assert connection.execute("SELECT * FROM copies").fetchall() == []
     assert progress.begun == [("snapshot", 100, sum(map(len, files.values())))]
     assert (progress.files, progress.bytes) == (100, sum(map(len, files.values())))
     assert progress.ended
