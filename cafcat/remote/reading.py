@@ -1,6 +1,8 @@
 """Reading objects of a bucket: exact ranges, whole small objects, streams that go on after a broken connection."""
 
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,6 +24,19 @@ _RESUMES: Final = 5
 _PLAIN_KEY: Final = re.compile(
     r"(?!.*[\x00-\x1f\x7f])(?:(?!\.{1,2}(?:/|\Z))[^/]+)(?:/(?!\.{1,2}(?:/|\Z))[^/]+)*", re.DOTALL
 )
+
+
+class _Obstore:
+    """Its threads do not come along into a process that is forked: there it would wait for them for ever."""
+
+    left_behind = False
+
+
+def _after_fork() -> None:
+    _Obstore.left_behind = "obstore" in sys.modules
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class ObjectHead(NamedTuple):
@@ -101,7 +116,8 @@ class RemoteObject:
         return answer
 
     def _get(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
-        get = self._get_by_obstore if _PLAIN_KEY.fullmatch(self._key) else self._get_by_boto
+        by_obstore = _PLAIN_KEY.fullmatch(self._key) and not _Obstore.left_behind
+        get = self._get_by_obstore if by_obstore else self._get_by_boto
         with translated("read", self.name):
             answer = get(start_byte, end_byte)
         if self._etag and answer.head.etag not in (None, self._etag):

@@ -331,9 +331,10 @@ def test_a_signal_handler_may_read_while_another_read_is_under_way(by_folder: ca
 
 
 def in_a_fork(call: Callable[[], bool]) -> int:
-    """Exit code of a child that returns 0 if the call says True."""
+    """Exit code of a child: 0 if the call says True. One that hangs is ended by a signal."""
     child = os.fork()
     if child == 0:
+        signal.alarm(60)
         code = 1
         try:
             code = 0 if call() else 2
