@@ -8,6 +8,7 @@ from cafcat.errors import NotFound
 from cafcat.model import Location
 from cafcat.snapshots.database import Rows
 from cafcat.snapshots.schema import SnapshotInfo
+from cafcat.units import to_nanoseconds
 
 __all__ = ["PAGE_ROWS", "SnapshotCatalog", "SnapshotCopies", "SnapshotFiles"]
 
@@ -88,5 +89,4 @@ class SnapshotCatalog:
 
 def _location(row: Sequence[Any]) -> Location:
     path, start, end, crc32c, microseconds, chunk, store, key = row
-    modified_ns = None if microseconds is None else microseconds * 1000
-    return Location(path, start, end, crc32c, modified_ns, UUID(chunk), store, key)
+    return Location(path, start, end, crc32c, to_nanoseconds(microseconds), UUID(chunk), store, key)

@@ -25,11 +25,11 @@ from cafcat.wiring import Stores
 
 __all__ = ["Snapshot"]
 
-# Python takes 0.2 us for each column of a result. So two numbers come in one: what does not fit (a chunk beyond
-# number 8 million, byte 2**40, a file of 2 GiB) gives a wrong place, thus a wrong checksum, and then all is done
-# again with care.
+# Python takes 0.2 us for each column of a result. So two numbers come in one, where they fit: 23 bits for the
+# chunk, 40 for a byte of it, 31 for the size of a file. What does not fit is read with care.
 _PLACE: Final = """
-SELECT chunk << 40 | start_byte, (end_byte - start_byte) << 32 | crc32c FROM files WHERE file_path = ?
+SELECT chunk << 40 | start_byte, (end_byte - start_byte) << 32 | crc32c FROM files
+WHERE file_path = ? AND chunk < 8388608 AND end_byte < 1099511627776 AND end_byte - start_byte < 2147483648
 """
 _NOT_SO_SIMPLE: Final = (
     AttributeError,  # the first read of this thread

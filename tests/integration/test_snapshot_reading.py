@@ -7,9 +7,11 @@ import pickle
 import random
 import shutil
 import signal
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,23 @@ def test_a_file_of_a_folder_is_read_the_short_way_but_for_the_first(
     monkeypatch.setattr(open_chunks, "_TRUSTED_SECONDS", 10**9)
     for path, content in FILES.items():
         assert by_folder.read(path) == content
+
+
+def test_numbers_that_do_not_fit_are_not_taken_for_others(local: cafcat.Repository, tmp_path: Path) -> None:
+    """A chunk of a very high number, and a row whose checksum is that of the same bytes of another chunk."""
+    commit(local, {"first": b"of the first"})
+    commit(local, {"other": b"of the other"})
+    local.snapshot(tmp_path / "taken")
+    with closing(sqlite3.connect(tmp_path / "taken", isolation_level=None)) as connection:
+        [(first, other)] = connection.execute("SELECT min(chunk), max(chunk) FROM files").fetchall()
+        high = first + (1 << 24)
+        connection.execute("UPDATE chunks SET id = ? WHERE id = ?", (high, other))
+        connection.execute("UPDATE files SET chunk = ? WHERE chunk = ?", (high, other))
+        connection.execute("UPDATE files SET crc32c = (SELECT min(crc32c) FROM files WHERE chunk = ?)", (first,))
+    with open_snapshot(tmp_path / "taken") as snapshot:
+        assert snapshot.read("first") == b"of the first"
+        with pytest.raises(Corrupt):
+            snapshot.read("other")
 
 
 @pytest.mark.parametrize("path", ["tree/n150", "large"])
