@@ -1,8 +1,7 @@
 """Reading small files at random out of other archives: what it costs to open one, and then each file."""
 
-import importlib.util
+import importlib
 import random
-import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +12,9 @@ from typing import NamedTuple
 import cafcat
 from tests.bench.bench import Bench
 from tests.bench.finding import MOST_FILES, Read, World
+from tests.bench.packages import provide
 from tests.bench.table import Row, Target, figure, pair_ratios
-from tests.bench.timing import in_turn, run, shell, timed
+from tests.bench.timing import in_turn, shell, timed
 
 RATARMOUNT = "ratarmountcore"
 
@@ -79,11 +79,7 @@ def _open_zip(_: Bench, archive: Path) -> Read:
 def _make_tar(bench: Bench, world: World) -> Path:
     place = bench.folder / "archived.tar"
     shell('tar cf "$2" "$1"', world.data.name, place, cwd=bench.folder)
-    if bench.install_peers and importlib.util.find_spec(RATARMOUNT) is None:
-        folder = bench.folder / "packages"
-        run(sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), RATARMOUNT)
-        sys.path.append(str(folder))
-        importlib.invalidate_caches()
+    provide(bench, RATARMOUNT)
     return place
 
 

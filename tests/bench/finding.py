@@ -19,6 +19,7 @@ import cafcat
 from cafcat.repository import Repository
 from tests.bench.bench import CAFCAT, Bench, Home
 from tests.bench.data import DataSet, read_all, small_files
+from tests.bench.packages import provide
 from tests.bench.snapshots import snapshot
 from tests.bench.table import Row, Target, at_least, at_most, figure, pair_ratios
 from tests.bench.timing import Way, in_turn, run, seconds_of, timed
@@ -114,6 +115,7 @@ def finding(bench: Bench) -> Iterator[Row]:
         yield single(world, repository, bench.rounds, rows)
         yield neighbours(world, repository, bench.rounds)
         yield against_tree(world, repository, bench.rounds)
+        provide(bench, "lmdb")
         yield from snapshot(world, repository, bench.folder, bench.rounds, rows)
     yield command(world, bench, rows)
 

@@ -91,7 +91,7 @@ def against(measured: dict[str, list[float]], files: int, rows: int) -> Iterator
         work = f"Snapshot.read of {files:,} small files at random; {rows:,} rows"
         row = Row(f"finding.snapshot {name}", work, peer, at_least(0.6))
         if name not in rates:
-            yield row._replace(missing="missing: pip install lmdb")
+            yield row._replace(missing="missing: pip install lmdb, or --install-peers")
             continue
         absolute = f"{figure(rates['cafcat'], 'files/s of CPU')}; {name} {figure(rates[name], 'files/s of CPU')}"
         yield row._replace(ratios=pair_ratios(rates["cafcat"], rates[name]), absolute=absolute)
