@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,26 @@ def memory(bench: Bench) -> Iterator[Row]:
         data.remove()
 
 
-ROWS = (memory,)
+def synthetic(bench: Bench) -> Iterator[Row]:
+    """In one process; with --growth-million ten million, too. The files are made up, so that they need no disk."""
+    home = bench.home()
+    for files in [min(bench.files, 100_000)] + [10_000_000] * bench.million:
+        home.empty()
+        command = [sys.executable, "-m", "tests.bench.synthetic", str(files)]
+        begun = time.perf_counter()
+        done = subprocess.run(command, env=os.environ | home.environ, check=True, capture_output=True, text=True)
+        seconds = time.perf_counter() - begun
+        assert home.files() == files
+        peak = int(done.stdout)
+        work = f"memory of ingest -j1, {files:,} files, all of them synthetic"
+        absolute = f"{peak / 1e6:.0f} MB; {files / seconds:,.0f} files/s"
+        yield Row(
+            f"memory.synthetic {files}", work, f"{LIMIT_MB} MB", at_most(1), [peak / 1e6 / LIMIT_MB], absolute
+        )
+    home.empty()
+
+
+ROWS = (memory, synthetic)
 
 
 def sizes(bench: Bench) -> list[int]:
@@ -52,7 +72,7 @@ def _ingest(bench: Bench, data: DataSet, option: str) -> list[int]:
     try:
         while process.poll() is None:
             for pid in [process.pid, *_descendants(process.pid)]:
-                peaks[pid] = max(peaks.get(pid, 0), _peak_bytes(pid))
+                peaks[pid] = max(peaks.get(pid, 0), peak_bytes(pid))
             time.sleep(_LOOK_SECONDS)
     finally:
         process.kill()
@@ -73,7 +93,7 @@ def _descendants(pid: int) -> Iterator[int]:
             yield from _descendants(child)
 
 
-def _peak_bytes(pid: int) -> int:
+def peak_bytes(pid: int) -> int:
     """0 for a process that has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()

@@ -1,0 +1,72 @@
+"""python -m tests.bench.synthetic FILES: an ingest of so many files, which are made up as they are listed and read.
+
+What packs, commits and asks the catalog is the real thing; CAFCAT_HOME says where. Prints the peak of its memory in
+bytes, as the kernel counts it.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Final
+
+from cafcat.catalog.owners import owner_name
+from cafcat.database import Database
+from cafcat.formats import registry as formats
+from cafcat.ingest.coordinator import Ingest
+from cafcat.model import NewFile, OnConflict, SourceFile
+from cafcat.progress import Progress
+from cafcat.settings import Settings
+from cafcat.sources.base import OpenFile
+from cafcat.wiring import Stores
+from cafcat.writing.chunk import ChunkPlace
+from cafcat.writing.limits import Limits
+from tests.bench.memory import peak_bytes
+
+FOLDER_FILES: Final = 500
+_CONTENT: Final = bytes(100)
+_MODIFIED_NS: Final = 1_700_000_000_000_000_000
+
+
+class Synthetic:
+    """A source of files of 100 bytes in folders of 500, with paths of 40 characters."""
+
+    name = "synthetic"
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def files(self) -> Iterator[SourceFile]:
+        for number in range(self._count):
+            path = f"synthetic/{number // FOLDER_FILES:010}/{number:010}.dat"
+            yield SourceFile(path, len(_CONTENT), _MODIFIED_NS + number, path)
+
+    def open(self, file: SourceFile) -> OpenFile:
+        raise NotImplementedError(file.path)
+
+    def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile]:
+        for file in files:
+            yield NewFile(file.path, _CONTENT, file.modified_ns)
+
+
+def main(count: int) -> None:
+    settings = Settings.load()
+    store = Stores(settings)[settings.store]
+    with closing(Database(settings).catalog()) as catalog:
+        place = ChunkPlace(catalog, store, formats.by_name("caf"), None, owner_name("bench"))
+        limits = Limits(settings.target_size)
+        ingest = Ingest(
+            place,
+            limits,
+            on_conflict=OnConflict.REPLACE,
+            dry_run=False,
+            progress=Progress(),
+            should_stop=lambda: False,
+        )
+        ingest.take([Synthetic(count)])
+        assert ingest.report.files_added == count
+    print(peak_bytes(os.getpid()))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
