@@ -42,17 +42,24 @@ LOOKED_UP_PATHS = 1000
 
 
 class Entry(NamedTuple):
-    """One file inside a chunk. crc32c and modified_ns are None where the archive does not say."""
+    """One file inside a chunk. crc32c and modified_ns are None where the archive does not say.
+
+    The bytes of the span are the file, unless `decoding` is there: then they are what the chunk's format makes the
+    file of, `content_bytes` long; decoding: what it has to know for that, in its own words.
+    """
 
     path: str
     start_byte: int
     end_byte: int
     crc32c: int | None
     modified_ns: int | None
+    content_bytes: int | None = None
+    decoding: str | None = None
 
     @property
     def size_bytes(self) -> int:
-        return self.end_byte - self.start_byte
+        """Of the file."""
+        return self.end_byte - self.start_byte if self.content_bytes is None else self.content_bytes
 
 
 class Location(NamedTuple):

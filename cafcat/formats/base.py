@@ -90,6 +90,10 @@ class Reader(Protocol):
     @property
     def index_span(self) -> tuple[int, int]: ...
 
+    def open(self, entry: Entry) -> Iterator[bytes]:
+        """The content of one of its entries in blocks of at most 1 MiB, checked against all that the archive itself
+        says of it (a multihash, SipHash, CRC-32C). Raises Corrupt, at the latest in place of the end."""
+
 
 class Format(Protocol):
     """A kind of archive."""
@@ -102,13 +106,13 @@ class Format(Protocol):
     def suffix(self) -> str:
         """Of object keys: ".caf"."""
 
-    @property
-    def verbatim(self) -> bool:
-        """True if the bytes of an entry's span are the file."""
-
     def sniff(self, head: bytes, tail: bytes) -> bool:
         """Whether an archive with these first and last bytes (up to 64 each) may be of this format."""
 
     def writer(self, sink: Sink) -> Writer: ...
 
     def reader(self, archive: RandomReader) -> Reader: ...
+
+    def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+        """The content of an entry with `decoding` in blocks of at most 1 MiB, from the bytes of its span alone, in
+        blocks of any size. Raises Corrupt if they cannot be right, as far as they tell by themselves."""

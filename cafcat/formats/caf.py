@@ -3,11 +3,14 @@
 Layout, rules and deviations from the original programs: docs/formats/caf.md.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
+from cafcat.errors import Unsupported
 from cafcat.formats.base import Format, RandomReader, Sink
 from cafcat.formats.caf_reader import CafReader
 from cafcat.formats.caf_writer import CafWriter
+from cafcat.model import Entry
 
 __all__ = ["CAF", "CafFormat"]
 
@@ -20,7 +23,6 @@ class CafFormat:
 
     name: Final = "caf"
     suffix: Final = ".caf"
-    verbatim: Final = True
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
         """True if a JSON object ends before the footer. CAF has no magic number, so other formats go first.
@@ -37,6 +39,11 @@ class CafFormat:
     def reader(self, archive: RandomReader) -> CafReader:
         """Raises Corrupt if the footer cannot be right."""
         return CafReader(archive)
+
+    def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+        """There is nothing to decode: raises Unsupported."""
+        del span
+        raise Unsupported(f"CAF has no content that is encoded: {entry.decoding}", path=entry.path)
 
 
 CAF: Final[Format] = CafFormat()

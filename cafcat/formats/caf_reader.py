@@ -13,6 +13,7 @@ from itertools import chain, islice, repeat
 from operator import le, lt
 from typing import Any, Final, TypeVar
 
+from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt
 from cafcat.formats.base import RandomReader
 from cafcat.formats.json_cursor import JsonCursor
@@ -22,6 +23,7 @@ from cafcat.model import Entry
 __all__ = ["CafReader"]
 
 _VERSION: Final = b"1.0"
+_BLOCK_BYTES: Final = 1 << 20
 _FOOTER: Final = struct.Struct("<I")
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
@@ -75,6 +77,17 @@ class CafReader:
         if not superseded:
             return entries
         return (entry for ordinal, entry in enumerate(entries) if ordinal not in superseded)
+
+    def open(self, entry: Entry) -> Iterator[bytes]:
+        """Its bytes in blocks of at most 1 MiB. Raises Corrupt if its checksum, where it has one, is another."""
+        checksum = 0
+        for start in range(entry.start_byte, entry.end_byte, _BLOCK_BYTES):
+            block = self._archive.read_at(start, min(start + _BLOCK_BYTES, entry.end_byte))
+            checksum = crc32c(block, checksum)
+            yield block
+        if entry.crc32c not in (None, checksum):
+            message = f"the content has the CRC-32C {checksum:08x}, the index says {entry.crc32c:08x}"
+            raise Corrupt(message, path=entry.path, chunk=self._archive.name, byte=entry.start_byte)
 
     def _ascends(self) -> bool:
         """Whether each name comes after the one before, as cafcat and its sources mostly have it: then none comes
@@ -184,8 +197,10 @@ class _IndexParser:
             or min(filter(None, times), default=0) < _INT64_MIN
         ):
             raise ValueError
+        nothing = repeat(None, len(paths))
+        columns = zip(paths, starts, ends, checksums, times, nothing, nothing, strict=True)
         # What Entry(...) does, without the cost of a Python call.
-        return list(map(_new_tuple, repeat(Entry), zip(paths, starts, ends, checksums, times, strict=True)))
+        return list(map(_new_tuple, repeat(Entry), columns))
 
     def _one_by_one(self, end: int) -> Iterator[Entry]:
         """The same up to the one that makes no sense, which raises in its turn."""
@@ -251,7 +266,7 @@ class _IndexParser:
         return Entry(name, start, end, crc32c, modified_ns)
 
     def _senseless(self, entry: Entry) -> Corrupt:
-        _, start, end, crc32c, modified_ns = entry
+        _, start, end, crc32c, modified_ns, _, _ = entry
         if start < 0 or end < 0:
             message = f"the range [{start}, {end}) of an entry is negative"
         elif end < start:

@@ -56,7 +56,7 @@ def _text(comma: bytes, entry: Entry) -> bytes:
 
     A time that is no signed 64-bit number of nanoseconds (before 1677, after 2262) is left out.
     """
-    path, start, end, checksum, modified_ns = entry
+    path, start, end, checksum, modified_ns, _, _ = entry
     quoted = _quoted(path)
     if modified_ns is None or not _INT64_MIN <= modified_ns <= _INT64_MAX:
         return _ENTRY_NO_TIME % (comma, quoted, start, end, checksum)
@@ -145,7 +145,7 @@ class CafWriter:
         most_bytes -= _FOOTER.size
         for path, content, modified_ns, _ in files:
             start, end = end, end + len(content)
-            entry = _new_tuple(Entry, (path, start, end, crc32c(content), modified_ns))
+            entry = _new_tuple(Entry, (path, start, end, crc32c(content), modified_ns, None, None))
             text = _text(comma, entry)
             index_bytes += len(text)
             if index_bytes > self._max_index_bytes or end + index_bytes > most_bytes:

@@ -14,7 +14,7 @@ _SHOWN_CHARACTERS: Final = 200
 def refusal(entry: Entry, position: int) -> str | None:
     """Why it cannot be taken; None if it can. position: the end_byte of the entry before it in the index, 0 for the
     first."""
-    path, start, _, checksum, _ = entry
+    path, start, _, checksum, _, _, _ = entry
     if not path or "\0" in path or (len(path) > _SHORT_PATH and len(path.encode()) > MAX_PATH_BYTES):
         return "the catalog cannot hold this name"
     if checksum is None:

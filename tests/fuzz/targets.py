@@ -123,7 +123,7 @@ def _check_listed(data: bytes, entries: list[Entry]) -> None:
     """The footer says where the data ends; the json module, which names there are."""
     data_end = len(data) - 4 - int.from_bytes(data[-4:], "little")
     check(data_end >= 0, "the index begins before the file")
-    for path, start, end, checksum, modified_ns in entries:
+    for path, start, end, checksum, modified_ns, *_ in entries:
         check(0 <= start <= end <= data_end, f"{path[:80]!r} is [{start}, {end}) of {data_end} bytes")
         check(checksum is None or 0 <= checksum < 1 << 32, f"the checksum of {path[:80]!r} is {checksum}")
         check(modified_ns is None or -(1 << 63) <= modified_ns < 1 << 63, f"the time of {path[:80]!r}")
