@@ -13,8 +13,18 @@ __all__ = ["LOOKED_UP_PATHS", "PAGE_ROWS", "FindFilter", "Lookup", "folder_range
 
 PAGE_ROWS: Final = 1000
 
+
+
+def size_of(alias: str = "") -> str:
+    """The size of a file in bytes as SQL; alias: of its table, with the dot."""
+    return f"coalesce({alias}content_bytes, {alias}end_byte - {alias}start_byte)"
+
+
 MICROSECONDS: Final = "(extract(epoch FROM l.modified_at) * 1000000)::bigint"
-LOCATION: Final = f"l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, c.uuid, c.store, c.object_key"
+LOCATION: Final = (
+    f"l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, c.uuid, c.store, c.object_key, "
+    "c.format, l.content_bytes, l.decoding"
+)
 
 _FOUND: Final = f"SELECT {LOCATION} FROM file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id WHERE "  # noqa: S608
 _FOUND_FIRST: Final = f"""
@@ -55,8 +65,8 @@ _CONDITIONS: Final = {
     "name_regex": "l.file_path ~ %(name_regex)s",
     "newer": f"{MICROSECONDS} > %(newer)s",
     "older": f"{MICROSECONDS} < %(older)s",
-    "min_size": "l.end_byte - l.start_byte >= %(min_size)s",
-    "max_size": "l.end_byte - l.start_byte <= %(max_size)s",
+    "min_size": f"{size_of('l.')} >= %(min_size)s",
+    "max_size": f"{size_of('l.')} <= %(max_size)s",
 }
 
 # One level of a folder: from each entry found, jump over everything below it to the next (a "loose index
@@ -128,14 +138,14 @@ class Lookup:
         rows = self._connection.select(_LOCATE_ONE, path)
         if not rows:
             raise NotFound("the catalog has no such file", path=path)
-        return _location(rows[0])
+        return location_of(rows[0])
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
         """One query for up to LOOKED_UP_PATHS paths: those that the catalog has. Raises CatalogOutdated."""
         if not paths:
             return {}
         # Sorted, so that neighbours are looked for in the same pages of the index.
-        return {row[0]: _location(row) for row in self._connection.select(_LOCATE_MANY, sorted(paths))}
+        return {row[0]: location_of(row) for row in self._connection.select(_LOCATE_MANY, sorted(paths))}
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Which of the names are folders: something is below them. One query."""
@@ -169,14 +179,14 @@ class Lookup:
         statement = _FOLDER_PAGE.format(upper_bound="AND file_path < %(high)s" if high else "")
         parameters = {"from": low, "high": high, "length": len(folder), "limit": limit}
         rows = self._rows(statement, parameters)
-        return [Folder(row[1]) if row[0] else _location(row[2:]) for row in rows]
+        return [Folder(row[1]) if row[0] else location_of(row[2:]) for row in rows]
 
     def totals(self, folder: str) -> tuple[int, int]:
         """Number and bytes of the files below a folder; reads their index range."""
         low, high = folder_range(folder)
         bound = "AND file_path < %(high)s" if high else ""
         statement = (
-            "SELECT count(*), coalesce(sum(end_byte - start_byte), 0)::bigint FROM file_locations "  # noqa: S608
+            f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM file_locations "  # noqa: S608
             f"WHERE file_path >= %(low)s {bound}"
         )
         files, size_bytes = self._rows(statement, {"low": low, "high": high})[0]
@@ -198,6 +208,8 @@ class Lookup:
             return connection.execute(statement.encode(), parameters).fetchall()
 
 
-def _location(row: Sequence[Any]) -> Location:
-    path, start, end, crc32c, microseconds, chunk, store, key = row
-    return Location(path, start, end, crc32c, to_nanoseconds(microseconds), chunk, store, key)
+def location_of(row: Sequence[Any]) -> Location:
+def location_of(row: Sequence[Any]) -> Location:
+    """Of what LOCATION gives."""
+    path, start, end, crc32c, microseconds, *others = row
+    return Location(path, start, end, crc32c, to_nanoseconds(microseconds), *others)

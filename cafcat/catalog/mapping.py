@@ -15,7 +15,9 @@ from cafcat.units import to_microseconds
 
 __all__ = ["COLUMNS", "Mapping"]
 
-COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, source_etag"
+COLUMNS: Final = (
+    "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, source_etag, content_bytes, decoding"
+)
 """In the order of the encoded rows."""
 
 _MEMORY_BYTES: Final = 16 << 20
@@ -24,6 +26,11 @@ _FLUSH_ROWS: Final = 1024
 # As in copying.py: a field count, then each field with its length before it.
 _ROW: Final = Struct(">hiqiqiqiqiqi")
 _ROW_NO_TIME: Final = Struct(">hiqiqiqiqii")
+
+_SIZE: Final = Struct(">iq")
+_NOT_DECODED: Final = NULL + NULL
+_FURTHER_FIELDS: Final = 3
+"""After the path: source_etag, content_bytes, decoding."""
 
 _EPOCH_MICROSECONDS: Final = 946_684_800_000_000
 """Postgres counts time from 2000-01-01 UTC; this is that moment in microseconds since 1970."""
@@ -49,14 +56,20 @@ class Mapping(Spool):
     def add_all(self, entries: Sequence[Entry], etags: Sequence[str | None]) -> None:
         """The same for many; Raises ValueError if one has no checksum."""
         last, ascending, rows = self._last_path, self.ascending, self._rows
-        for (path, start, end, crc32c, modified_ns, _, _), etag in zip(entries, etags, strict=True):
+        for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(entries, etags, strict=True):
             if crc32c is None:
                 raise ValueError("an entry without a checksum cannot be mapped")
             encoded = path.encode()
             ascending = ascending and encoded > last
             last = encoded
-            rows.append(self._encode(encoded, start, end, crc32c, modified_ns) + _encode_etag(etag))
-            self.size_bytes += end - start
+            row = self._encode(encoded, start, end, crc32c, modified_ns)
+            if decoding is None:
+                rows.append(row + _encode_text(etag) + _NOT_DECODED)
+                self.size_bytes += end - start
+            else:
+                size_bytes = end - start if content_bytes is None else content_bytes
+                rows.append(row + _encode_text(etag) + _SIZE.pack(8, size_bytes) + _encode_text(decoding))
+                self.size_bytes += size_bytes
         self._last_path, self.ascending = last, ascending
         self.file_count += len(entries)
         if len(rows) >= _FLUSH_ROWS:
@@ -65,10 +78,10 @@ class Mapping(Spool):
     def _encode(self, path: bytes, start: int, end: int, crc32c: int, modified_ns: int | None) -> bytes:
         length = len(path)
         if modified_ns is None:
-            row = _ROW_NO_TIME.pack(7, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, -1, length)
+            row = _ROW_NO_TIME.pack(9, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, -1, length)
         else:
             time = to_microseconds(modified_ns) - _EPOCH_MICROSECONDS
-            row = _ROW.pack(7, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, 8, time, length)
+            row = _ROW.pack(9, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, 8, time, length)
         return row + path
 
     def flush(self) -> None:
@@ -92,14 +105,15 @@ class Mapping(Spool):
             if head[-8:-4] == b"\x00\x00\x00\x08":
                 head += self.read(8)
             yield self.read(int.from_bytes(head[-4:])).decode()
-            etag_bytes = int.from_bytes(self.read(4), signed=True)
-            self.skip(max(0, etag_bytes))
+            for _ in range(_FURTHER_FIELDS):
+                field_bytes = int.from_bytes(self.read(4), signed=True)
+                self.skip(max(0, field_bytes))
         self.seek_end()
 
 
-def _encode_etag(etag: str | None) -> bytes:
-    """The last field of a row, with its length before it."""
-    if etag is None:
+def _encode_text(text: str | None) -> bytes:
+    """A field, with its length before it."""
+    if text is None:
         return NULL
-    encoded = etag.encode()
+    encoded = text.encode()
     return len(encoded).to_bytes(4) + encoded

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD_REVISION", "current_revision", "migrations_folder", "outdated", "revision_of", "upgrade"]
 
-HEAD_REVISION = "0003"
+HEAD_REVISION = "0004"
 """What this version of cafcat works with; a test compares it with the newest migration."""
 
 

@@ -149,6 +149,7 @@ chunks = Table(
         ARRAY(BigInteger),
         comment="chunks.id of those whose files were copied into it, by repack or repair; NULL for an ingest.",
     ),
+    _time("adopted_at", "When it was adopted in place; NULL for cafcat's own. An adopted object is never deleted."),
     CheckConstraint("state IN ('writing', 'committed', 'abandoned', 'retired', 'deleted')", name="state"),
     CheckConstraint(
         "state IN ('writing', 'abandoned') OR (size_bytes IS NOT NULL AND data_bytes IS NOT NULL "
@@ -183,7 +184,7 @@ def _location_columns() -> list[Column[object]]:
             "end_byte",
             BigInteger,
             nullable=False,
-            comment="One past its last byte: the size is end_byte - start_byte.",
+            comment="One past its last byte: the size is end_byte - start_byte, unless content_bytes says otherwise.",
         ),
         Column("crc32c", BigInteger, nullable=False, comment="CRC-32C (Castagnoli) of the file, unsigned."),
         Column(
@@ -194,12 +195,26 @@ def _location_columns() -> list[Column[object]]:
     ]
 
 
-def _source_etag() -> Column[object]:
-    return Column(
-        "source_etag",
-        Text,
-        comment="Entity tag of the file at its source, without quotes; NULL where the source has none.",
-    )
+def _further_columns() -> list[Column[object]]:
+    """What most locations do not have."""
+    return [
+        Column(
+            "source_etag",
+            Text,
+            comment="Entity tag of the file at its source, without quotes; NULL where the source has none.",
+        ),
+        Column(
+            "content_bytes",
+            BigInteger,
+            comment="Size of the file where it has to be decoded; NULL where the bytes in the chunk are the file.",
+        ),
+        Column(
+            "decoding",
+            Text,
+            comment="How the chunk's format makes the file of the bytes, in its own words; NULL where they are it.",
+        ),
+    ]
+
 
 
 file_locations = Table(
@@ -212,7 +227,7 @@ file_locations = Table(
         primary_key=True,
         comment="Name of the file: valid UTF-8, no NUL, 1 to 2048 bytes, sorted bytewise.",
     ),
-    _source_etag(),
+    *_further_columns(),
     CheckConstraint("start_byte >= 0 AND end_byte >= start_byte", name="span"),
     CheckConstraint("crc32c >= 0 AND crc32c <= 4294967295", name="crc32c"),
     CheckConstraint("octet_length(file_path) >= 1 AND octet_length(file_path) <= 2048", name="file_path"),
@@ -235,7 +250,7 @@ retired_locations = Table(
         comment="replaced (a newer version was committed), skipped (packed, but another version stayed), "
         "removed (by rm) or moved (into another chunk, by repack or repair).",
     ),
-    _source_etag(),
+    *_further_columns(),
     CheckConstraint("reason IN ('replaced', 'skipped', 'removed', 'moved')", name="reason"),
     Index(None, "file_path"),
     Index(None, "caf_file_id"),
