@@ -63,7 +63,7 @@ class Entry(NamedTuple):
 
 
 class Location(NamedTuple):
-    """The catalog's answer: which bytes of which chunk a path is."""
+    """The catalog's answer: which bytes of which chunk a path is; as Entry says, they may have to be decoded."""
 
     path: str
     start_byte: int
@@ -73,10 +73,14 @@ class Location(NamedTuple):
     chunk: UUID
     store: str
     object_key: str
+    format: str = "caf"
+    content_bytes: int | None = None
+    decoding: str | None = None
 
     @property
     def size_bytes(self) -> int:
-        return self.end_byte - self.start_byte
+        """Of the file."""
+        return self.end_byte - self.start_byte if self.content_bytes is None else self.content_bytes
 
 
 class RetiredLocation(NamedTuple):

@@ -155,6 +155,7 @@ CREATE TABLE public.chunks (
     upload_id text,
     index_crc32c bigint,
     moves_from bigint[],
+    adopted_at timestamp with time zone,
     CONSTRAINT chunks_live_check CHECK (((live_file_count >= 0) AND (live_bytes >= 0))),
     CONSTRAINT chunks_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'retired'::text, 'deleted'::text]))),
     CONSTRAINT chunks_whole_check CHECK (((state = ANY (ARRAY['writing'::text, 'abandoned'::text])) OR ((size_bytes IS NOT NULL) AND (data_bytes IS NOT NULL) AND (index_start_byte IS NOT NULL) AND (index_end_byte IS NOT NULL) AND (committed_at IS NOT NULL))))
@@ -214,6 +215,8 @@ COMMENT ON COLUMN public.chunks.index_crc32c IS 'CRC-32C of the object from inde
 
 COMMENT ON COLUMN public.chunks.moves_from IS 'chunks.id of those whose files were copied into it, by repack or repair; NULL for an ingest.';
 
+COMMENT ON COLUMN public.chunks.adopted_at IS 'When it was adopted in place; NULL for cafcat''s own. An adopted object is never deleted.';
+
 ALTER TABLE public.chunks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.chunks_id_seq
     START WITH 1
@@ -266,6 +269,8 @@ CREATE TABLE public.file_locations (
     modified_at timestamp with time zone,
     file_path text NOT NULL COLLATE pg_catalog."C",
     source_etag text,
+    content_bytes bigint,
+    decoding text,
     CONSTRAINT file_locations_crc32c_check CHECK (((crc32c >= 0) AND (crc32c <= '4294967295'::bigint))),
     CONSTRAINT file_locations_file_path_check CHECK (((octet_length(file_path) >= 1) AND (octet_length(file_path) <= 2048))),
     CONSTRAINT file_locations_span_check CHECK (((start_byte >= 0) AND (end_byte >= start_byte)))
@@ -277,7 +282,7 @@ COMMENT ON COLUMN public.file_locations.caf_file_id IS 'The chunk: chunks.id. Se
 
 COMMENT ON COLUMN public.file_locations.start_byte IS 'First byte of the file in the chunk.';
 
-COMMENT ON COLUMN public.file_locations.end_byte IS 'One past its last byte: the size is end_byte - start_byte.';
+COMMENT ON COLUMN public.file_locations.end_byte IS 'One past its last byte: the size is end_byte - start_byte, unless content_bytes says otherwise.';
 
 COMMENT ON COLUMN public.file_locations.crc32c IS 'CRC-32C (Castagnoli) of the file, unsigned.';
 
@@ -286,6 +291,10 @@ COMMENT ON COLUMN public.file_locations.modified_at IS 'Modification time at the
 COMMENT ON COLUMN public.file_locations.file_path IS 'Name of the file: valid UTF-8, no NUL, 1 to 2048 bytes, sorted bytewise.';
 
 COMMENT ON COLUMN public.file_locations.source_etag IS 'Entity tag of the file at its source, without quotes; NULL where the source has none.';
+
+COMMENT ON COLUMN public.file_locations.content_bytes IS 'Size of the file where it has to be decoded; NULL where the bytes in the chunk are the file.';
+
+COMMENT ON COLUMN public.file_locations.decoding IS 'How the chunk''s format makes the file of the bytes, in its own words; NULL where they are it.';
 
 CREATE TABLE public.findings (
     id bigint NOT NULL,
@@ -491,6 +500,8 @@ CREATE TABLE public.retired_locations (
     file_path text NOT NULL COLLATE pg_catalog."C",
     reason text NOT NULL,
     source_etag text,
+    content_bytes bigint,
+    decoding text,
     CONSTRAINT retired_locations_reason_check CHECK ((reason = ANY (ARRAY['replaced'::text, 'skipped'::text, 'removed'::text, 'moved'::text])))
 );
 
@@ -502,7 +513,7 @@ COMMENT ON COLUMN public.retired_locations.caf_file_id IS 'The chunk: chunks.id.
 
 COMMENT ON COLUMN public.retired_locations.start_byte IS 'First byte of the file in the chunk.';
 
-COMMENT ON COLUMN public.retired_locations.end_byte IS 'One past its last byte: the size is end_byte - start_byte.';
+COMMENT ON COLUMN public.retired_locations.end_byte IS 'One past its last byte: the size is end_byte - start_byte, unless content_bytes says otherwise.';
 
 COMMENT ON COLUMN public.retired_locations.crc32c IS 'CRC-32C (Castagnoli) of the file, unsigned.';
 
@@ -517,6 +528,10 @@ COMMENT ON COLUMN public.retired_locations.file_path IS 'Name that pointed there
 COMMENT ON COLUMN public.retired_locations.reason IS 'replaced (a newer version was committed), skipped (packed, but another version stayed), removed (by rm) or moved (into another chunk, by repack or repair).';
 
 COMMENT ON COLUMN public.retired_locations.source_etag IS 'Entity tag of the file at its source, without quotes; NULL where the source has none.';
+
+COMMENT ON COLUMN public.retired_locations.content_bytes IS 'Size of the file where it has to be decoded; NULL where the bytes in the chunk are the file.';
+
+COMMENT ON COLUMN public.retired_locations.decoding IS 'How the chunk''s format makes the file of the bytes, in its own words; NULL where they are it.';
 
 ALTER TABLE public.retired_locations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.retired_locations_id_seq

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.events import record_event
+from cafcat.catalog.lookup import size_of
 from cafcat.catalog.runs import iso
 from cafcat.errors import Conflict, InvalidInput, NotFound
 from cafcat.model import Chunk, ChunkState, SourceFile
@@ -16,13 +17,13 @@ __all__ = ["Chunks", "Known"]
 
 # A batch goes over as JSON, which is encoded in C: psycopg makes an array element by element in Python. Where
 # both sides have an entity tag it decides, else the time does.
-_KNOWN: Final = """
-SELECT u.n, l.end_byte - l.start_byte = (u.file->>1)::bigint
+_KNOWN: Final = f"""
+SELECT u.n, {size_of("l.")} = (u.file->>1)::bigint
             AND coalesce(l.source_etag = u.file->>3,
                          (extract(epoch FROM l.modified_at) * 1000000)::bigint = (u.file->>2)::bigint)
 FROM json_array_elements(%s::json) WITH ORDINALITY AS u(file, n)
 JOIN file_locations AS l ON l.file_path = u.file->>0
-"""
+"""  # noqa: S608
 
 _CHUNK: Final = f"""
 SELECT uuid, state, format, store, object_key, size_bytes, file_count, live_file_count, live_bytes,

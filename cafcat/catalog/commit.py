@@ -8,6 +8,7 @@ from psycopg import errors as pg
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.events import record_event
 from cafcat.catalog.journal import append
+from cafcat.catalog.lookup import size_of
 from cafcat.catalog.mapping import COLUMNS, Mapping
 from cafcat.checksums import to_base64
 from cafcat.errors import CatalogUnavailable, Conflict
@@ -16,15 +17,15 @@ from cafcat.model import ChunkState, ChunkSummary, JournalKind, OnConflict
 __all__ = ["ChunkCommit", "Commit", "take_off_chunks"]
 
 _INSTEAD: Final = {
-    OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at, source_etag) = "
-    "(excluded.caf_file_id, excluded.start_byte, excluded.end_byte, excluded.crc32c, excluded.modified_at, "
-    "excluded.source_etag)",
+    OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at, source_etag, "
+    "content_bytes, decoding) = (excluded.caf_file_id, excluded.start_byte, excluded.end_byte, excluded.crc32c, "
+    "excluded.modified_at, excluded.source_etag, excluded.content_bytes, excluded.decoding)",
     OnConflict.SKIP: "DO NOTHING",
 }
-_LIVE: Final = """
-SELECT l.caf_file_id, count(*) AS files, sum(l.end_byte - l.start_byte) AS bytes
+_LIVE: Final = f"""
+SELECT l.caf_file_id, count(*) AS files, sum({size_of("l.")}) AS bytes
 FROM file_locations AS l JOIN staged USING (file_path) GROUP BY 1
-"""
+"""  # noqa: S608
 _COMMIT_ATTEMPTS: Final = 3
 
 
@@ -233,8 +234,9 @@ def _move(connection: PgConnection, chunk_id: int, mapping: Mapping, sources: Se
     ).rowcount
     take_off_chunks(connection, _LIVE)
     connection.execute(
-        "UPDATE file_locations AS l SET (caf_file_id, start_byte, end_byte) = "
-        "(staged.caf_file_id, staged.start_byte, staged.end_byte) FROM staged WHERE l.file_path = staged.file_path"
+        "UPDATE file_locations AS l SET (caf_file_id, start_byte, end_byte, content_bytes, decoding) = "
+        "(staged.caf_file_id, staged.start_byte, staged.end_byte, staged.content_bytes, staged.decoding) "
+        "FROM staged WHERE l.file_path = staged.file_path"
     )
     live_bytes = _live_bytes(connection, chunk_id) if skipped else mapping.size_bytes
     return ChunkCommit(0, moved, skipped, live_bytes)
@@ -246,7 +248,7 @@ def _skip_unmovable(connection: PgConnection, sources: Sequence[int]) -> int:
     statement = (
         "WITH left_alone AS (DELETE FROM staged WHERE NOT EXISTS (SELECT FROM file_locations AS l "  # noqa: S608
         "WHERE l.file_path = staged.file_path AND l.caf_file_id = ANY(%s) AND l.crc32c = staged.crc32c "
-        "AND l.end_byte - l.start_byte = staged.end_byte - staged.start_byte) RETURNING staged.*) "
+        f"AND {size_of('l.')} = {size_of('staged.')}) RETURNING staged.*) "
         f"INSERT INTO retired_locations ({COLUMNS}, reason) "
         f"SELECT {COLUMNS}, 'skipped' FROM left_alone ORDER BY file_path"
     )
@@ -341,7 +343,7 @@ def _set_committed(connection: PgConnection, chunk_id: int, summary: ChunkSummar
 
 def _live_bytes(connection: PgConnection, chunk_id: int) -> int:
     statement = (
-        "SELECT coalesce(sum(l.end_byte - l.start_byte), 0) FROM file_locations AS l "
+        f"SELECT coalesce(sum({size_of('l.')}), 0) FROM file_locations AS l "  # noqa: S608
         "JOIN staged USING (file_path) WHERE l.caf_file_id = %s"
     )
     row = connection.execute(statement, [chunk_id]).fetchone()

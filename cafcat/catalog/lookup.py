@@ -9,10 +9,9 @@ from cafcat.errors import NotFound
 from cafcat.model import LOOKED_UP_PATHS, Folder, Location
 from cafcat.units import to_microseconds, to_nanoseconds
 
-__all__ = ["LOOKED_UP_PATHS", "PAGE_ROWS", "FindFilter", "Lookup", "folder_range"]
+__all__ = ["LOOKED_UP_PATHS", "PAGE_ROWS", "FindFilter", "Lookup", "folder_range", "location_of", "size_of"]
 
 PAGE_ROWS: Final = 1000
-
 
 
 def size_of(alias: str = "") -> str:
@@ -201,7 +200,9 @@ class Lookup:
         an "is NULL or ..."."""
         given = {name: value for name, value in parameters.items() if value is not None}
         conditions = " AND ".join(_CONDITIONS[name] for name in given)
-        return [_location(row) for row in self._rows(_PAGE.format(conditions=conditions), given | {"limit": limit})]
+        return [
+            location_of(row) for row in self._rows(_PAGE.format(conditions=conditions), given | {"limit": limit})
+        ]
 
     def _rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
         with self._connection.statement() as connection:
@@ -209,7 +210,9 @@ class Lookup:
 
 
 def location_of(row: Sequence[Any]) -> Location:
-def location_of(row: Sequence[Any]) -> Location:
     """Of what LOCATION gives."""
-    path, start, end, crc32c, microseconds, *others = row
-    return Location(path, start, end, crc32c, to_nanoseconds(microseconds), *others)
+    path, start, end, crc32c, microseconds, chunk, store, key, archive_format, content_bytes, decoding = row
+    modified_ns = to_nanoseconds(microseconds)
+    return Location(
+        path, start, end, crc32c, modified_ns, chunk, store, key, archive_format, content_bytes, decoding
+    )

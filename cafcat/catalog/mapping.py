@@ -56,7 +56,9 @@ class Mapping(Spool):
     def add_all(self, entries: Sequence[Entry], etags: Sequence[str | None]) -> None:
         """The same for many; Raises ValueError if one has no checksum."""
         last, ascending, rows = self._last_path, self.ascending, self._rows
-        for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(entries, etags, strict=True):
+        for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(
+            entries, etags, strict=True
+        ):
             if crc32c is None:
                 raise ValueError("an entry without a checksum cannot be mapped")
             encoded = path.encode()

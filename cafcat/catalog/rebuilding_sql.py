@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from cafcat.catalog.lookup import size_of
+
 __all__: list[str] = []
 
 IS_FILLED: Final = """
@@ -100,7 +102,7 @@ INSERT INTO backups (state, store, object_key, size_bytes, begun_at, committed_a
 VALUES ('committed', %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 
-_COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path"
+_COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, content_bytes, decoding"
 
 # A line for every chunk that has none: after all others, those that could not be read among them.
 LINES_OF_ADOPTED: Final = """
@@ -115,15 +117,15 @@ UPDATE plan SET n = lines.n, sequence = lines.id FROM lines WHERE plan.adopted A
 """
 # What another chunk has under the same path, to the bit, is no news: it may have been copied by a repack that was
 # killed, and removed since.
-_SKIPPED_OF_ADOPTED: Final = """
+_SKIPPED_OF_ADOPTED: Final = f"""
 INSERT INTO line_files (n, start_byte, chunk, file_path)
 SELECT DISTINCT p.n, e.start_byte, p.uuid, e.file_path
 FROM plan AS p JOIN entries AS e ON e.caf_file_id = p.id JOIN entries AS other USING (file_path)
 JOIN plan AS q ON q.id = other.caf_file_id
 WHERE p.adopted AND NOT q.adopted AND other.crc32c = e.crc32c
-  AND other.end_byte - other.start_byte = e.end_byte - e.start_byte
+  AND {size_of("other.")} = {size_of("e.")}
   AND other.modified_at IS NOT DISTINCT FROM e.modified_at
-"""
+"""  # noqa: S608
 
 # What happened to each path, in order. chunk is that of a commit, a move or a restore, or the one that was removed;
 # without end_byte, it is one that is not there.
@@ -131,15 +133,16 @@ _TIMELINE: Final = f"""
 CREATE TEMPORARY TABLE timeline ON COMMIT DROP AS
 SELECT {_COLUMNS}, sequence, kind, lead(kind) OVER later AS next_kind, lead(happened_at) OVER later AS next_at,
        lead(caf_file_id) OVER later AS next_chunk,
-       (lead(crc32c) OVER later, lead(end_byte - start_byte) OVER later, lead(modified_at) OVER later)
-           IS NOT DISTINCT FROM (crc32c, end_byte - start_byte, modified_at) AS next_is_same
+       (lead(crc32c) OVER later, lead({size_of()}) OVER later, lead(modified_at) OVER later)
+           IS NOT DISTINCT FROM (crc32c, {size_of()}, modified_at) AS next_is_same
 FROM (
-    SELECT e.caf_file_id, e.start_byte, e.end_byte, e.crc32c, e.modified_at, e.file_path,
-           p.sequence, p.kind, p.happened_at
+    SELECT e.caf_file_id, e.start_byte, e.end_byte, e.crc32c, e.modified_at, e.file_path, e.content_bytes,
+           e.decoding, p.sequence, p.kind, p.happened_at
     FROM entries AS e JOIN plan AS p ON p.id = e.caf_file_id
     WHERE NOT EXISTS (SELECT FROM line_files AS f WHERE f.n = p.n AND f.file_path = e.file_path)
     UNION ALL
-    SELECT p.id, f.start_byte, e.end_byte, e.crc32c, e.modified_at, f.file_path, l.id, l.kind, l.happened_at
+    SELECT p.id, f.start_byte, e.end_byte, e.crc32c, e.modified_at, f.file_path, e.content_bytes, e.decoding,
+           l.id, l.kind, l.happened_at
     FROM line_files AS f JOIN lines AS l USING (n) LEFT JOIN plan AS p ON p.uuid = f.chunk
     LEFT JOIN entries AS e
         ON e.caf_file_id = p.id AND e.file_path = f.file_path AND e.start_byte = f.start_byte
@@ -181,7 +184,7 @@ SELECT {_COLUMNS}, retired_at, reason FROM (
 ORDER BY retired_at, file_path
 """  # noqa: S608
 
-_CHUNKS: Final = """
+_CHUNKS: Final = f"""
 INSERT INTO chunks (id, uuid, format, store, object_key, state, size_bytes, data_bytes, index_start_byte,
                     index_end_byte, file_count, live_file_count, live_bytes, crc64nvme, index_crc32c, begun_at,
                     committed_at, retired_at)
@@ -191,12 +194,12 @@ SELECT p.id, p.uuid, p.format, p.store, p.object_key, CASE WHEN l.files > 0 THEN
        coalesce(l.bytes, 0), p.crc64nvme, p.index_crc32c, p.begun_at, p.happened_at,
        CASE WHEN l.files > 0 THEN NULL ELSE coalesce(r.retired_at, p.happened_at) END
 FROM plan AS p
-LEFT JOIN (SELECT caf_file_id, count(*) AS files, sum(end_byte - start_byte) AS bytes
+LEFT JOIN (SELECT caf_file_id, count(*) AS files, sum({size_of()}) AS bytes
            FROM file_locations GROUP BY 1) AS l ON l.caf_file_id = p.id
 LEFT JOIN (SELECT caf_file_id, max(retired_at) AS retired_at FROM retired_locations GROUP BY 1) AS r
     ON r.caf_file_id = p.id
 WHERE p.store IS NOT NULL ORDER BY p.id
-"""
+"""  # noqa: S608
 
 # What was found is in its stores; the lines of chunks that had none have to be written.
 _JOURNAL: Final = """

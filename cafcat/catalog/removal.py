@@ -10,21 +10,18 @@ from uuid import UUID
 from cafcat.catalog.commit import take_off_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.journal import append
-from cafcat.catalog.lookup import LOCATION, folder_range
+from cafcat.catalog.lookup import LOCATION, folder_range, location_of, size_of
 from cafcat.catalog.mapping import COLUMNS
 from cafcat.catalog.path_list import PathList
 from cafcat.catalog.runs import iso
 from cafcat.errors import CatalogUnavailable
-from cafcat.model import JournalKind, Location, RetiredLocation
-from cafcat.units import to_nanoseconds
+from cafcat.model import JournalKind, RetiredLocation
 
 __all__ = ["Below", "Change", "Removal", "RemovedPage"]
 
 _ATTEMPTS: Final = 3
-_TOTALS: Final = "SELECT count(*), coalesce(sum(end_byte - start_byte), 0)::bigint FROM {table}"
-_PER_CHUNK: Final = (
-    "SELECT caf_file_id, count(*) AS files, sum(end_byte - start_byte) AS bytes FROM {table} GROUP BY 1"
-)
+_TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM {{table}}"  # noqa: S608
+_PER_CHUNK: Final = f"SELECT caf_file_id, count(*) AS files, sum({size_of()}) AS bytes FROM {{table}} GROUP BY 1"  # noqa: S608
 _COUNTED_TABLE: Final = (
     "CREATE TEMPORARY TABLE counted (caf_file_id bigint, files bigint, bytes bigint) ON COMMIT DROP"
 )
@@ -357,6 +354,5 @@ def _finish(connection: PgConnection, change: Change, kind: JournalKind, table: 
 
 
 def _retired(row: tuple[Any, ...]) -> RetiredLocation:
-    path, start, end, crc32c, microseconds, chunk, store, key, retired_at, run, reason, _ = row
-    location = Location(path, start, end, crc32c, to_nanoseconds(microseconds), chunk, store, key)
-    return RetiredLocation(location, retired_at, run, reason)
+    *location, retired_at, run, reason, _ = row
+    return RetiredLocation(location_of(location), retired_at, run, reason)

@@ -8,11 +8,10 @@ import psycopg
 from psycopg.types.string import TextLoader
 
 from cafcat.catalog.connection import Connection, PgConnection, primary, translated
-from cafcat.catalog.lookup import LOCATION
+from cafcat.catalog.lookup import LOCATION, location_of, size_of
 from cafcat.catalog.runs import iso
 from cafcat.errors import InvalidInput
-from cafcat.model import Location, RetiredLocation, Stats
-from cafcat.units import to_nanoseconds
+from cafcat.model import RetiredLocation, Stats
 
 __all__ = ["Reports"]
 
@@ -60,8 +59,8 @@ _FINDINGS: Final = {
         f"FROM ({_ENTRIES}) AS l WHERE end_byte > start_byte) AS l WHERE start_byte < end_before"
     ),
     "chunks whose live counters differ from their files": (
-        "SELECT count(*) FROM chunks AS c LEFT JOIN (SELECT caf_file_id, count(*) AS files, "
-        "sum(end_byte - start_byte) AS bytes FROM file_locations GROUP BY 1) AS l ON l.caf_file_id = c.id "
+        "SELECT count(*) FROM chunks AS c LEFT JOIN (SELECT caf_file_id, count(*) AS files, "  # noqa: S608
+        f"sum({size_of()}) AS bytes FROM file_locations GROUP BY 1) AS l ON l.caf_file_id = c.id "
         "WHERE (c.live_file_count, c.live_bytes) <> (coalesce(l.files, 0), coalesce(l.bytes, 0))"
     ),
     "chunks whose entries are not all either live or retired": (
@@ -177,6 +176,5 @@ def _texts_only(cursor: psycopg.Cursor[Any]) -> None:
 
 
 def _retired(row: tuple[Any, ...]) -> RetiredLocation:
-    path, start, end, crc32c, microseconds, chunk, store, key, retired_at, run, reason = row
-    location = Location(path, start, end, crc32c, to_nanoseconds(microseconds), chunk, store, key)
-    return RetiredLocation(location, retired_at, run, reason)
+    *location, retired_at, run, reason = row
+    return RetiredLocation(location_of(location), retired_at, run, reason)

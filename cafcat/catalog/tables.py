@@ -184,7 +184,7 @@ def _location_columns() -> list[Column[object]]:
             "end_byte",
             BigInteger,
             nullable=False,
-            comment="One past its last byte: the size is end_byte - start_byte, unless content_bytes says otherwise.",
+            comment="One past its last byte: size is end_byte - start_byte, unless there is content_bytes.",
         ),
         Column("crc32c", BigInteger, nullable=False, comment="CRC-32C (Castagnoli) of the file, unsigned."),
         Column(
@@ -214,7 +214,6 @@ def _further_columns() -> list[Column[object]]:
             comment="How the chunk's format makes the file of the bytes, in its own words; NULL where they are it.",
         ),
     ]
-
 
 
 file_locations = Table(

@@ -14,7 +14,8 @@ depends_on = None
 LOCATIONS = ("file_locations", "retired_locations")
 CONTENT_BYTES = "Size of the file where it has to be decoded; NULL where the bytes in the chunk are the file."
 DECODING = "How the chunk's format makes the file of the bytes, in its own words; NULL where they are it."
-SIZE = "One past its last byte: the size is end_byte - start_byte"
+BEFORE = "One past its last byte: the size is end_byte - start_byte."
+END_BYTE = "One past its last byte: size is end_byte - start_byte, unless there is content_bytes."
 ADOPTED_AT = "When it was adopted in place; NULL for cafcat's own. An adopted object is never deleted."
 
 
@@ -23,7 +24,7 @@ def upgrade() -> None:
     for table in LOCATIONS:
         op.add_column(table, sa.Column("content_bytes", sa.BigInteger(), nullable=True, comment=CONTENT_BYTES))
         op.add_column(table, sa.Column("decoding", sa.Text(), nullable=True, comment=DECODING))
-        _comment_end_byte(table, f"{SIZE}, unless content_bytes says otherwise.", f"{SIZE}.")
+        _comment_end_byte(table, END_BYTE, BEFORE)
     adopted_at = sa.Column("adopted_at", sa.DateTime(timezone=True), nullable=True, comment=ADOPTED_AT)
     op.add_column("chunks", adopted_at)
 
@@ -32,7 +33,7 @@ def downgrade() -> None:
     """Back, for development: what has to be decoded cannot be read afterwards."""
     op.drop_column("chunks", "adopted_at")
     for table in LOCATIONS:
-        _comment_end_byte(table, f"{SIZE}.", f"{SIZE}, unless content_bytes says otherwise.")
+        _comment_end_byte(table, BEFORE, END_BYTE)
         op.drop_column(table, "decoding")
         op.drop_column(table, "content_bytes")
 
