@@ -282,7 +282,7 @@ COMMENT ON COLUMN public.file_locations.caf_file_id IS 'The chunk: chunks.id. Se
 
 COMMENT ON COLUMN public.file_locations.start_byte IS 'First byte of the file in the chunk.';
 
-COMMENT ON COLUMN public.file_locations.end_byte IS 'One past its last byte: the size is end_byte - start_byte, unless content_bytes says otherwise.';
+COMMENT ON COLUMN public.file_locations.end_byte IS 'One past its last byte: size is end_byte - start_byte, unless there is content_bytes.';
 
 COMMENT ON COLUMN public.file_locations.crc32c IS 'CRC-32C (Castagnoli) of the file, unsigned.';
 
@@ -513,7 +513,7 @@ COMMENT ON COLUMN public.retired_locations.caf_file_id IS 'The chunk: chunks.id.
 
 COMMENT ON COLUMN public.retired_locations.start_byte IS 'First byte of the file in the chunk.';
 
-COMMENT ON COLUMN public.retired_locations.end_byte IS 'One past its last byte: the size is end_byte - start_byte, unless content_bytes says otherwise.';
+COMMENT ON COLUMN public.retired_locations.end_byte IS 'One past its last byte: size is end_byte - start_byte, unless there is content_bytes.';
 
 COMMENT ON COLUMN public.retired_locations.crc32c IS 'CRC-32C (Castagnoli) of the file, unsigned.';
 
