@@ -28,6 +28,7 @@ from cafcat.model import (
 )
 from cafcat.progress import Progress
 from cafcat.resolve.reading import Reading
+from cafcat.resolve.wanted import Wanted
 from cafcat.settings import Settings
 from cafcat.stores.base import Store
 from cafcat.wiring import Rooms, Stores, opening_of
@@ -269,7 +270,7 @@ class Repository:
         from cafcat.resolve.saving import save_single
 
         location = self.locate(path)
-        wanted = self._reading.wanted(path, location, start, end)
+        wanted = Wanted.of(path, location, start, end)
         target = Path(output)
         blocks = self._reading.blocks(wanted, can_restart=not is_special(target))
         save_single(self._reading, wanted, blocks, target, overwrite=overwrite)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, StoreFailed
 from cafcat.model import Location
+from cafcat.resolve.checking import Damaged
 from cafcat.resolve.fetch import fetch
 from cafcat.resolve.outputs import check_free
 from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, merged
-from cafcat.resolve.reading import Damaged, Reading
+from cafcat.resolve.reading import Reading
 from cafcat.resolve.saving import save_single
 from cafcat.resolve.wanted import Wanted
 
@@ -93,7 +94,7 @@ class Batch:
                 failed.append((name, place))
                 continue
             try:
-                wanted.append(self._reading.wanted(name, place, *self._range))
+                wanted.append(Wanted.of(name, place, *self._range))
             except InvalidInput as error:
                 failed.append((name, error))
         return failed, wanted

@@ -64,7 +64,7 @@ def plan_tree(reading: Reading, listing: Listing, prefix: str) -> ReadPlan:
 
 
 def _reads(reading: Reading, page: Sequence[Location]) -> Iterator[RangeRead]:
-    return merged(in_read_order(map(Wanted.all_of, page)), reading.store_of)
+    return merged(in_read_order(Wanted.of(place.path, place) for place in page), reading.store_of)
 
 
 class Extract:

@@ -9,6 +9,7 @@ from typing import Final
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, StoreFailed
 from cafcat.prefetch import in_order
+from cafcat.resolve.decoding import decoded
 from cafcat.resolve.places import FAILURES, Trial
 from cafcat.resolve.plan import RangeRead, merging_of
 from cafcat.resolve.reading import Reading
@@ -78,6 +79,11 @@ def _cut(wanted: Wanted, read: RangeRead, data: bytes) -> bytes:
 
 def _content(reading: Reading, wanted: Wanted, data: bytes) -> _Blocks:
     """What is wrong is read once more, alone, wherever it can be read."""
+    if wanted.part is not None:
+        try:
+            return iter((decoded(wanted, data),))
+        except Corrupt:
+            return _read_again(reading, wanted)
     if crc32c(data) == wanted.location.crc32c or not wanted.is_whole:
         return iter((data,))
     return _read_again(reading, wanted)

@@ -74,7 +74,7 @@ class RangeRead:
 
     def takes(self, wanted: Wanted) -> bool:
         """Whether a further file can be served by the same request."""
-        _, place, start, end = wanted
+        _, place, start, end, _ = wanted
         if place.object_key != self.object_key or place.store != self.store:
             return False
         if start == end or self.start_byte == self.end_byte:
@@ -84,7 +84,7 @@ class RangeRead:
         return is_near and max(self.end_byte, end) - self.start_byte <= read_bytes
 
     def add(self, wanted: Wanted) -> None:
-        _, _, start, end = wanted
+        _, _, start, end, _ = wanted
         if start != end:
             if self.start_byte == self.end_byte:
                 self.start_byte = start

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from cafcat.checksums import crc32c
-from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
+from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import LOOKED_UP_PATHS, Location
+from cafcat.resolve.checking import Damaged, check, checked
+from cafcat.resolve.decoding import decoded, decoded_blocks
 from cafcat.resolve.places import FAILURES, Place, Places, Trial
 from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import Store
@@ -16,22 +18,10 @@ if TYPE_CHECKING:
     from cafcat.resolve.finding import Finding
     from cafcat.resolve.plan import RangeRead
 
-__all__ = ["Damaged", "Reading", "check"]
+__all__ = ["Reading"]
 
 HELD_BYTES: Final = 8 << 20
 """A file up to this size is checked before its first byte is handed out: a copy can still give it."""
-
-
-class Damaged(Corrupt):
-    """A file was damaged, and that was seen only when most of it had been handed out. Who can begin anew may get it
-    from a copy."""
-
-
-def check(location: Location, found: int) -> None:
-    """Raises Corrupt unless `found` is the CRC-32C that the catalog has of the file."""
-    if found != location.crc32c:
-        message = f"the file's bytes are damaged: CRC-32C {found:08x} where the catalog has {location.crc32c:08x}"
-        raise Corrupt(message, path=location.path, chunk=str(location.chunk), byte=location.start_byte)
 
 
 class Reading:
@@ -87,7 +77,7 @@ class Reading:
         """Bytes `[start, end)` of the file, cut at its end; a negative start counts from the end. All of it is
         checked against its checksum, a part cannot be. Raises Corrupt, InvalidInput if the range begins beyond
         the file, AccessDenied, StoreFailed, Unavailable if the whole store is out of reach."""
-        return self.content(self.wanted(location.path, location, start, end))
+        return self.content(Wanted.of(location.path, location, start, end))
 
     def content(self, wanted: Wanted) -> bytes:
         """As `read`."""
@@ -102,8 +92,10 @@ class Reading:
             return self._tried(wanted, trial, trial.copies())
 
     def _content(self, wanted: Wanted, store: str, object_key: str) -> bytes:
-        _, location, start_byte, end_byte = wanted
+        _, location, start_byte, end_byte, part = wanted
         data = self.store_of(store).read(object_key, start_byte, end_byte)
+        if part is not None:
+            return decoded(wanted, data)
         found = crc32c(data)
         if found != location.crc32c and wanted.is_whole:
             check(location, found)
@@ -124,20 +116,17 @@ class Reading:
     def stream(self, location: Location, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The same in blocks of at most 1 MiB. A file of at most 8 MiB is checked before its first block comes. Of
         a larger one the last block comes only if the checksum is right: until then the bytes are unproven."""
-        return self.blocks(self.wanted(location.path, location, start, end))
-
-    def wanted(self, name: str, location: Location, start: int = 0, end: int | None = None) -> Wanted:
-        """Bytes `[start, end)` of a file as bytes of its chunk. Raises InvalidInput as `read` does."""
-        if start == 0 and end is None:
-            return Wanted(name, location, location.start_byte, location.end_byte)
-        return Wanted(name, location, *_span(location, start, end))
+        return self.blocks(Wanted.of(location.path, location, start, end))
 
     def blocks(self, wanted: Wanted, *, can_restart: bool = False) -> Iterator[bytes]:
         """As `stream`. `can_restart`: it is for `save`, so that nothing has to be held back."""
-        if wanted.is_whole and wanted.size_bytes <= HELD_BYTES and not can_restart:
+        can_be_checked = wanted.is_whole or wanted.part is not None
+        if can_be_checked and wanted.location.size_bytes <= HELD_BYTES and not can_restart:
             return self._held(wanted)
+        if wanted.part is not None:
+            return self._advised(wanted, self._decoded(wanted))
         blocks = self._unchecked(wanted)
-        return self._advised(wanted, _checked(wanted.location, blocks)) if wanted.is_whole else blocks
+        return self._advised(wanted, checked(wanted.location, blocks)) if wanted.is_whole else blocks
 
     def _advised(self, wanted: Wanted, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """What was handed out cannot be taken back: says what to do."""
@@ -153,7 +142,7 @@ class Reading:
         trial = Trial(self._places, wanted.location)
         for place in trial:
             try:
-                blocks = list(_checked(wanted.location, self._stream(place, wanted, wanted.start_byte)))
+                blocks = list(_proven(wanted, self._stream(place, wanted, wanted.start_byte)))
             except FAILURES as error:
                 trial.failed(place, error)
             else:
@@ -171,6 +160,26 @@ class Reading:
                 for block in self._stream(place, wanted, position):
                     position += len(block)
                     yield block
+            except FAILURES as error:
+                trial.failed(place, error)
+            else:
+                trial.succeeded(place)
+                return
+        raise trial.error()
+
+    def _decoded(self, wanted: Wanted) -> Iterator[bytes]:
+        """Where one place fails, the next begins anew, and what was handed out already is passed over."""
+        handed_out = 0
+        trial = Trial(self._places, wanted.location)
+        for place in trial:
+            rest = handed_out
+            try:
+                for block in decoded_blocks(wanted, self._stream(place, wanted, wanted.start_byte)):
+                    new, rest = block[rest:], max(0, rest - len(block))
+                    handed_out += len(new)
+                    yield new
+            except Damaged:
+                raise
             except FAILURES as error:
                 trial.failed(place, error)
             else:
@@ -196,7 +205,7 @@ class Reading:
         trial.own_failed(found)
         for place in trial.copies():
             try:
-                write(_checked(wanted.location, self._copy_blocks(place, wanted)))
+                write(_proven(wanted, self._copy_blocks(place, wanted)))
             except Damaged as error:
                 trial.failed(place, error)
             else:
@@ -234,32 +243,10 @@ class Reading:
         return trial
 
 
-def _checked(location: Location, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    checksum = 0
-    held = b""
-    for block in blocks:
-        if held:
-            yield held
-        checksum = crc32c(block, checksum)
-        held = block
-    try:
-        check(location, checksum)
-    except Corrupt as error:
-        raise Damaged(error.message, path=error.path, chunk=error.chunk, byte=error.byte) from None
-    if held:
-        yield held
-
-
-def _span(location: Location, start: int, end: int | None) -> tuple[int, int]:
-    """Bytes of the chunk for a range of the file."""
-    size = location.size_bytes
-    first = max(0, size + start) if start < 0 else start
-    last = size if end is None else min(end, size)
-    if end is not None and end < first:
-        raise InvalidInput(f"a range of {start} to {end} makes no sense", path=location.path)
-    if first > size or (first == size and size > 0):
-        raise InvalidInput(f"the range begins at {first}, the file has {size} bytes", path=location.path)
-    return location.start_byte + first, location.start_byte + last
+def _proven(wanted: Wanted, span: Iterator[bytes]) -> Iterator[bytes]:
+    if wanted.part is not None:
+        return decoded_blocks(wanted, span)
+    return checked(wanted.location, span)
 
 
 def _names(path: str) -> Iterator[str]:

@@ -39,7 +39,7 @@ OWN = {
     " lookup schema",
     "cli.": "app arguments call errors output read verbs",
     "remote.": "access",
-    "resolve.": "outputs places reading saving wanted",
+    "resolve.": "checking decoding outputs places reading saving wanted",
     "stores.": "base keys local local_errors local_files local_kept local_upload registry",
 }
 """Ours, by room."""

@@ -18,7 +18,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 def wanted(start: int, end: int, key: str = "a", store: str = FOLDER, name: str = "") -> Wanted:
     place = Location(name or f"{key}-{start}", start, end, 0, None, UUID(int=ord(key[0])), store, key)
-    return Wanted.all_of(place)
+    return Wanted.of(place.path, place)
 
 
 def spans(items: list[Wanted]) -> list[tuple[int, int]]:
