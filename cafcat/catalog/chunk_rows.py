@@ -9,6 +9,7 @@ from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple
 
+from cafcat.catalog.copying import NULL
 from cafcat.spool import Spool
 
 __all__ = ["COPY_ROWS", "ChunkRow", "ChunkRows"]
@@ -19,11 +20,12 @@ _BLOCK_BYTES: Final = 1 << 20
 
 COPY_ROWS: Final = """
 COPY (
-    SELECT start_byte, end_byte, crc32c, coalesce(modified_at, '-infinity'), is_live, file_path
-    FROM (SELECT start_byte, end_byte, crc32c, modified_at, 1::bigint AS is_live, file_path
+    SELECT start_byte, end_byte, crc32c, coalesce(modified_at, '-infinity'), is_live, file_path, content_bytes,
+           decoding
+    FROM (SELECT start_byte, end_byte, crc32c, modified_at, 1::bigint AS is_live, file_path, content_bytes, decoding
           FROM file_locations WHERE caf_file_id = %(chunk)s
           UNION ALL
-          SELECT start_byte, end_byte, crc32c, modified_at, 0::bigint, file_path
+          SELECT start_byte, end_byte, crc32c, modified_at, 0::bigint, file_path, content_bytes, decoding
           FROM retired_locations WHERE caf_file_id = %(chunk)s) AS entries
     ORDER BY start_byte, end_byte, file_path
 ) TO STDOUT (FORMAT BINARY)
@@ -31,9 +33,12 @@ COPY (
 """What ChunkRows takes. One statement: an entry that is being retired or brought back is seen once."""
 
 # PostgreSQL documentation, COPY, "Binary Format": 19 bytes of head; each row is a field count and, for each field,
-# its length and itself. All but the path are of 8 bytes.
+# its length and itself. Those before the path are of 8 bytes; those behind it are not there for most rows.
 _HEAD_BYTES: Final = 19
 _ROW: Final = Struct(">6xq4xq4xq4xq4xqi")
+_NOTHING: Final = NULL + NULL
+_FURTHER_BYTES: Final = len(_NOTHING)
+_FURTHER: Final = Struct(">4xqi")
 _EPOCH_MICROSECONDS: Final = 946_684_800_000_000
 """Postgres counts time from 2000-01-01 UTC."""
 _NO_TIME: Final = -(1 << 63)
@@ -41,7 +46,8 @@ _NO_TIME: Final = -(1 << 63)
 
 
 class ChunkRow(NamedTuple):
-    """An entry as the catalog has it; modified_us: microseconds since 1970 UTC."""
+    """An entry as the catalog has it; modified_us: microseconds since 1970 UTC; content_bytes, decoding: as in
+    Entry."""
 
     path: str
     start_byte: int
@@ -49,6 +55,8 @@ class ChunkRow(NamedTuple):
     crc32c: int
     modified_us: int | None
     is_live: bool
+    content_bytes: int | None = None
+    decoding: str | None = None
 
 
 _new_tuple: Final = tuple.__new__
@@ -74,11 +82,29 @@ class ChunkRows(Spool):
             while at + head_bytes <= length:
                 start, end, crc32c, time, is_live, path_bytes = unpack(text, at)
                 path_end = at + head_bytes + path_bytes
-                if path_end > length:
+                row_end = path_end + _FURTHER_BYTES
+                if row_end > length:
                     break
+                content_bytes = decoding = None
+                if text[path_end:row_end] != _NOTHING:
+                    further = _further(text, path_end)
+                    if further is None:
+                        break
+                    content_bytes, decoding, row_end = further
                 path = text[at + head_bytes : path_end].decode()
                 modified_us = None if time == _NO_TIME else time + _EPOCH_MICROSECONDS
                 # What ChunkRow(...) does, without the cost of a Python call.
-                yield _new_tuple(ChunkRow, (path, start, end, crc32c, modified_us, is_live == 1))
-                at = path_end
+                columns = (path, start, end, crc32c, modified_us, is_live == 1, content_bytes, decoding)
+                yield _new_tuple(ChunkRow, columns)
+                at = row_end
             text = text[at:]
+
+
+def _further(text: bytes, at: int) -> tuple[int, str, int] | None:
+    """content_bytes and decoding, which begin there, and where they end; None if the text ends before."""
+    if at + _FURTHER.size > len(text):
+        return None
+    content_bytes, decoding_bytes = _FURTHER.unpack_from(text, at)
+    begin = at + _FURTHER.size
+    end = begin + decoding_bytes
+    return None if end > len(text) else (content_bytes, text[begin:end].decode(), end)

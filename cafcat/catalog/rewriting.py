@@ -13,7 +13,7 @@ __all__ = ["RewritableChunk", "Rewriting"]
 _CHUNK: Final = """
 SELECT c.id, c.uuid, c.store, c.object_key, c.size_bytes, c.data_bytes, c.live_bytes, c.live_file_count,
        EXISTS (SELECT FROM chunks AS w WHERE w.state = 'writing' AND w.lease_expires_at >= now()
-               AND c.id = ANY(w.moves_from))
+               AND c.id = ANY(w.moves_from)), c.format
 FROM chunks AS c
 """
 _DEAD_SHARE: Final = "(c.data_bytes - c.live_bytes)::float8 / greatest(c.data_bytes, 1)"
@@ -32,6 +32,7 @@ class RewritableChunk(NamedTuple):
     live_bytes: int
     live_files: int
     is_taken: bool
+    format: str
 
     @property
     def dead_bytes(self) -> int:

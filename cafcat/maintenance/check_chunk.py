@@ -22,6 +22,7 @@ from cafcat.formats import registry as formats
 from cafcat.maintenance.check_data import DataCheck
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.check_index import compare, index_error
+from cafcat.maintenance.contents import entry_of
 from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import FindingKind, Verdict, VerifyLevel
 from cafcat.stores.base import Store
@@ -148,6 +149,7 @@ class ObjectCheck:
     def _check_files(self, size_bytes: int) -> DataCheck:
         store, key, data_bytes = self._store, self._target.object_key, self._target.index_start_byte
         end = min(data_bytes, size_bytes)
+        archive_format = formats.by_name(self._target.format)
         blocks = store.stream(key, 0, end) if end else iter(())
         check = DataCheck(
             _read_ahead(blocks) if store.reads_in_flight > 1 else blocks,
@@ -156,6 +158,7 @@ class ObjectCheck:
             findings=self._findings,
             advance=self._advance,
             read_again=lambda start, end: store.stream(key, start, end),
+            decode=lambda span, row: archive_format.decode(span, entry_of(row)),
         )
         check.run(self._rows)
         return check

@@ -5,8 +5,9 @@ from typing import Final
 
 from cafcat.catalog.chunk_rows import ChunkRow
 from cafcat.checksums import crc32c, crc64nvme
-from cafcat.errors import CafcatError, Corrupt
+from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.maintenance.check_findings import Findings
+from cafcat.maintenance.contents import Unreadable, guarded
 from cafcat.model import FindingKind
 
 __all__ = ["DataCheck"]
@@ -30,17 +31,19 @@ class DataCheck:
         found_bytes: int,
         findings: Findings,
         advance: Callable[[int, int], object],
-        read_again: Callable[[int, int], Iterable[bytes]],
+        read_again: Callable[[int, int], Iterator[bytes]],
+        decode: Callable[[Iterator[bytes], ChunkRow], Iterator[bytes]],
     ) -> None:
         """Args: blocks: of `[0, min(data_bytes, found_bytes))`; data_bytes: how many there should be; found_bytes:
         size of the object; advance: is told of files and bytes with each block; read_again: blocks of a span, for
-        files that share bytes with others."""
+        files that share bytes with others; decode: what makes a file of its span, where the row says so."""
         self._blocks = blocks
         self._data_bytes = data_bytes
         self._end = min(data_bytes, found_bytes)
         self._findings = findings
         self._advance = advance
         self._read_again = read_again
+        self._decode = decode
         self._block = b""
         self._block_start = 0
         self._advanced_files = 0
@@ -57,9 +60,9 @@ class DataCheck:
         try:
             for row in rows:
                 self.files += 1
-                _, start, end, expected, _, _ = row
+                _, start, end, expected, _, _, _, decoding = row
                 at = start - self._block_start
-                if start == self.position and end - start <= len(self._block) - at:
+                if start == self.position and end - start <= len(self._block) - at and decoding is None:
                     # Next, and wholly in this block, as most small files are: here, a call would cost a quarter.
                     self.position = end
                     if crc32c(self._block[at : at + end - start]) == expected:
@@ -74,33 +77,39 @@ class DataCheck:
             self._tell_failure(row, error)
 
     def _check(self, row: ChunkRow) -> None:
-        _, start, end, expected, _, _ = row
+        start, end = row.start_byte, row.end_byte
         if start == end:
-            found = 0
-        elif start < self.position:
-            found = self._check_shared(row)
-        elif end > self._end:
+            self._check_span(row, iter(()))
+        elif end > self._end and start >= self.position:
             where = "data" if end > self._data_bytes else "object, which is too short"
             self._tell(row, f"it goes on beyond the end of the {where}")
-            return
-        else:
+        elif start >= self.position:
             self._skip_to(start)
-            found = self._crc32c_to(end)
-        if found != expected:
-            self._tell(row, f"its bytes have CRC-32C {found:08x}, the catalog says {expected:08x}")
+            self._check_span(row, self._parts_to(end))
+            self._pass_to(end)
+        else:
+            message = "it shares bytes with another file of its chunk"
+            self._findings.add(FindingKind.MAPPING, message, row.path, start, end)
+            self._check_span(row, self._read_again(start, end) if end <= self._end else iter(()))
+
+    def _check_span(self, row: ChunkRow, span: Iterator[bytes]) -> None:
+        found = 0
+        try:
+            for block in span if row.decoding is None else self._decode(guarded(span), row):
+                found = crc32c(block, found)
+        except Unreadable as error:
+            raise error.reason from error
+        except (Corrupt, Unsupported) as error:
+            if row.decoding is None:
+                raise
+            self._tell(row, error.message)
+            return
+        if found != row.crc32c:
+            self._tell(row, f"its bytes have CRC-32C {found:08x}, the catalog says {row.crc32c:08x}")
 
     def _tell(self, row: ChunkRow, what: str) -> None:
         dead = "" if row.is_live else "; nothing points to it any more"
         self._findings.add(FindingKind.FILE, what + dead, row.path, row.start_byte, row.end_byte)
-
-    def _check_shared(self, row: ChunkRow) -> int:
-        message = "it shares bytes with another file of its chunk"
-        self._findings.add(FindingKind.MAPPING, message, row.path, row.start_byte, row.end_byte)
-        found = 0
-        if row.end_byte <= self._end:
-            for block in self._read_again(row.start_byte, row.end_byte):
-                found = crc32c(block, found)
-        return found
 
     def _skip_to(self, start: int) -> None:
         """Past bytes of no file."""
@@ -109,20 +118,22 @@ class DataCheck:
         self.gap_count += 1
         if len(self.gaps) < _LISTED_GAPS:
             self.gaps.append((self.position, start))
-        self._crc32c_to(start)
+        self._pass_to(start)
 
-    def _crc32c_to(self, end: int) -> int:
-        """CRC-32C of the bytes from here to there."""
-        checksum = 0
+    def _pass_to(self, end: int) -> None:
+        for _ in self._parts_to(end):
+            pass
+
+    def _parts_to(self, end: int) -> Iterator[bytes]:
+        """The bytes from here to there."""
         while self.position < end:
             at = self.position - self._block_start
             if at == len(self._block):
                 self._next_block()
                 at = 0
             part = self._block[at : end - self._block_start]
-            checksum = crc32c(part, checksum)
             self.position += len(part)
-        return checksum
+            yield part
 
     def _next_block(self) -> None:
         self._block_start += len(self._block)

@@ -47,7 +47,13 @@ def compare(
     told = count = 0
     entries = archive_format.reader(section).entries()
     for count, (row, entry) in enumerate(zip_longest(rows, entries), 1):
-        if row is None or entry is None or row[:4] != entry[:4] or not _same_time(row[4], entry[4]):
+        if (
+            row is None
+            or entry is None
+            or row[:4] != entry[:4]
+            or not _same_time(row[4], entry[4])
+            or row[7] != entry[6]
+        ):
             difference.take(row, entry)
         if count - told == _TOLD_FILES:
             advance(count - told)
@@ -61,7 +67,7 @@ def _same_time(modified_us: int | None, modified_ns: int | None) -> bool:
     return modified_ns is not None and modified_ns // 1000 == modified_us
 
 
-_Key = tuple[str, int, int, int | None, int | None]
+_Key = tuple[str, int, int, int | None, int | None, int | None, str | None]
 
 
 class _Difference:
@@ -75,10 +81,10 @@ class _Difference:
 
     def take(self, row: ChunkRow | None, entry: Entry | None) -> None:
         if row is not None:
-            self._add(row[:5], +1)
+            self._add((*row[:5], *row[6:]), +1)
         if entry is not None:
             time = None if entry[4] is None else to_microseconds(entry[4])
-            self._add((*entry[:4], time), -1)
+            self._add((*entry[:4], time, *entry[5:]), -1)
 
     def _add(self, key: _Key, side: int) -> None:
         if self._hashes is not None:
@@ -112,6 +118,7 @@ def _tell_row(key: _Key, entry: _Key | None, findings: Findings) -> None:
 
 
 def _shown(key: _Key) -> str:
-    _, start, end, checksum, time = key
+    _, start, end, checksum, time, content_bytes, decoding = key
     shown = "no checksum" if checksum is None else f"CRC-32C {checksum:08x}"
-    return f"[{start}, {end}), {shown}, {'no time' if time is None else f'time {time} µs'}"
+    encoded = "" if decoding is None else f", {content_bytes} bytes by {decoding}"
+    return f"[{start}, {end}), {shown}, {'no time' if time is None else f'time {time} µs'}{encoded}"

@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from cafcat.catalog.chunk_rows import ChunkRow
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, StoreFailed
+from cafcat.formats.base import Format
 from cafcat.model import Entry
 from cafcat.stores.base import Store
+from cafcat.units import to_nanoseconds
 
-__all__ = ["Unreadable", "check", "check_all", "contents", "guarded"]
+__all__ = ["Unreadable", "check", "check_all", "contents", "decoded", "entry_of", "guarded"]
 
 _RUN_FILES: Final = 5000
 _GAP_BYTES: Final = 64 << 10
@@ -25,15 +28,26 @@ class Unreadable(Exception):
         self.reason = reason
 
 
+def entry_of(row: ChunkRow) -> Entry:
+    """What an archive's index says of the file, as the catalog has it."""
+    path, start, end, checksum, modified_us, _, content_bytes, decoding = row
+    return Entry(path, start, end, checksum, to_nanoseconds(modified_us), content_bytes, decoding)
+
+
 def contents(store: Store, key: str, files: Iterable[Entry]) -> Iterator[tuple[Entry, Iterator[bytes]]]:
-    """Each file with its blocks of at most 1 MiB, to be taken before the next is asked for, or not at all. Blocks
-    raise Corrupt, NotFound, StoreFailed if the bytes of this file cannot be had, whatever is around them. Memory
-    does not depend on the number of files."""
+    """Each file with the bytes of its span in blocks of at most 1 MiB, to be taken before the next is asked for, or
+    not at all. Blocks raise Corrupt, NotFound, StoreFailed if the bytes of this file cannot be had, whatever is
+    around them. Memory does not depend on the number of files."""
     gap_bytes = _FAR_GAP_BYTES if store.reads_in_flight > 1 else _GAP_BYTES
     for run in _runs(files, gap_bytes):
         stream = _Run(store, key, run)
         for file in run:
             yield file, stream.blocks(file)
+
+
+def decoded(archive_format: Format, file: Entry, span: Iterator[bytes]) -> Iterator[bytes]:
+    """The content of a file, of the bytes of its span."""
+    return span if file.decoding is None else archive_format.decode(span, file)
 
 
 def guarded(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import Corrupt
 from cafcat.formats.base import Format
+from cafcat.maintenance.contents import decoded
 from cafcat.maintenance.index_rules import refusal, shown_path
 from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import Store, StoredObject
@@ -36,13 +37,13 @@ def read_whole(
     for entry in entries:
         if reason := refusal(entry, content.position):
             raise _damaged(reason, entry, archive.name)
-        content.crc32c_until(entry.start_byte)
-        found = content.crc32c_until(entry.end_byte)
+        content.pass_until(entry.start_byte)
+        found = content.crc32c_of(entry, archive_format)
         if found != entry.crc32c:
             raise _damaged(f"CRC-32C {found:08x} where its index has {entry.crc32c:08x}", entry, archive.name)
         take(entry)
         file_count += 1
-    content.crc32c_until(archive.size_bytes)
+    content.pass_until(archive.size_bytes)
     return ChunkSummary(archive.size_bytes, index_start, index_end, file_count, index_start, content.crc64nvme)
 
 
@@ -62,17 +63,28 @@ class _Content:
         self.position = 0
         self.crc64nvme = 0
 
-    def crc32c_until(self, end_byte: int) -> int:
-        """CRC-32C of the bytes from here to there. Raises what the stream of blocks raises."""
+    def pass_until(self, end_byte: int) -> None:
+        """Raises what the stream of blocks raises."""
+        for _ in self._parts_until(end_byte):
+            pass
+
+    def crc32c_of(self, entry: Entry, archive_format: Format) -> int:
+        """Of the content of an entry whose span begins here, up to its end. Raises Corrupt, too."""
         checksum = 0
+        for block in decoded(archive_format, entry, self._parts_until(entry.end_byte)):
+            checksum = crc32c(block, checksum)
+        self.pass_until(entry.end_byte)
+        return checksum
+
+    def _parts_until(self, end_byte: int) -> Iterator[bytes]:
+        """The bytes from here to there."""
         while self.position < end_byte:
             if self._at == len(self._block):
                 self._next_block()
             part = self._block[self._at : self._at + end_byte - self.position]
-            checksum = crc32c(part, checksum)
             self._at += len(part)
             self.position += len(part)
-        return checksum
+            yield part
 
     def _next_block(self) -> None:
         self._block, self._at = next(self._blocks), 0

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.rewriting import RewritableChunk
 from cafcat.errors import AccessDenied, CafcatError, CatalogOutdated, CatalogUnavailable, NotFound, StoreFailed
-from cafcat.maintenance.contents import Unreadable, contents
+from cafcat.formats import registry as formats
+from cafcat.maintenance.contents import Unreadable, contents, decoded
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.maintenance.rewrite import Rewriter, live_files, place_of
 from cafcat.model import Entry, FileProblem, ProblemKind
@@ -161,9 +162,10 @@ class Repack:
         if self._is_missing(store, chunk, report):
             return
         files = live_files(self._catalog, chunk.id)
-        for file, blocks in contents(store, chunk.object_key, files):
+        archive_format = formats.by_name(chunk.format)
+        for file, span in contents(store, chunk.object_key, files):
             try:
-                taken = rewriter.take(chunk.id, file, blocks)
+                taken = rewriter.take(chunk.id, file, decoded(archive_format, file, span))
             except Unreadable as error:
                 taken = True
                 self._failed(store, chunk, file, error, report)

@@ -23,7 +23,9 @@ from cafcat.errors import (
     SourceFailed,
     StoreFailed,
 )
-from cafcat.maintenance.contents import Unreadable, check_all, contents
+from cafcat.formats import registry as formats
+from cafcat.formats.base import Format
+from cafcat.maintenance.contents import Unreadable, check_all, contents, decoded
 from cafcat.maintenance.rewrite import Rewriter, live_files
 from cafcat.maintenance.source_files import opened_again
 from cafcat.model import Entry, FileProblem, Location, ProblemKind
@@ -71,6 +73,7 @@ class _Origin:
     store: Store
     object_key: str
     size_bytes: int
+    archive_format: Format
     is_copy: bool
     is_gone: bool = False
 
@@ -169,13 +172,14 @@ class Repair:
 
     def _origins(self, chunk: RewritableChunk) -> Iterator[_Origin]:
         """The chunk itself, then its copies, as far as they are there."""
+        archive_format = formats.by_name(chunk.format)
         places = [(chunk.store, chunk.object_key)]
         if self._from_copies:
             places += self._catalog.copies.of_chunk(chunk.uuid)
         for n, (url, key) in enumerate(places):
             try:
                 store = self._store_of(url)
-                yield _Origin(store, key, store.stat(key).size_bytes, is_copy=n > 0)
+                yield _Origin(store, key, store.stat(key).size_bytes, archive_format, is_copy=n > 0)
             except CafcatError as error:
                 what = "a copy of chunk" if n else "chunk"
                 self._progress.warn(f"{what} {chunk.uuid} cannot be read: {error}")
@@ -184,9 +188,9 @@ class Repair:
         """Takes those whose bytes are right there. Returns the others, in order of their bytes."""
         left = [file for file in files if file.end_byte > origin.size_bytes]
         there = (file for file in files if file.end_byte <= origin.size_bytes)
-        for file, blocks in contents(origin.store, origin.object_key, there):
+        for file, span in contents(origin.store, origin.object_key, there):
             try:
-                taken = not origin.is_gone and self._take_stored(origin, chunk_id, file, blocks)
+                taken = not origin.is_gone and self._take_stored(origin, chunk_id, file, span)
             except Unreadable as error:
                 taken = False
                 origin.has_failed(error.reason)
@@ -201,12 +205,14 @@ class Repair:
                 self.report.files_kept += 1
         return sorted(left, key=lambda file: file.start_byte)
 
-    def _take_stored(self, origin: _Origin, chunk_id: int, file: Entry, blocks: Iterator[bytes]) -> bool:
+    def _take_stored(self, origin: _Origin, chunk_id: int, file: Entry, span: Iterator[bytes]) -> bool:
         """A large file is read twice: what turns out to be damaged at its end would be dead bytes in the new
         chunk."""
+        blocks = decoded(origin.archive_format, file, span)
         if self._dry_run or file.size_bytes > WHOLE_FILE_BYTES:
             check_all(file, self._watched(blocks))
-            blocks = origin.store.stream(origin.object_key, file.start_byte, file.end_byte)
+            span = origin.store.stream(origin.object_key, file.start_byte, file.end_byte)
+            blocks = decoded(origin.archive_format, file, span)
         return self._take_checked(file) if self._dry_run else self._rewriter.take(chunk_id, file, blocks)
 
     def _take_checked(self, file: Entry) -> bool:

@@ -4,15 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Final, Self
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.chunk_rows import ChunkRow
 from cafcat.catalog.owners import owner_name
 from cafcat.checksums import crc32c
 from cafcat.formats import registry as formats
-from cafcat.maintenance.contents import Unreadable, check, guarded
+from cafcat.maintenance.contents import Unreadable, check, entry_of, guarded
 from cafcat.model import Entry
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
-from cafcat.units import to_nanoseconds
 from cafcat.writing.chunk import ChunkPlace, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
@@ -30,11 +28,7 @@ def live_files(catalog: Catalog, chunk_id: int) -> Iterator[Entry]:
     """What the catalog points to in a chunk (chunks.id) when this begins, in order of its bytes. Memory does not
     depend on their number."""
     with catalog.verification.rows(chunk_id) as rows:
-        yield from (_entry(row) for row in rows if row.is_live)
-
-
-def _entry(row: ChunkRow) -> Entry:
-    return Entry(row.path, row.start_byte, row.end_byte, row.crc32c, to_nanoseconds(row.modified_us))
+        yield from (entry_of(row) for row in rows if row.is_live)
 
 
 class Rewriter:

@@ -16,6 +16,7 @@ from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
 from cafcat.resolve.folders import file_of, folder_of
 from cafcat.resolve.reading import Reading
+from cafcat.resolve.wanted import Wanted
 from cafcat.settings import Settings
 from cafcat.snapshots.database import Rows, SnapshotFile
 from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog
@@ -97,7 +98,7 @@ class Snapshot:
 
     def _read_with_care(self, path: str, start: int, end: int | None) -> bytes:
         location = self.locate(path)
-        wanted = self._reading.wanted(path, location, start, end)
+        wanted = Wanted.of(path, location, start, end)
         if wanted.is_whole and (data := self._from_file(location)) is not None:
             return data
         try:
