@@ -1,110 +1,24 @@
 """Writing a CAF archive: data as it comes, the index kept aside until the end."""
 
 import struct
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from json.encoder import encode_basestring
+from collections.abc import Sequence
 from typing import Final
 
 from cafcat.checksums import crc32c
 from cafcat.errors import InvalidInput, Refused, StoreFailed
 from cafcat.formats.base import FinishedArchive, Sink
-from cafcat.model import MAX_PATH_BYTES, Entry, NewFile
-from cafcat.spool import Spool
+from cafcat.formats.index_text import IndexText, entry_text, longest_text_bytes
+from cafcat.model import Entry, NewFile
 
 __all__ = ["MAX_INDEX_BYTES", "CafEntryWriter", "CafWriter"]
 
 MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
 """The footer, which holds the size of the index, is a u32."""
 
-_HEAD: Final = b'{"format_version":"1.0","files":{'
-_TAIL: Final = b"}}"
 _FOOTER: Final = struct.Struct("<I")
-
-_INDEX_MEMORY_BYTES: Final = 8 << 20
-_FLUSH_BYTES: Final = 256 << 10
-_BLOCK_BYTES: Final = 1 << 20
-
-_SHORT_PATH: Final = MAX_PATH_BYTES // 4
-"""A path of so few characters is short enough, however many bytes each takes."""
 _UNLIMITED: Final = 1 << 63
-_INT64_MIN: Final = -(1 << 63)
-_INT64_MAX: Final = (1 << 63) - 1
-
-# The members of an entry that the original programs write, and the two that cafcat adds.
-_ENTRY: Final = b'%b%b:{"start_byte":%d,"end_byte":%d,"crc32c":%d,"modified_ns":%d}'
-_ENTRY_NO_TIME: Final = b'%b%b:{"start_byte":%d,"end_byte":%d,"crc32c":%d}'
-_LONGEST_MEMBERS: Final = len(_ENTRY % (b",", b"", _INT64_MAX, _INT64_MAX, 0xFFFF_FFFF, _INT64_MIN))
-
 
 _new_tuple: Final = tuple.__new__
-
-
-def _quoted(path: str) -> bytes:
-    """The path as a JSON string. Raises Refused."""
-    if not path or "\0" in path or len(path) > _SHORT_PATH:
-        _check_unusual(path)
-    try:
-        # json's own function: it escapes what JSON asks for and nothing else.
-        return encode_basestring(path).encode()
-    except UnicodeEncodeError as error:
-        raise Refused("the name is not valid UTF-8", path=path) from error
-
-
-def _text(comma: bytes, entry: Entry) -> bytes:
-    """The entry as the index has it. Raises Refused if its name cannot be stored.
-
-    A time that is no signed 64-bit number of nanoseconds (before 1677, after 2262) is left out.
-    """
-    path, start, end, checksum, modified_ns, _, _ = entry
-    quoted = _quoted(path)
-    if modified_ns is None or not _INT64_MIN <= modified_ns <= _INT64_MAX:
-        return _ENTRY_NO_TIME % (comma, quoted, start, end, checksum)
-    return _ENTRY % (comma, quoted, start, end, checksum, modified_ns)
-
-
-def _check_unusual(path: str) -> None:
-    if not path:
-        raise Refused("the name is empty", path=path)
-    if "\0" in path:
-        raise Refused("the name contains a NUL byte", path=path)
-    size_bytes = len(path.encode(errors="surrogatepass"))
-    if size_bytes > MAX_PATH_BYTES:
-        raise Refused(f"the name is longer than {MAX_PATH_BYTES:,} bytes ({size_bytes:,})", path=path)
-
-
-class _Index:
-    """Text of the entries so far; beyond 8 MiB it is in a temporary file."""
-
-    def __init__(self) -> None:
-        self.size_bytes = len(_HEAD) + len(_TAIL)
-        """Of the whole index if it ended now."""
-        self._pending = bytearray(_HEAD)
-        self._spool = Spool("an index", _INDEX_MEMORY_BYTES)
-
-    def append(self, text: bytes) -> None:
-        """Takes text as it is. Raises StoreFailed."""
-        self._pending += text
-        self.size_bytes += len(text)
-        if len(self._pending) >= _FLUSH_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._spool.write(self._pending)
-        self._pending.clear()
-
-    def blocks(self) -> Iterator[bytes]:
-        """The whole index in blocks of at most 1 MiB; then the temporary file is gone. Raises StoreFailed."""
-        self._pending += _TAIL
-        self._flush()
-        with self._spool:
-            yield from self._spool.blocks_from(0, _BLOCK_BYTES)
-
-
-@lru_cache(maxsize=2)  # a path is asked about twice before it is added
-def _longest_text_bytes(path: str) -> int:
-    """Size in bytes that no entry of this path exceeds in the index. Raises Refused."""
-    return len(_quoted(path)) + _LONGEST_MEMBERS
 
 
 class CafWriter:
@@ -118,7 +32,7 @@ class CafWriter:
         """max_index_bytes: when the archive is full; a smaller value than the format's serves tests."""
         self._sink = sink
         self._max_index_bytes = max_index_bytes
-        self._index = _Index()
+        self._index = IndexText()
         self._comma = b""
         self._position = 0
         self._open_path: str | None = None
@@ -146,7 +60,7 @@ class CafWriter:
         for path, content, modified_ns, _ in files:
             start, end = end, end + len(content)
             entry = _new_tuple(Entry, (path, start, end, crc32c(content), modified_ns, None, None))
-            text = _text(comma, entry)
+            text = entry_text(comma, entry)
             index_bytes += len(text)
             if index_bytes > self._max_index_bytes or end + index_bytes > most_bytes:
                 break
@@ -176,14 +90,14 @@ class CafWriter:
         if self._ended:
             self._raise_unusable()
         size = self._position + self._index_bytes() + _FOOTER.size
-        return size if path is None else size + size_bytes + _longest_text_bytes(path)
+        return size if path is None else size + size_bytes + longest_text_bytes(path)
 
     def has_room(self, path: str, size_bytes: int) -> bool:
         """False if the index would outgrow its u32, whatever the file's size. Raises Refused."""
         del size_bytes
         if self._ended:
             self._raise_unusable()
-        return self._index_bytes() + _longest_text_bytes(path) <= self._max_index_bytes
+        return self._index_bytes() + longest_text_bytes(path) <= self._max_index_bytes
 
     def finalize(self) -> FinishedArchive:
         """Writes index and footer. Raises InvalidInput while a file is open; what the sink raises."""
@@ -208,7 +122,7 @@ class CafWriter:
     def _index_bytes(self) -> int:
         """Size of the index in bytes, with a file that is being written."""
         size = self._index.size_bytes
-        return size if self._open_path is None else size + _longest_text_bytes(self._open_path)
+        return size if self._open_path is None else size + longest_text_bytes(self._open_path)
 
     def _index_full(self, path: str) -> Refused:
         message = f"the archive's index is full: it cannot exceed {self._max_index_bytes:,} bytes"
@@ -268,7 +182,7 @@ class CafEntryWriter:
         end = writer._position
         self._end()
         entry = Entry(self._path, self._start, end, self._checksum, self._modified_ns)
-        text = _text(writer._comma, entry)
+        text = entry_text(writer._comma, entry)
         if writer._index.size_bytes + len(text) > writer._max_index_bytes:
             raise writer._index_full(self._path)
         writer._append(text)

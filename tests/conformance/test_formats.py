@@ -3,6 +3,7 @@
 import pytest
 
 from cafcat.formats.base import Format
+from cafcat.formats.chunkio import CHUNKIO
 from cafcat.formats.registry import by_name
 from cafcat.testing.formats import FormatSuite
 
@@ -11,3 +12,9 @@ class TestCaf(FormatSuite):
     @pytest.fixture
     def format(self) -> Format:
         return by_name("caf")
+
+
+class TestChunkIo(FormatSuite):
+    @pytest.fixture
+    def format(self) -> Format:
+        return CHUNKIO

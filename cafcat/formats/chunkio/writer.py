@@ -1,0 +1,257 @@
+"""Writing a ChunkIO chunk: a record or more for each file, the index in records at the end."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from cafcat.checksums import crc32c
+from cafcat.errors import InvalidInput, Refused, StoreFailed
+from cafcat.formats.base import FinishedArchive, Sink
+from cafcat.formats.chunkio.decoding import PIECES
+from cafcat.formats.chunkio.metering import MAX_POSITION
+from cafcat.formats.chunkio.pieces import (
+    PIECE_BYTES,
+    end_mark,
+    file_mark,
+    finalized_size,
+    index_mark,
+    pieces_end,
+)
+from cafcat.formats.chunkio.records_writer import record_bytes
+from cafcat.formats.index_text import IndexText, entry_text, longest_text_bytes
+from cafcat.model import Entry, NewFile
+
+__all__ = ["MAX_INDEX_BYTES", "ChunkIoEntryWriter", "ChunkIoWriter"]
+
+MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
+"""Text of the index, as in CAF: its reader is the same."""
+
+_UNLIMITED: Final = 1 << 63
+_Parts = list[bytes | memoryview]
+
+
+class ChunkIoWriter:
+    """Writes one chunk. The caller gives each path once: a path given twice makes two entries of that name,
+    of which readers take the last.
+
+    A record cannot be streamed, as its length and hash come first; so a file is written in pieces of 1 MiB, and of
+    one that comes in blocks a piece is kept in memory. The index: 8 MiB, beyond that a temporary file. After an
+    error of the sink, and after finalize, every call raises.
+    """
+
+    def __init__(self, sink: Sink, *, max_index_bytes: int = MAX_INDEX_BYTES) -> None:
+        """max_index_bytes: when the chunk is full; a smaller value than the format's serves tests."""
+        self._sink = sink
+        self._max_index_bytes = max_index_bytes
+        self._index = IndexText()
+        self._comma = b""
+        self._position = 0
+        self._open: ChunkIoEntryWriter | None = None
+        self._ended = ""
+        self._cause: BaseException | None = None
+        self.file_count = 0
+
+    def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
+        """Appends a whole file. Raises Refused, with nothing written; what the sink raises."""
+        added = self.add_all((NewFile(path, content, modified_ns),), _UNLIMITED)
+        if not added:
+            raise self._index_full(path)
+        return added[0]
+
+    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
+        """Appends whole files, from the first on, as long as the chunk, if it were finalized, has at most so many
+        bytes, and its index has room. Raises Refused for one of them, with nothing written; what the sink
+        raises."""
+        self._check_usable()
+        entries: list[Entry] = []
+        texts: list[bytes] = []
+        end, comma, index_bytes = self._position, self._comma, self._index.size_bytes
+        for path, content, modified_ns, _ in files:
+            size_bytes = len(content)
+            start, end = end, pieces_end(end, size_bytes)
+            entry = Entry(path, start, end, crc32c(content), modified_ns, size_bytes, PIECES)
+            text = entry_text(comma, entry)
+            index_bytes += len(text)
+            if index_bytes > self._max_index_bytes or finalized_size(end, index_bytes) > most_bytes:
+                break
+            entries.append(entry)
+            texts.append(text)
+            comma = b","
+        self._put_all(files, entries, texts)
+        return entries
+
+    def _put_all(self, files: Sequence[NewFile], entries: Sequence[Entry], texts: Sequence[bytes]) -> None:
+        if not texts:
+            return
+        parts: _Parts = []
+        for file, entry in zip(files, entries, strict=False):
+            _add_pieces(parts, entry.start_byte, file.content)
+        self._put(parts, entries[-1].end_byte)
+        self._append(b"".join(texts), len(texts))
+
+    def open(self, path: str, modified_ns: int | None) -> "ChunkIoEntryWriter":
+        """Begins a file that is written in blocks. Raises Refused, with nothing written."""
+        self._check_usable()
+        if not self.has_room(path, 0):
+            raise self._index_full(path)
+        self._open = ChunkIoEntryWriter(self, path, modified_ns)
+        return self._open
+
+    def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
+        """Bytes of files, index and end mark. Exact for what is written; one more file, and the one being written,
+        count with the longest checksum and time, and with all bytes abandoned so far. Raises Refused."""
+        self._check_not_ended()
+        position, index_bytes = self._position, self._index_bytes()
+        if self._open is not None:
+            position = pieces_end(position, self._open.pending_bytes)
+        if path is not None:
+            position = pieces_end(position, size_bytes)
+            index_bytes += longest_text_bytes(path)
+        return finalized_size(position, index_bytes)
+
+    def has_room(self, path: str, size_bytes: int) -> bool:
+        """False if the index would outgrow 4 GiB, or the chunk 2^63 bytes. Raises Refused."""
+        self._check_not_ended()
+        index_bytes = self._index_bytes() + longest_text_bytes(path)
+        return index_bytes <= self._max_index_bytes and self.size_if_finalized(path, size_bytes) <= MAX_POSITION
+
+    def finalize(self) -> FinishedArchive:
+        """Writes index and end mark. Raises InvalidInput while a file is open; what the sink raises."""
+        self._check_usable()
+        index_begin = self._position
+        checksum = 0
+        try:
+            for piece in self._index.blocks():
+                begin = self._position
+                block = b"".join(record_bytes(begin, index_mark(begin), piece))
+                checksum = crc32c(block, checksum)
+                self._put([block], begin + len(block))
+        except BaseException as error:
+            self._break(error)
+            raise
+        index_end = self._position
+        mark = b"".join(record_bytes(index_end, end_mark(index_begin), b""))
+        self._put([mark], index_end + len(mark))
+        self._ended = "finished"
+        checksum = crc32c(mark, checksum)
+        return FinishedArchive(self._position, index_begin, index_end, self.file_count, index_begin, checksum)
+
+    def _index_bytes(self) -> int:
+        """Size of the index's text in bytes, with a file that is being written."""
+        size_bytes = self._index.size_bytes
+        return size_bytes if self._open is None else size_bytes + longest_text_bytes(self._open.path)
+
+    def _index_full(self, path: str) -> Refused:
+        message = f"the chunk's index is full: it cannot exceed {self._max_index_bytes:,} bytes"
+        return Refused(message, path=path)
+
+    def _put(self, parts: _Parts, end: int) -> None:
+        """end: the position after them."""
+        try:
+            self._sink.write(b"".join(parts))
+        except BaseException as error:
+            self._break(error)
+            raise
+        self._position = end
+
+    def _append(self, text: bytes, count: int = 1) -> None:
+        try:
+            self._index.append(text)
+        except BaseException as error:
+            self._break(error)
+            raise
+        self._comma = b","
+        self.file_count += count
+
+    def _break(self, error: BaseException) -> None:
+        # How much of the data arrived is not known, so no later position could be trusted (restic's ErrBroken).
+        self._ended = "broken"
+        self._cause = error
+
+    def _check_usable(self) -> None:
+        self._check_not_ended()
+        if self._open is not None:
+            raise InvalidInput("another file is being written", path=self._open.path)
+
+    def _check_not_ended(self) -> None:
+        if self._cause is not None:
+            raise StoreFailed(f"the archive is broken by an earlier error: {self._cause}") from self._cause
+        if self._ended:
+            raise InvalidInput("the archive is finished: nothing can be added")
+
+
+def _add_pieces(parts: _Parts, begin: int, content: bytes) -> int:
+    """The pieces of a whole file, or of its part that begins at a piece. Gives where they end."""
+    for start in range(0, len(content) or 1, PIECE_BYTES):
+        piece = content[start : start + PIECE_BYTES]
+        parts += record_bytes(begin, file_mark(start), piece)
+        begin = pieces_end(begin, len(piece))
+    return begin
+
+
+class ChunkIoEntryWriter:
+    """One file being written in blocks. Made by ChunkIoWriter.open."""
+
+    def __init__(self, writer: ChunkIoWriter, path: str, modified_ns: int | None) -> None:
+        self.path = path
+        self._writer = writer
+        self._modified_ns = modified_ns
+        self._start = writer._position
+        self._piece = bytearray()
+        self._written = 0
+        self._checksum = 0
+        self._closed = False
+
+    @property
+    def pending_bytes(self) -> int:
+        """That are not written yet."""
+        return len(self._piece)
+
+    def write(self, block: bytes) -> None:
+        """Appends. What the sink raises breaks the whole archive."""
+        self._check_open()
+        self._checksum = crc32c(block, self._checksum)
+        view = memoryview(block)
+        while view:
+            room = PIECE_BYTES - len(self._piece)
+            self._piece += view[:room]
+            view = view[room:]
+            if len(self._piece) == PIECE_BYTES:
+                self._put_piece()
+
+    def _put_piece(self) -> None:
+        begin = self._writer._position
+        parts = record_bytes(begin, file_mark(self._written), bytes(self._piece))
+        self._writer._put(parts, pieces_end(begin, len(self._piece)))
+        self._written += len(self._piece)
+        self._piece.clear()
+
+    def close(self) -> Entry:
+        """Ends the file."""
+        self._check_open()
+        writer = self._writer
+        if self._piece or not self._written:
+            self._put_piece()
+        end = writer._position
+        self._end()
+        entry = Entry(self.path, self._start, end, self._checksum, self._modified_ns, self._written, PIECES)
+        text = entry_text(writer._comma, entry)
+        if writer._index.size_bytes + len(text) > writer._max_index_bytes:
+            raise writer._index_full(self.path)
+        writer._append(text)
+        return entry
+
+    def abandon(self) -> None:
+        """Gives the file up. Pieces that are written stay in the archive, and no entry names them. Allowed in a
+        broken archive, where it changes nothing."""
+        if not self._writer._ended:
+            self._check_open()
+            self._end()
+
+    def _check_open(self) -> None:
+        self._writer._check_not_ended()
+        if self._closed:
+            raise InvalidInput("this file is closed already", path=self.path)
+
+    def _end(self) -> None:
+        self._closed = True
+        self._writer._open = None
