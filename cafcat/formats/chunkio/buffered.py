@@ -50,10 +50,10 @@ class BufferedWriter:
             return None
         return self._began + self._close_at_seconds - self._clock()
 
-    def write(self, content: bytes, user_data: bytes) -> Record | None:
-        """Adds to the open record, or begins one, of which this is the user data. Gives the record that this write
-        ended, if any. Raises InvalidInput; what the sink raises: then the record is still open, and `close` writes
-        it again, once the RecordWriter was resumed."""
+    def write(self, content: bytes, user_data: bytes) -> list[Record]:
+        """Adds to the open record, or begins one, of which this is the user data. Gives the records that ended: one
+        that was old enough, and the one that is large enough now. Raises InvalidInput; what the sink raises: then
+        the record is still open, and `close` writes it again, once the RecordWriter was resumed."""
         closed = self.close_if_due()
         if self._deflater is None:
             if len(user_data) != USER_DATA_BYTES:
@@ -61,7 +61,7 @@ class BufferedWriter:
             self._deflater, self._user_data, self._began = Deflater(), user_data, self._clock()
         self._deflater.write(content)
         full = self._close_at_bytes is not None and self.size_bytes >= self._close_at_bytes
-        return self.close() if full else closed
+        return [record for record in (closed, self.close() if full else None) if record is not None]
 
     def close_if_due(self) -> Record | None:
         """Ends the open record if it is old enough."""
