@@ -1,0 +1,164 @@
+"""Reading a clp-s archive: its sections as entries, its metadata as plain data. Logs are not decoded."""
+
+import re
+from collections.abc import Iterator
+from functools import cached_property, partial
+from typing import Any, Final
+
+from cafcat.errors import Corrupt, Unsupported
+from cafcat.formats.base import RandomReader
+from cafcat.formats.clp.frames import FrameRun
+from cafcat.formats.clp.header import HEADER_BYTES, Header, parse_header
+from cafcat.formats.clp.metadata import (
+    ARCHIVE_FILES,
+    ARCHIVE_INFO,
+    MAX_METADATA_BYTES,
+    RANGE_INDEX,
+    TIMESTAMPS,
+    LogRange,
+    Packet,
+    TimestampDictionary,
+    parse_info,
+    parse_packets,
+    parse_ranges,
+    parse_section_table,
+    parse_timestamps,
+)
+from cafcat.model import Entry
+
+__all__ = ["MAX_SECTION_BYTES", "ClpReader"]
+
+MAX_SECTION_BYTES: Final = 32 << 30
+"""That a section may decompress to when it is checked: a bomb costs some ten seconds."""
+
+_BLOCK_BYTES: Final = 1 << 20
+_FIRST_BYTES: Final = 16 << 10
+_ONE_FRAME: Final = ("/schema_tree", "/schema_ids", "/table_metadata")
+_DICTIONARY: Final = re.compile(r"/[a-z]+\.dict")
+_TABLES: Final = re.compile(r"/[0-9]+")
+_COUNT_BYTES: Final = 8
+
+
+class ClpReader:
+    """Reads one archive. Opening it is one read, or two if the metadata is large; it is kept, at most 8 MiB."""
+
+    def __init__(self, archive: RandomReader) -> None:
+        """Raises Corrupt or Unsupported if header, metadata or the table of sections cannot be right."""
+        self._archive = archive
+        first = archive.read_at(0, min(archive.size_bytes, _FIRST_BYTES))
+        self.header: Header = parse_header(first, archive.size_bytes, archive.name)
+        self.metadata_frame = self._metadata_frame(first)
+        self.packets: list[Packet] = parse_packets(self._metadata(), archive.name)
+        table = self._packet(ARCHIVE_FILES)
+        if table is None:
+            raise Corrupt("the archive has no table of sections", chunk=archive.name, byte=HEADER_BYTES)
+        files_bytes = self.header.compressed_size - self.header.files_start
+        self._sections = parse_section_table(table, files_bytes, archive.name)
+
+    def _metadata_frame(self, first: bytes) -> bytes:
+        end = self.header.files_start
+        if end - HEADER_BYTES > MAX_METADATA_BYTES:
+            raise self._too_large(end - HEADER_BYTES)
+        rest = b"" if end <= len(first) else self._archive.read_at(len(first), end)
+        return first[HEADER_BYTES:end] + rest
+
+    def _metadata(self) -> bytes:
+        run = FrameRun(MAX_METADATA_BYTES, lambda message: self._corrupt(f"the metadata is damaged: {message}"))
+        raw = b"".join(run.write(self.metadata_frame))
+        run.finish()
+        if run.frames != 1:
+            raise self._corrupt(f"the metadata is {run.frames} zstd frames, not one")
+        return raw
+
+    def _too_large(self, size_bytes: int) -> Unsupported:
+        message = f"the metadata has {size_bytes:,} bytes: this cafcat reads up to {MAX_METADATA_BYTES:,}"
+        return Unsupported(message, chunk=self._archive.name, byte=HEADER_BYTES)
+
+    def _corrupt(self, message: str) -> Corrupt:
+        return Corrupt(message, chunk=self._archive.name, byte=HEADER_BYTES)
+
+    def _packet(self, kind: int) -> bytes | None:
+        """The content of the one packet of a kind. Raises Corrupt if there are several."""
+        found = [packet.content for packet in self.packets if packet.kind == kind]
+        if len(found) > 1:
+            raise self._corrupt(f"the metadata has {len(found)} packets of type {kind}")
+        return found[0] if found else None
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """What the archive says of itself, such as num_segments; empty if nothing. Raises Corrupt."""
+        content = self._packet(ARCHIVE_INFO)
+        return {} if content is None else parse_info(content, self._archive.name)
+
+    @cached_property
+    def timestamps(self) -> TimestampDictionary:
+        """Time ranges of its records. Raises Corrupt."""
+        content = self._packet(TIMESTAMPS)
+        return TimestampDictionary((), {}) if content is None else parse_timestamps(content, self._archive.name)
+
+    @cached_property
+    def ranges(self) -> list[LogRange]:
+        """Which of its records came from which log file: none if it does not say. Raises Corrupt."""
+        content = self._packet(RANGE_INDEX)
+        return [] if content is None else parse_ranges(content, self._archive.name)
+
+    @property
+    def index_span(self) -> tuple[int, int]:
+        """Header and metadata, which are at the begin."""
+        return 0, self.header.files_start
+
+    def entries(self) -> Iterator[Entry]:
+        """The sections in their order, by the names that the archive has for them. What follows the size that the
+        header says belongs to none, as in the original."""
+        start = self.header.files_start
+        for section, begin, end in self._sections:
+            yield Entry(section, start + begin, start + end, None, None)
+
+    def open(self, entry: Entry) -> Iterator[bytes]:
+        """The bytes of a section as they are, in blocks of at most 1 MiB. They are decompressed on the side: raises
+        Corrupt, at the latest in place of the end, if they are not such frames as a section of this name has."""
+        check = _SectionCheck(entry, self._archive.name)
+        for start in range(entry.start_byte, entry.end_byte, _BLOCK_BYTES):
+            block = self._archive.read_at(start, min(start + _BLOCK_BYTES, entry.end_byte))
+            check.write(block)
+            yield block
+        check.finish()
+
+
+class _SectionCheck:
+    """What a section of its name has to be: one frame; a count and one frame, or nothing if the count is 0; any
+    number of frames. Sections of other names are not judged."""
+
+    def __init__(self, entry: Entry, chunk: str) -> None:
+        self._path = entry.path
+        self._is_dictionary = _DICTIONARY.fullmatch(entry.path) is not None
+        self._is_run = _TABLES.fullmatch(entry.path) is not None
+        self._error = partial(Corrupt, path=entry.path, chunk=chunk, byte=entry.start_byte)
+        self._count = b""
+        self._frames = FrameRun(MAX_SECTION_BYTES, self._damaged)
+
+    def _damaged(self, message: str) -> Corrupt:
+        return self._error(f"the section is damaged: {message}")
+
+    def write(self, block: bytes) -> None:
+        if not (self._is_dictionary or self._is_run or self._path in _ONE_FRAME):
+            return
+        if self._is_dictionary and len(self._count) < _COUNT_BYTES:
+            rest = _COUNT_BYTES - len(self._count)
+            self._count += block[:rest]
+            block = block[rest:]
+        for _ in self._frames.write(block):
+            pass
+
+    def finish(self) -> None:
+        self._frames.finish()
+        if self._is_dictionary:
+            self._check_frames(int(any(self._count)))
+            if len(self._count) < _COUNT_BYTES:
+                raise self._damaged(f"{len(self._count)} bytes are too few for its count")
+        elif self._path in _ONE_FRAME:
+            self._check_frames(1)
+
+    def _check_frames(self, expected: int) -> None:
+        if self._frames.frames != expected:
+            raise self._damaged(f"it has {self._frames.frames} zstd frames where it should have {expected}")
