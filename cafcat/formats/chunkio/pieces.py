@@ -20,6 +20,7 @@ __all__ = [
     "index_begin_of",
     "index_mark",
     "is_own",
+    "payload_bytes",
     "piece_count",
     "pieces_end",
 ]
@@ -59,27 +60,32 @@ def is_own(user_data: bytes) -> bool:
 
 def piece_count(content_bytes: int) -> int:
     """Records that so many bytes take: at least one."""
-    return max(1, -(-content_bytes // PIECE_BYTES))
+    return -(-content_bytes // PIECE_BYTES) or 1
+
+
+def payload_bytes(content_bytes: int) -> int:
+    """Payload of the pieces of so many bytes."""
+    return content_bytes + HEADER_BYTES * piece_count(content_bytes)
 
 
 def pieces_end(begin: int, content_bytes: int) -> int:
     """Where the pieces of so many bytes end that begin at a position."""
-    return end_position(begin, content_bytes + HEADER_BYTES * piece_count(content_bytes))
+    return end_position(begin, payload_bytes(content_bytes))
 
 
 def content_bytes_of(begin: int, end: int) -> int | None:
     """How many bytes have the pieces that begin and end there; None if no pieces do."""
     if not (is_position(begin) and is_position(end) and begin < end):
         return None
-    payload_bytes = offset_at(end) - offset_at(begin)
-    count = -(-payload_bytes // (PIECE_BYTES + HEADER_BYTES))
-    content_bytes = payload_bytes - HEADER_BYTES * count
+    size_bytes = offset_at(end) - offset_at(begin)
+    count = -(-size_bytes // (PIECE_BYTES + HEADER_BYTES))
+    content_bytes = size_bytes - HEADER_BYTES * count
     return content_bytes if content_bytes >= 0 and piece_count(content_bytes) == count else None
 
 
-def finalized_size(begin: int, index_bytes: int) -> int:
-    """Size of a chunk whose index begins there and has so many bytes of text."""
-    return end_position(pieces_end(begin, index_bytes), HEADER_BYTES)
+def finalized_size(offset: int, index_bytes: int) -> int:
+    """Size of a chunk whose index has so much payload before it, and so many bytes of text."""
+    return position_of(offset + payload_bytes(index_bytes) + HEADER_BYTES)
 
 
 class Layout(NamedTuple):

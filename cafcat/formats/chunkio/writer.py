@@ -7,13 +7,14 @@ from cafcat.checksums import crc32c
 from cafcat.errors import InvalidInput, Refused, StoreFailed
 from cafcat.formats.base import FinishedArchive, Sink
 from cafcat.formats.chunkio.decoding import PIECES
-from cafcat.formats.chunkio.metering import MAX_POSITION
+from cafcat.formats.chunkio.metering import MAX_POSITION, offset_at, position_of
 from cafcat.formats.chunkio.pieces import (
     PIECE_BYTES,
     end_mark,
     file_mark,
     finalized_size,
     index_mark,
+    payload_bytes,
     pieces_end,
 )
 from cafcat.formats.chunkio.records_writer import record_bytes
@@ -26,6 +27,7 @@ MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
 """Text of the index, as in CAF: its reader is the same."""
 
 _UNLIMITED: Final = 1 << 63
+_FIRST: Final = file_mark(0)
 _Parts = list[bytes | memoryview]
 
 
@@ -65,13 +67,15 @@ class ChunkIoWriter:
         entries: list[Entry] = []
         texts: list[bytes] = []
         end, comma, index_bytes = self._position, self._comma, self._index.size_bytes
+        offset = offset_at(end)
         for path, content, modified_ns, _ in files:
             size_bytes = len(content)
-            start, end = end, pieces_end(end, size_bytes)
+            offset += payload_bytes(size_bytes)
+            start, end = end, position_of(offset)
             entry = Entry(path, start, end, crc32c(content), modified_ns, size_bytes, PIECES)
             text = entry_text(comma, entry)
             index_bytes += len(text)
-            if index_bytes > self._max_index_bytes or finalized_size(end, index_bytes) > most_bytes:
+            if index_bytes > self._max_index_bytes or finalized_size(offset, index_bytes) > most_bytes:
                 break
             entries.append(entry)
             texts.append(text)
@@ -106,7 +110,7 @@ class ChunkIoWriter:
         if path is not None:
             position = pieces_end(position, size_bytes)
             index_bytes += longest_text_bytes(path)
-        return finalized_size(position, index_bytes)
+        return finalized_size(offset_at(position), index_bytes)
 
     def has_room(self, path: str, size_bytes: int) -> bool:
         """False if the index would outgrow 4 GiB, or the chunk 2^63 bytes. Raises Refused."""
@@ -179,13 +183,15 @@ class ChunkIoWriter:
             raise InvalidInput("the archive is finished: nothing can be added")
 
 
-def _add_pieces(parts: _Parts, begin: int, content: bytes) -> int:
-    """The pieces of a whole file, or of its part that begins at a piece. Gives where they end."""
-    for start in range(0, len(content) or 1, PIECE_BYTES):
+def _add_pieces(parts: _Parts, begin: int, content: bytes) -> None:
+    """The pieces of a whole file that begins there."""
+    if len(content) <= PIECE_BYTES:
+        parts += record_bytes(begin, _FIRST, content)
+        return
+    for start in range(0, len(content), PIECE_BYTES):
         piece = content[start : start + PIECE_BYTES]
         parts += record_bytes(begin, file_mark(start), piece)
         begin = pieces_end(begin, len(piece))
-    return begin
 
 
 class ChunkIoEntryWriter:
