@@ -1,0 +1,41 @@
+"""The worked examples in docs/formats are what the writers give."""
+
+import re
+from pathlib import Path
+
+import msgpack
+
+from cafcat.formats.chunkio import CHUNKIO
+from cafcat.formats.clp.header import Header, parse_header
+from cafcat.formats.clp.metadata import Packet, pack_packets, pack_section_table
+from cafcat.testing.formats import pack
+
+PAGES = Path(__file__).parents[2] / "docs" / "formats"
+ROW = re.compile(r"^[0-9a-f]{8}  ((?:[0-9a-f]{2} ?| )+)\|", flags=re.MULTILINE)
+
+
+def dumps(page: str) -> list[bytes]:
+    blocks = (PAGES / page).read_text().split("```")[1::2]
+    return [bytes.fromhex("".join(ROW.findall(block))) for block in blocks if ROW.search(block)]
+
+
+def test_the_chunkio_dump_is_what_the_writer_gives() -> None:
+    data, entries, finished = pack(
+        CHUNKIO, [("hello.txt", b"hello\n", 1_700_000_000_000_000_000), ("ü", b"", None)]
+    )
+    assert dumps("chunkio.md") == [data]
+    assert [entry[1:3] for entry in entries] == [(0, 62), (62, 102)]
+    assert (finished.index_start_byte, finished.index_end_byte, finished.size_bytes) == (102, 321, 361)
+    text = " ".join((PAGES / "chunkio.md").read_text().split())
+    assert "the records [0, 62) and [62, 102), the index is [102, 321) with 179 bytes of text" in text
+
+
+def test_the_clp_dumps_are_what_the_writer_gives() -> None:
+    head, metadata = dumps("clp.md")
+    header = Header((0, 3, 1), 93, 242, 150)
+    assert head == header.pack()
+    assert parse_header(head, 242, "x") == header
+    info = Packet(0, msgpack.packb({"num_segments": 1}))
+    table = Packet(1, pack_section_table([("/schema_tree", 20), ("/var.dict", 8), ("/0", 0)]))
+    ranges = Packet(3, msgpack.packb([{"e": 3, "f": {"_filename": "a.log"}, "s": 0}]))
+    assert metadata == pack_packets([info, table, Packet(2, bytes(16)), ranges])
