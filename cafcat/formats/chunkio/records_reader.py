@@ -49,11 +49,11 @@ class RecordReader:
         self._window.forget()
         self._skippable = None
 
-    def records(self) -> Iterator[Record]:
-        """All records in order, in time linear to the size of the file. The last may end beyond the end of the
-        file, and one that was torn where a later one begins."""
+    def records(self, first: Record | None = None) -> Iterator[Record]:
+        """All records in order, or those from one on, in time linear to the size of the file. The last may end
+        beyond the end of the file, and one that was torn beyond where a later one begins."""
         meters: _LiveMeters | None = None
-        record = self._record_at(0) if self._window.size_bytes else None
+        record = first or self._record_at(0)
         begin = 0
         while True:
             if record is None:

@@ -37,19 +37,19 @@ class RecordTail:
             raise Corrupt(message, chunk=self._archive.name, byte=size_bytes)
         self._size_bytes = size_bytes
         self._reader.refresh()
-        record = self._reader.first(self.position)
-        while record is not None:
-            whole = self._reader.is_whole(record)
-            after = self._reader.first(record.end if whole else record.begin + 1)
-            if whole:
+        first = self._reader.first(self.position)
+        if first is not None:
+            yield from self._whole(self._reader.records(first))
+
+    def _whole(self, records: Iterator[Record]) -> Iterator[Record]:
+        waiting = False
+        for record in records:
+            self.passed_over += waiting
+            self.position = record.begin
+            waiting = not self._reader.is_whole(record)
+            if not waiting:
                 self.position = record.end
                 yield record
-            elif after is None:
-                return
-            else:
-                self.passed_over += 1
-                self.position = after.begin
-            record = after
 
     def content(self, record: Record) -> bytes | None:
         """Its content; None if that changed meanwhile."""

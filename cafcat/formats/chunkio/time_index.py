@@ -4,6 +4,7 @@ A time is .NET ticks in UTC: 100 ns each since 0001-01-01, a signed number in th
 """
 
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Final
 
 from cafcat.formats.chunkio.records import Record
@@ -31,10 +32,10 @@ def records_after(reader: RecordReader, ticks: int, start: int = 0, end: int | N
     """The records beginning in `[start, end)` that may hold events after a time: those whose own time is after it,
     and the one before these, whose events may go on until then. Records are taken to be in order of time. Looks at
     O(log n) of them before the first one comes."""
-    record = at_partition(reader, lambda found: ticks_of_record(found) > ticks, start, end)
-    while record is not None:
-        yield record
-        record = reader.first(record.begin + 1, end)
+    first = at_partition(reader, lambda found: ticks_of_record(found) > ticks, start, end)
+    if first is None:
+        return iter(())
+    return takewhile(lambda record: end is None or record.begin < end, reader.records(first))
 
 
 def at_partition(
@@ -63,9 +64,8 @@ def at_partition(
 
 def _by_listing(reader: RecordReader, is_after: Callable[[Record], bool], left: Record, right: Record) -> Record:
     """The same between two records, in linear time: meters are damaged, or lie."""
-    for record in reader.records():
-        if record.begin >= right.begin or (record.begin > left.begin and is_after(record)):
+    for record in reader.records(left):
+        if record.begin >= right.begin or (record != left and is_after(record)):
             break
-        if record.begin > left.begin:
-            left = record
+        left = record
     return left
