@@ -12,6 +12,7 @@ from typing import NamedTuple
 from cafcat.formats.caf import CAF
 from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, TarWriter
 from cafcat.testing.formats import CONTENTS, ODD_NAMES, pack
+from tests.fuzz.formats import chunkio_files, clp_archives
 from tests.fuzz.mutations import footed, sealed
 
 __all__ = ["KINDS", "Seed", "seeds_of"]
@@ -194,6 +195,14 @@ def _tar(form: int) -> bytes:
     return buffer.getvalue()
 
 
+def _chunkio() -> list[Seed]:
+    return [Seed(name, data) for name, data in chunkio_files()]
+
+
+def _clp() -> list[Seed]:
+    return [Seed(name, data) for name, data in clp_archives()]
+
+
 KINDS = {
     "caf": _archives,
     "index": _archives,
@@ -202,4 +211,6 @@ KINDS = {
     "inventory": _inventories,
     "manifest": _manifests,
     "tar": _tars,
+    "chunkio": _chunkio,
+    "clp": _clp,
 }

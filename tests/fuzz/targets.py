@@ -24,6 +24,7 @@ from cafcat.sources.base import Source
 from cafcat.stores.base import ObjectInfo, StoredObject
 from cafcat.testing.formats import BytesArchive
 from cafcat.writing.journal_reader import JournalObject, read_head
+from tests.fuzz.formats import read_chunkio, read_clp
 
 __all__ = ["TARGETS", "RawStore", "Stopwatch", "Wrong"]
 
@@ -309,6 +310,16 @@ def _problems(source: Source) -> int:
     return problems
 
 
+def take_chunkio(data: bytes, timed: Stopwatch) -> str:
+    """Records, and what `adopt` and `rebuild` would list and read of them."""
+    return str(timed(read_chunkio, data))
+
+
+def take_clp(data: bytes, timed: Stopwatch) -> str:
+    """The container of a clp-s archive, and its metadata."""
+    return str(timed(read_clp, data))
+
+
 TARGETS: dict[str, Callable[[bytes, Stopwatch], str]] = {
     "caf": take_archive,
     "index": take_index,
@@ -317,4 +328,6 @@ TARGETS: dict[str, Callable[[bytes, Stopwatch], str]] = {
     "inventory": take_inventory,
     "manifest": take_manifest,
     "tar": take_tar,
+    "chunkio": take_chunkio,
+    "clp": take_clp,
 }

@@ -1,0 +1,154 @@
+"""ChunkIO files and clp-s archives to be damaged, how, and what has to hold of what is read of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from cafcat.errors import CafcatError, Corrupt
+from cafcat.formats.base import Format, Reader
+from cafcat.formats.chunkio import CHUNKIO
+from cafcat.formats.chunkio.metering import INTERVAL_BYTES, is_position, write_meter
+from cafcat.formats.chunkio.records import HEADER_BYTES, pack_header
+from cafcat.formats.chunkio.records_reader import RecordReader
+from cafcat.formats.chunkio.records_writer import RecordWriter
+from cafcat.formats.chunkio.time_index import records_after
+from cafcat.formats.clp import CLP
+from cafcat.formats.clp.frames import compressed
+from cafcat.formats.clp.header import Header
+from cafcat.formats.clp.metadata import Packet
+from cafcat.formats.clp.packing import pack_head
+from cafcat.formats.clp.reader import ClpReader
+from cafcat.model import Entry
+from cafcat.testing.formats import BytesArchive, ListSink, pack
+from tests.fuzz.mutations import damaged_bytes
+
+__all__ = ["Wrong", "chunkio_files", "clp_archives", "damaged_chunkio", "read_chunkio", "read_clp"]
+
+VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
+_MOST_SEED_BYTES = 200_000
+
+
+class Wrong(Exception):
+    """A reader gave what cannot be."""
+
+
+def chunkio_files() -> list[tuple[str, bytes]]:
+    """By cafcat, by its record writer, and by the original where that is there."""
+    random = Random(6)
+    own = [(f"file{n}", random.randbytes(random.randrange(9000)), n) for n in range(20)]
+    sink = ListSink()
+    writer = RecordWriter(sink)
+    for n in range(40):
+        writer.write(n.to_bytes(16, "little"), random.randbytes(random.randrange(6000)))
+        if n == 20:
+            writer.resume(len(sink.data) - 5)
+    made = [("own", pack(CHUNKIO, own)[0]), ("own, empty", pack(CHUNKIO, [])[0]), ("records", sink.data)]
+    return made + _originals("chunkio/*.cio")
+
+
+def clp_archives() -> list[tuple[str, bytes]]:
+    """Made of parts, and by the original where that is there."""
+    sections = {"/schema_tree": compressed(b"tree"), "/var.dict": bytes(8), "/0": compressed(b"a") * 3}
+    sizes = [(name, len(content)) for name, content in sections.items()]
+    head = pack_head(
+        Header((0, 3, 1), 5, 0, 0), [Packet(0, b"\x80"), Packet(2, bytes(16)), Packet(3, b"\x90")], sizes
+    )
+    return [("made", head + b"".join(sections.values())), *_originals("clp/*.clp")]
+
+
+def _originals(pattern: str) -> list[tuple[str, bytes]]:
+    found = [(path.name, path.read_bytes()) for path in sorted(VECTORS.glob(pattern))]
+    return [(name, data) for name, data in found if 0 < len(data) <= _MOST_SEED_BYTES]
+
+
+def damaged_chunkio(random: Random, data: bytes, other: bytes) -> bytes:
+    """Bytes anywhere; or a meter or a header that is right by itself and says something else."""
+    if random.random() < 0.5:
+        return damaged_bytes(random, data, other)
+    whole = bytearray(data)
+    for _ in range(random.randrange(1, 4)):
+        begin = random.randrange(0, len(whole) + 1)
+        if random.random() < 0.5:
+            _overwrite(whole, begin - begin % INTERVAL_BYTES, write_meter(random.randrange(len(whole) + 1)))
+        else:
+            _overwrite(whole, *_forged_header(random, bytes(whole)))
+    return bytes(whole)
+
+
+def _overwrite(whole: bytearray, at: int, part: bytes) -> None:
+    end = min(len(whole), at + len(part))
+    whole[at:end] = part[: end - at]
+
+
+def _forged_header(random: Random, data: bytes) -> tuple[int, bytes]:
+    """Over one of the headers, with another length or other user data."""
+    records = list(RecordReader(BytesArchive(data)).records())
+    if not records:
+        return 16, pack_header(bytes(16), random.randrange(1 << 31), bytes(8))
+    record = random.choice(records)
+    size = random.choice([0, 1, record.content_bytes, random.randrange(len(data) + 1), random.randrange(1 << 31)])
+    user_data = random.choice([record.user_data, random.choice(records).user_data])
+    at = record.begin if record.begin % INTERVAL_BYTES else record.begin + 16
+    return at, pack_header(user_data, size, record.content_hash)
+
+
+def read_chunkio(data: bytes) -> str:
+    """As records: listed, by time, backwards; and as an archive."""
+    reader = RecordReader(BytesArchive(data))
+    records = list(reader.records())
+    begins = [record.begin for record in records]
+    _check(begins == sorted(set(begins)), "records that are not in order")
+    for record in records:
+        _check(is_position(record.begin) and is_position(record.end), "a record that is nowhere")
+        _check(record.begin + HEADER_BYTES <= len(data), "a header that is not there")
+        content = reader.content(record)
+        _check(content is None or len(content) == record.content_bytes, "content that is not there")
+    _check(all(record.begin < len(data) for record in records_after(reader, 10)), "a time that is nowhere")
+    last = reader.last()
+    _check(last is None or last.begin < len(data), "a last record that is nowhere")
+    return _read(CHUNKIO, data)
+
+
+def read_clp(data: bytes) -> str:
+    """All that the reader has to say."""
+    try:
+        reader = ClpReader(BytesArchive(data))
+        _check(reader.header.compressed_size <= len(data), "a size that is not there")
+        _check(isinstance(reader.info, dict) and reader.timestamps is not None, "no metadata")
+        _check(all(log.start <= log.end for log in reader.ranges), "a range that is none")
+    except CafcatError as error:
+        return _refusal(error)
+    return _read(CLP, data)
+
+
+def _read(archive_format: Format, data: bytes) -> str:
+    try:
+        reader = archive_format.reader(BytesArchive(data))
+        entries = list(reader.entries())
+    except CafcatError as error:
+        return _refusal(error)
+    _check(len({entry.path for entry in entries}) == len(entries), "a path comes twice")
+    return "whole" if all(list(_contents(reader, entries, data))) else "listed"
+
+
+def _contents(reader: Reader, entries: list[Entry], data: bytes) -> Iterator[bool]:
+    for entry in entries:
+        _check(0 <= entry.start_byte <= entry.end_byte <= len(data), "an entry that is not in the file")
+        try:
+            size_bytes = sum(map(len, reader.open(entry)))
+        except Corrupt as error:
+            yield _refusal(error) == "whole"
+        else:
+            _check(size_bytes == entry.size_bytes, "content of another size")
+            yield True
+
+
+def _refusal(error: CafcatError) -> str:
+    _check(error.kind in ("corrupt", "unsupported"), f"an error that damage cannot be: {error!r}")
+    _check("\n" not in str(error) and len(str(error)) < 20_000, "not a line")
+    return error.kind
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise Wrong(otherwise)
