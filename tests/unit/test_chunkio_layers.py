@@ -39,6 +39,13 @@ def test_inflated_is_what_was_deflated(content: bytes, block_bytes: int) -> None
     assert all(0 < len(block) <= MIB for block in blocks)
 
 
+def test_what_is_left_in_the_stream_comes_out() -> None:
+    """zlib may have taken all input, and not given all output yet."""
+    for size_bytes in range(MIB + 1, MIB + 110, 9):
+        raw = deflated(bytes(size_bytes))
+        assert sum(map(len, inflated([raw], size_bytes))) == size_bytes
+
+
 def test_a_stream_that_was_flushed_and_not_closed_is_whole() -> None:
     stream = zlib.compressobj(9, zlib.DEFLATED, -15)
     raw = stream.compress(b"data" * 1000) + stream.flush(zlib.Z_SYNC_FLUSH)
@@ -235,6 +242,15 @@ def test_bytes_that_come_in_another_order_are_waited_for() -> None:
     assert list(tail.poll()) == []
     archive.grow(data)
     assert [ticks_of_record(record) for record in tail.poll()] == [1, 2]
+
+
+def test_what_was_read_once_is_read_again() -> None:
+    data = timed_file([1, 2], 30)
+    archive = Growing(data[:86] + bytes(len(data) - 86))
+    tail = RecordTail(archive)
+    assert [ticks_of_record(record) for record in tail.poll()] == [1]
+    archive.grow(data)
+    assert [ticks_of_record(record) for record in tail.poll()] == [2]
 
 
 def test_a_torn_record_is_passed_over_when_another_follows() -> None:

@@ -15,6 +15,7 @@ from cafcat.formats.chunkio import CHUNKIO
 from cafcat.formats.chunkio.metering import INTERVAL_BYTES, end_position
 from cafcat.formats.chunkio.pieces import PIECE_BYTES, content_bytes_of, end_mark, index_mark, pieces_end
 from cafcat.formats.chunkio.reader import ChunkIoReader
+from cafcat.formats.chunkio.records import pack_header
 from cafcat.formats.chunkio.records_reader import RecordReader
 from cafcat.formats.chunkio.records_writer import RecordWriter, record_bytes
 from cafcat.formats.chunkio.writer import ChunkIoWriter
@@ -149,6 +150,39 @@ def test_a_name_that_comes_twice_counts_as_the_last() -> None:
     assert listed(data) == entries[1:]
 
 
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("block_bytes", [300_000, MIB, 3 * MIB])
+def test_large_files_in_blocks_make_the_same_chunk_as_a_whole(size: int, block_bytes: int) -> None:
+    content = (bytes(range(251)) * (size // 251 + 1))[:size]
+    whole, entries, _ = pack(CHUNKIO, [("a", b"1", 1), ("file", content, 2), ("b", b"2", 3)])
+    sink = ListSink()
+    writer = ChunkIoWriter(sink)
+    writer.add("a", b"1", 1)
+    entry = writer.open("file", 2)
+    for at in range(0, size, block_bytes):
+        entry.write(content[at : at + block_bytes])
+        assert writer.size_if_finalized() <= len(whole) + 1000
+    assert entry.close() == entries[1]
+    writer.add("b", b"2", 3)
+    assert writer.finalize().size_bytes == len(sink.data)
+    assert sink.data == whole
+
+
+def test_the_end_of_a_chunk_that_only_looks_like_one() -> None:
+    """An end mark with content; an index whose second piece is of another place."""
+    data, _, finished = pack(CHUNKIO, [(f"{n:06}/{'n' * 200}", b"", n) for n in range(6000)])
+    mark = pack_header(end_mark(finished.index_start_byte), 1, bytes(8))
+    with pytest.raises(Corrupt, match="index is not at its end"):
+        listed(data[: finished.index_end_byte] + mark)
+    second = pieces_end(finished.index_start_byte, MIB)
+    raw = b"".join(
+        record_bytes(second, index_mark(second + 1), bytes(content_bytes_of(second, finished.index_end_byte) or 0))
+    )
+    with pytest.raises(Corrupt, match="of the index") as caught:
+        listed(data[:second] + raw + data[finished.index_end_byte :])
+    assert caught.value.byte == second
+
+
 def test_a_full_index_refuses() -> None:
     writer = ChunkIoWriter(ListSink(), max_index_bytes=300)
     writer.add("a", b"", None)
@@ -161,7 +195,8 @@ def test_a_full_index_refuses() -> None:
 
 def test_own_chunks_packed_into_a_record_are_content() -> None:
     inner, _, _ = pack(CHUNKIO, [("inner", b"data", 1)])
-    for outer in (foreign([inner]), foreign([b"first", inner])):
+    # In the last one a record begins where the chunk within says that its index does.
+    for outer in (foreign([inner]), foreign([b"first", inner]), foreign([b"1234", inner])):
         entries = listed(outer)
         assert entries[-1].path.startswith("x.cio/")
         assert opened(outer, entries[-1]) == inner
@@ -278,6 +313,13 @@ def test_spans_that_are_too_short_or_too_long() -> None:
     for blocks in ([], [span[:-1]], [span, b"x"], [span[:20]], [b""], [span] * 2):
         with pytest.raises(Corrupt):
             list(CHUNKIO.decode(iter(blocks), entry))
+    data = foreign([b"x" * 65_480, b"y" * 50])
+    first, second = listed(data)
+    assert first.end_byte == INTERVAL_BYTES
+    with pytest.raises(Corrupt, match="65552 bytes were read"):
+        list(CHUNKIO.decode(iter([data[: INTERVAL_BYTES + 16]]), first))
+    with pytest.raises(Corrupt, match="goes on after the end"):
+        opened(data, first._replace(end_byte=second.end_byte))
     with pytest.raises(Unsupported, match="'zip'"):
         CHUNKIO.decode(iter([span]), entry._replace(decoding="zip"))
 

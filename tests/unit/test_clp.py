@@ -183,6 +183,17 @@ def test_an_archive_of_our_own_making() -> None:
     assert read_all(made({})) == {}
 
 
+def test_metadata_that_was_compressed_otherwise_is_kept_so() -> None:
+    raw = pack_packets([Packet(0, msgpack.packb({"n": "n" * 1000})), Packet(1, pack_section_table([("/0", 0)]))])
+    stored = b"\x28\xb5\x2f\xfd\x00\x58" + (len(raw) << 3 | 1).to_bytes(3, "little") + raw
+    assert stored != compressed(raw)
+    data = with_metadata(raw, frame=stored)
+    assert b"".join(repacked(reader_of(data))) == data
+    sections = [("/0", 5)]
+    changed = pack_head(reader_of(data).header, reader_of(data).packets, sections, stored)
+    assert [entry.size_bytes for entry in reader_of(changed + b"12345").entries()] == [5]
+
+
 def test_padding_that_is_not_zero_is_kept() -> None:
     data = made(SECTIONS, padding=bytes(range(32)), padding_end=77)
     assert b"".join(repacked(reader_of(data))) == data
@@ -252,7 +263,7 @@ def test_metadata_that_is_no_single_frame() -> None:
     raw = pack_packets([Packet(1, TABLE)])
     assert reader_of(with_metadata(raw)).packets == [Packet(1, TABLE)]
     frame = compressed(raw)
-    for bad in (frame[:-1], frame + frame, frame + b"!", b"", b"no zstd"):
+    for bad in (frame[:-1], frame + frame, frame + compressed(b""), frame + b"!", b"", b"no zstd"):
         with pytest.raises(Corrupt, match="metadata"):
             reader_of(with_metadata(raw, frame=bad))
 
