@@ -12,7 +12,7 @@ import pytest
 
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, Unsupported
 from cafcat.formats.clp import CLP
-from cafcat.formats.clp.frames import FrameRun, compressed
+from cafcat.formats.clp.frames import FrameRun, compressed, zstd
 from cafcat.formats.clp.header import HEADER_BYTES, Header, parse_header
 from cafcat.formats.clp.metadata import (
     Packet,
@@ -291,6 +291,18 @@ def test_blocks_of_frames_are_small_and_tiny_frames_are_counted() -> None:
     many.frames = 1_000_000
     with pytest.raises(Corrupt, match="1,000,000 zstd frames"):
         list(many.write(compressed(b"")))
+
+
+def test_a_window_that_takes_much_memory_is_refused() -> None:
+    for log, refused in ((23, False), (25, False), (26, True), (27, True)):
+        frame = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: log})
+        reader = reader_of(made({"/0": frame.compress(bytes(MIB)) + frame.flush()}))
+        (entry,) = reader.entries()
+        if refused:
+            with pytest.raises(Corrupt, match="memory"):
+                list(reader.open(entry))
+        else:
+            assert list(reader.open(entry))
 
 
 def table(*items: object) -> bytes:

@@ -18,12 +18,14 @@ MAX_FRAMES: Final = 1_000_000
 
 _INPUT_BYTES: Final = 16 << 10
 _OUTPUT_BYTES: Final = 1 << 20
+_OPTIONS: Final[dict[int, int]] = {zstd.DecompressionParameter.window_log_max: 25}
+"""Level 19 has windows of 2^23 bytes."""
 _LEVEL: Final = 3
 
 
 class FrameRun:
-    """Frames back to back, given in blocks. Memory: 1 MiB, and the window that a frame asks for: 128 MiB at most,
-    which zstd itself sees to; 2 MiB as clp-s writes them."""
+    """Frames back to back, given in blocks. Memory: 1 MiB, and the window that a frame asks for: 2 MiB as clp-s
+    writes them, 32 MiB at most."""
 
     def __init__(self, most_bytes: int, error: Callable[[str], CafcatError]) -> None:
         """Args: most_bytes: that all of them may decompress to; error: what is raised, of a message."""
@@ -43,7 +45,7 @@ class FrameRun:
         """What a block decompresses to, in blocks of at most 1 MiB. Raises the error."""
         view = memoryview(data)
         while view:
-            frame = self._frame = self._frame or zstd.ZstdDecompressor()
+            frame = self._frame = self._frame or zstd.ZstdDecompressor(options=_OPTIONS)
             # Little at a time: what follows the end of a frame is copied, and frames may be tiny and many.
             given = view[:_INPUT_BYTES]
             yield from self._output(frame, given)
