@@ -1,4 +1,4 @@
-"""Which entries of an index are superseded by a later one of the same name, in bounded memory."""
+"""Which entries of an index have the name of a later one, or of an earlier one, in bounded memory."""
 
 import zlib
 from array import array
@@ -10,7 +10,7 @@ from typing import IO, Final, Self
 
 from cafcat.spool import temporary_file_of
 
-__all__ = ["Superseded"]
+__all__ = ["Repeated", "Superseded"]
 
 # How it works. Of each name only a record is kept: a hash of 64 bits, a checksum of 32, and the ordinal of the
 # entry. Equal names have equal hashes, so they are looked for in one bucket (the low bits of the hash) at a time.
@@ -56,6 +56,19 @@ class Superseded:
 
     def __contains__(self, ordinal: int) -> bool:
         return bool(self._bits) and bool(self._bits[ordinal >> 3] >> (ordinal & 7) & 1)
+
+
+class Repeated(Superseded):
+    """The same the other way round: ordinals of the names that came before."""
+
+    def _mark(self, records: "_Records", bucket: int) -> None:
+        bits = self._bits = self._bits or bytearray(records.count // 8 + 1)
+        seen: set[tuple[int, int]] = set()
+        for block in records.blocks(bucket):
+            for name_hash, checksum, ordinal in _RECORD.iter_unpack(block):
+                if (name_hash, checksum) in seen:
+                    bits[ordinal >> 3] |= 1 << (ordinal & 7)
+                seen.add((name_hash, checksum))
 
 
 class _Records:

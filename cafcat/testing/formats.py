@@ -40,13 +40,17 @@ class BytesArchive:
 
 
 class ListSink:
-    """A sink that keeps what it is given."""
+    """A sink that keeps what it is given; formats that know their head last may write it anew."""
 
     def __init__(self) -> None:
         self.blocks: list[bytes] = []
 
     def write(self, data: bytes) -> None:
         self.blocks.append(bytes(data))
+
+    def rewrite_head(self, data: bytes) -> None:
+        assert len(data) <= len(self.blocks[0]), "only what the first write had can be written anew"
+        self.blocks[0] = data + self.blocks[0][len(data) :]
 
     @property
     def data(self) -> bytes:
