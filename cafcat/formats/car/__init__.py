@@ -1,0 +1,46 @@
+"""CAR, versions 1 and 2: blocks by the hash of their bytes, as IPFS keeps and hands them over.
+
+Layout, rules and deviations from the original programs: docs/formats/car.md.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from cafcat.formats.base import Format, RandomReader, Sink
+from cafcat.formats.car import assembling
+from cafcat.formats.car.header import PRAGMA
+from cafcat.formats.car.reader import CarReader
+from cafcat.formats.car.writer import CarWriter, HeadSink
+from cafcat.model import Entry
+
+__all__ = ["CAR", "CarFormat", "CarReader", "CarWriter", "HeadSink"]
+
+_FIRST_MEMBERS: Final = (b"\xa2\x65roots", b"\xa2\x67version")
+
+
+class CarFormat:
+    """CARv2 is written, both are read."""
+
+    name: Final = "car"
+    suffix: Final = ".car"
+
+    def sniff(self, head: bytes, tail: bytes) -> bool:
+        """True for the pragma of CARv2, and for a map with the members of CARv1 behind the varint of its size."""
+        del tail
+        return head.startswith(PRAGMA) or any(0 < head.find(member, 0, 17) <= 9 for member in _FIRST_MEMBERS)
+
+    def writer(self, sink: Sink) -> CarWriter:
+        """Raises Unsupported if the sink is no HeadSink."""
+        return CarWriter(sink)
+
+    def reader(self, archive: RandomReader) -> CarReader:
+        """Raises Corrupt or Unsupported if the head cannot be right."""
+        return CarReader(archive)
+
+    def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+        """The content of an entry with `decoding`; every block is checked against its hash. Raises Corrupt;
+        Unsupported."""
+        return assembling.decode(span, entry)
+
+
+CAR: Final[Format] = CarFormat()

@@ -1,0 +1,120 @@
+"""Where the block of a CID stands, in archives of any size: a sorted table on disk."""
+
+import hashlib
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from cafcat.errors import Corrupt
+from cafcat.formats.base import RandomReader
+from cafcat.formats.car import varint
+from cafcat.formats.car.cid import is_block_of, text_of
+from cafcat.formats.car.sections import Section
+from cafcat.formats.car.sorting import ExternalSort
+from cafcat.spool import Spool
+
+__all__ = ["BlockTable", "Place", "multihash_of"]
+
+_RECORD: Final = struct.Struct(">16sQIHxx")
+_MEMORY_BYTES: Final = 8 << 20
+_PAGE_RECORDS: Final = 128
+_MOST_FENCES: Final = 1 << 17
+
+
+class Place(NamedTuple):
+    """A section begins at start; its block is `[data_start, data_end)`."""
+
+    start: int
+    data_start: int
+    data_end: int
+
+
+def multihash_of(cid: bytes) -> bytes:
+    """What of a CID tells blocks apart: version and codec do not. Raises ValueError if it is no CID."""
+    if cid[:2] in (b"\x01\x55", b"\x01\x70"):
+        return cid[2:]
+    if cid[:2] == b"\x12\x20":
+        return cid
+    _, at = varint.read(cid, 0)
+    return cid[varint.read(cid, at)[1] :]
+
+
+def _key(cid: bytes) -> bytes:
+    # Not the digest itself: hash functions may be weak or unknown, so an archive could choose it.
+    return hashlib.blake2b(multihash_of(cid), digest_size=16).digest()
+
+
+class BlockTable:
+    """Look-up of blocks by CID; of one that comes twice, the first.
+
+    Memory: that of ExternalSort while it is made; then 8 MiB of records, the others on disk, and a key for every
+    128 blocks, 131,072 at most.
+    """
+
+    def __init__(self, archive: RandomReader, sections: Iterable[Section]) -> None:
+        """Goes through all sections. Raises what they raise, and TemporaryFileFailed."""
+        self._archive = archive
+        sort = ExternalSort("a table of blocks")
+        for start, cid, data_start, data_end in sections:
+            sort.add(_RECORD.pack(_key(cid), start, data_end - data_start, data_start - start))
+        self.count = sort.count
+        self._page_bytes = _RECORD.size * max(_PAGE_RECORDS, -(-sort.count // _MOST_FENCES))
+        self._fences: list[bytes] = []
+        self._spool = Spool("a table of blocks", _MEMORY_BYTES)
+        self._fill(sort)
+        sort.close()
+
+    def _fill(self, sort: ExternalSort) -> None:
+        page = bytearray()
+        for record in sort:
+            if not page:
+                self._fences.append(record[:16])
+            page += record
+            if len(page) == self._page_bytes:
+                self._spool.write(page)
+                page.clear()
+        self._spool.write(page)
+
+    def find(self, cid: bytes) -> Place | None:
+        """None if there is no such block. Raises TemporaryFileFailed."""
+        key = _key(cid)
+        # The first of several with this key may stand at the end of the page before the one that begins with it.
+        page = bisect_right(self._fences, key) - 1
+        while page > 0 and self._fences[page] == key:
+            page -= 1
+        for number in range(max(page, 0), min(page + 2, len(self._fences))):
+            self._spool.seek(number * self._page_bytes)
+            found = _first(self._spool.read(self._page_bytes), key)
+            if found is not None:
+                return found
+        return None
+
+    def block(self, cid: bytes) -> tuple[Place, bytes] | None:
+        """The place and the block, checked. Raises Corrupt if it is not the one that the CID means."""
+        place = self.find(cid)
+        if place is None:
+            return None
+        block = self._archive.read_at(place.data_start, place.data_end)
+        if is_block_of(cid, block) is False:
+            message = f"the block is not the one of its CID {text_of(cid)}"
+            raise Corrupt(message, chunk=self._archive.name, byte=place.data_start)
+        return place, block
+
+    def close(self) -> None:
+        """Frees the temporary file. Idempotent."""
+        self._spool.close()
+
+
+def _first(page: bytes, key: bytes) -> Place | None:
+    low, high = 0, len(page) // _RECORD.size
+    while low < high:
+        middle = (low + high) // 2
+        if page[middle * _RECORD.size : middle * _RECORD.size + 16] < key:
+            low = middle + 1
+        else:
+            high = middle
+    if page[low * _RECORD.size : low * _RECORD.size + 16] != key:
+        return None
+    _, start, size_bytes, head_bytes = _RECORD.unpack_from(page, low * _RECORD.size)
+    return Place(start, start + head_bytes, start + head_bytes + size_bytes)

@@ -1,0 +1,143 @@
+"""UnixFS: what the data of a DAG-PB node say of a file, a directory, or a part of either."""
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from cafcat.formats.car import dag_pb, varint
+
+__all__ = [
+    "DIRECTORY",
+    "HAMT_FANOUT",
+    "HAMT_MURMUR3",
+    "Kind",
+    "Node",
+    "decode",
+    "file_data",
+    "shard_data",
+]
+
+HAMT_FANOUT: Final = 256
+HAMT_MURMUR3: Final = 0x22
+DIRECTORY: Final = b"\x08\x01"
+"""The data of a directory."""
+_MAX_FANOUT: Final = 1024
+_SECOND: Final = 1_000_000_000
+_FIXED32: Final = struct.Struct("<I")
+_INT64_MIN: Final = -(1 << 63)
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+class Kind(IntEnum):
+    """What a node is."""
+
+    RAW = 0
+    """A leaf of a file, as older programs write it."""
+    DIRECTORY = 1
+    FILE = 2
+    METADATA = 3
+    SYMLINK = 4
+    HAMT_SHARD = 5
+    """A directory, or a part of one, whose names are spread by their hash."""
+
+
+class Node(NamedTuple):
+    """data: the bytes of a file that stand in the node itself, a symlink's target, or the bits of a shard.
+    modified_ns: in nanoseconds since 1970 UTC. fanout: of a shard."""
+
+    kind: Kind
+    data: bytes
+    file_bytes: int | None
+    block_bytes: tuple[int, ...]
+    fanout: int
+    mode: int | None
+    modified_ns: int | None
+
+
+def decode(data: bytes) -> Node:
+    """Raises ValueError if it is not UnixFS."""
+    found: dict[int, int | bytes] = {}
+    sizes: list[int] = []
+    for number, value in dag_pb.fields(data):
+        if number == 4:
+            sizes.extend(_packed(value) if isinstance(value, bytes) else (value,))
+        elif number > 8:
+            continue  # of a later version
+        elif isinstance(value, bytes) != (number in (2, 8)):
+            raise ValueError(f"UnixFS has a field {number} of another kind")
+        else:
+            found[number] = value  # as protobuf has it, the last one counts
+    if 1 not in found:
+        raise ValueError("UnixFS without a type")
+    kind = Kind(_int(found, 1))
+    content = found.get(2, b"")
+    assert isinstance(content, bytes)  # noqa: S101 - by the check above
+    file_bytes = _int(found, 3) if 3 in found else None
+    fanout = _fanout(found) if kind == Kind.HAMT_SHARD else 0
+    mode = _int(found, 7) & 0xFFF if 7 in found else None
+    return Node(kind, content, file_bytes, tuple(sizes), fanout, mode, _modified_ns(found.get(8)))
+
+
+def _int(found: dict[int, int | bytes], number: int) -> int:
+    value = found.get(number, 0)
+    assert isinstance(value, int)  # noqa: S101 - decode checks it
+    return value
+
+
+def _packed(values: bytes) -> list[int]:
+    numbers, at = [], 0
+    while at < len(values):
+        number, at = varint.read(values, at)
+        numbers.append(number)
+    return numbers
+
+
+def _fanout(found: dict[int, int | bytes]) -> int:
+    fanout = _int(found, 6)
+    if not 8 <= fanout <= _MAX_FANOUT or fanout & (fanout - 1):
+        raise ValueError(f"a shard with a fanout of {fanout}")
+    if _int(found, 5) != HAMT_MURMUR3:
+        raise ValueError(f"a shard with the hash function {_int(found, 5):#x}")
+    return fanout
+
+
+def _modified_ns(message: int | bytes | None) -> int | None:
+    """None also for what a signed 64-bit number of nanoseconds cannot hold."""
+    if not isinstance(message, bytes):
+        return None
+    seconds: int | None = None
+    fraction = 0
+    for number, value in dag_pb.fields(message):
+        if number == 1 and isinstance(value, int):
+            seconds = value - (1 << 64) if value >> 63 else value
+        elif number == 2 and isinstance(value, bytes) and len(value) == _FIXED32.size:
+            (fraction,) = _FIXED32.unpack(value)
+        else:
+            raise ValueError(f"a time has no field {number} of this kind")
+    if seconds is None or fraction >= _SECOND:
+        raise ValueError("a time without seconds, or with a fraction of more than one")
+    time = seconds * _SECOND + fraction
+    return time if _INT64_MIN <= time <= _INT64_MAX else None
+
+
+def file_data(file_bytes: int, block_bytes: list[int], modified_ns: int | None = None) -> bytes:
+    """The data of a file's inner node: its size, the sizes of what its links lead to, and perhaps its time."""
+    parts = [b"\x08\x02", dag_pb.number_field(3, file_bytes)]
+    parts += [dag_pb.number_field(4, size) for size in block_bytes]
+    if modified_ns is not None:
+        time = _time(modified_ns)
+        parts += [b"\x42", varint.encode(len(time)), time]
+    return b"".join(parts)
+
+
+def _time(modified_ns: int) -> bytes:
+    seconds, fraction = divmod(modified_ns, _SECOND)
+    message = dag_pb.number_field(1, seconds & 0xFFFF_FFFF_FFFF_FFFF)
+    return message + (b"\x15" + _FIXED32.pack(fraction) if fraction else b"")
+
+
+def shard_data(bits: int) -> bytes:
+    """The data of a shard; bits: which of its 256 places are taken, the first one the lowest."""
+    field = bits.to_bytes((bits.bit_length() + 7) // 8)
+    numbers = dag_pb.number_field(5, HAMT_MURMUR3) + dag_pb.number_field(6, HAMT_FANOUT)
+    return b"\x08\x05\x12" + varint.encode(len(field)) + field + numbers

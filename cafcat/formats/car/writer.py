@@ -1,0 +1,325 @@
+"""Writing a CARv2: files as raw leaves as they come; tree, manifest and index at the end, then the head anew."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol, runtime_checkable
+
+from cafcat.checksums import crc32c
+from cafcat.errors import InvalidInput, Refused, StoreFailed, Unsupported
+from cafcat.formats.base import FinishedArchive, Sink
+from cafcat.formats.caf_index import MAX_INDEX_BYTES, IndexText, entry_text, longest_text_bytes
+from cafcat.formats.car import varint
+from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256, SHA256
+from cafcat.formats.car.header import HEAD_BYTES, PRAGMA, V2_DATA_START, head_of
+from cafcat.formats.car.index import SHA256_INDEX_EMPTY_BYTES, SHA256_INDEX_RECORD_BYTES, IndexBuilder
+from cafcat.formats.car.manifest import FOOTER, LEAF_BYTES, SECTIONS, TRAILER_BYTES, trailer
+from cafcat.formats.car.nodes import largest_file_bytes, put_large_file
+from cafcat.formats.car.tree_names import TreeSize, tree_name
+from cafcat.formats.car.tree_writer import TreeWriter
+from cafcat.model import Entry, NewFile
+
+__all__ = ["CarEntryWriter", "CarWriter", "HeadSink"]
+
+_UNLIMITED: Final = 1 << 63
+_FIXED_BYTES: Final = FOOTER.size + TRAILER_BYTES + SHA256_INDEX_EMPTY_BYTES
+_NO_HEAD: Final = PRAGMA + bytes(HEAD_BYTES - len(PRAGMA))
+"""Stands there until the head is known: readers refuse it."""
+_HELD_BYTES: Final = 4 << 20
+"""Of small files that were added together, before the sink gets them."""
+_new_tuple: Final = tuple.__new__
+
+
+@runtime_checkable
+class HeadSink(Protocol):
+    """A sink whose first bytes can be written once more: the head of a CARv2 says where its index is and what the
+    root of its tree, which are known last."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def rewrite_head(self, data: bytes) -> None:
+        """Puts these bytes in place of the first ones, as many as they are: no more than the first write had. It is
+        called once, after the last write."""
+
+
+class CarWriter:
+    """Writes one archive. The caller gives each path once; of a path given twice readers take the last.
+
+    Memory: 4 MiB of small files or 1 MiB of a large one, and 32 bytes for each of its leaves; 8 MiB of manifest;
+    three times 24 MiB for sorting, and 4 MiB of the tree. More is in temporary files: some 250 bytes for each file.
+    After an error of the sink, and after finalize, every call raises.
+    """
+
+    def __init__(self, sink: Sink, *, max_manifest_bytes: int = MAX_INDEX_BYTES) -> None:
+        """max_manifest_bytes: when the archive is full; a smaller value than the format's serves tests. Raises
+        Unsupported if the sink is no HeadSink."""
+        if not isinstance(sink, HeadSink):
+            raise Unsupported(
+                "a CAR cannot be written here: its first bytes are known last, and have to be changed"
+            )
+        self._sink: HeadSink = sink
+        self._max_manifest_bytes = max_manifest_bytes
+        self._manifest = IndexText()
+        self._index = IndexBuilder()
+        self._tree = TreeWriter()
+        self._tree_size = TreeSize()
+        self._comma = b""
+        self._pending: list[bytes] = [_NO_HEAD]
+        self._pending_bytes = len(_NO_HEAD)
+        self._position = HEAD_BYTES
+        self._sections = 0
+        self._open: CarEntryWriter | None = None
+        self._ended = ""
+        self._cause: BaseException | None = None
+        self.file_count = 0
+
+    def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
+        """Appends a whole file. Raises Refused, with nothing written; what the sink raises."""
+        added = self.add_all((NewFile(path, content, modified_ns),), _UNLIMITED)
+        if not added:
+            raise self._manifest_full(path)
+        return added[0]
+
+    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
+        """Appends whole files, from the first on, as long as the archive, if it were finalized, has at most so many
+        bytes, and its manifest has room. Raises Refused for one of them, with nothing written; what the sink
+        raises."""
+        self._check_usable()
+        for file in files:
+            longest_text_bytes(file.path)  # raises Refused
+        entries: list[Entry] = []
+        with self._breaking():
+            for path, content, modified_ns, _ in files:
+                add = self._add_leaf if len(content) <= LEAF_BYTES else self._add_large
+                entry = add(path, content, modified_ns, most_bytes)
+                if entry is None:
+                    break
+                entries.append(entry)
+            if entries:
+                self._flush()
+        return entries
+
+    def _add_leaf(self, path: str, content: bytes, modified_ns: int | None, most_bytes: int) -> Entry | None:
+        """A file of one block; None if there is no room for it."""
+        size_bytes = len(content)
+        head = varint.encode(CID_BYTES + size_bytes)
+        start = self._position + len(head) + CID_BYTES
+        entry = _new_tuple(Entry, (path, start, start + size_bytes, crc32c(content), modified_ns, None, None))
+        text = entry_text(self._comma, entry)
+        name = tree_name(path)
+        needs = self._tree_size.needs(name, size_bytes)
+        after = start + size_bytes + (self._sections + 1) * SHA256_INDEX_RECORD_BYTES + self._tree_size.after(needs)
+        manifest_bytes = self._manifest.size_bytes + len(text)
+        if after + manifest_bytes + _FIXED_BYTES > most_bytes or manifest_bytes > self._max_manifest_bytes:
+            return None
+        self._tree_size.take(name, needs)
+        self._tree.add(name, self._put_leaf(head, content), size_bytes)
+        self._list(text)
+        return entry
+
+    def _add_large(self, path: str, content: bytes, modified_ns: int | None, most_bytes: int) -> Entry | None:
+        """A file of many blocks, likewise."""
+        if self.size_if_finalized(path, len(content)) > most_bytes or not self.has_room(path, len(content)):
+            return None
+        entry_writer = self.open(path, modified_ns)
+        entry_writer.write(content)
+        return entry_writer.close()
+
+    def open(self, path: str, modified_ns: int | None) -> "CarEntryWriter":
+        """Begins a file that is written in blocks. Raises Refused, with nothing written."""
+        self._check_usable()
+        if not self.has_room(path, 0):
+            raise self._manifest_full(path)
+        name = tree_name(path)
+        self._tree_size.take(name, self._tree_size.needs(name, _UNLIMITED))
+        self._open = CarEntryWriter(self, path, modified_ns)
+        return self._open
+
+    def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
+        """Bytes of blocks, tree, manifest and index: never less than it will be, exact if all files are small and
+        in one folder; one more file, and the one being written, count with the longest checksum and time, and
+        with all bytes abandoned so far. Raises Refused."""
+        self._check_not_ended()
+        size = self._position + self._manifest_bytes() + _FIXED_BYTES + self._sections * SHA256_INDEX_RECORD_BYTES
+        if self._open is not None:
+            size += self._open.bytes_to_come
+        if path is None:
+            return size + self._tree_size.size_bytes
+        total_bytes = largest_file_bytes(size_bytes, LEAF_BYTES)
+        tree_bytes = self._tree_size.after(self._tree_size.needs(tree_name(path), total_bytes))
+        return size + total_bytes + longest_text_bytes(path) + tree_bytes
+
+    def has_room(self, path: str, size_bytes: int) -> bool:
+        """False if the manifest would outgrow its u32, whatever the file's size. Raises Refused."""
+        del size_bytes
+        self._check_not_ended()
+        return self._manifest_bytes() + longest_text_bytes(path) <= self._max_manifest_bytes
+
+    def finalize(self) -> FinishedArchive:
+        """Writes tree, manifest and index, and the head anew. Raises InvalidInput while a file is open; what the
+        sink raises."""
+        self._check_usable()
+        with self._breaking():
+            root = self._tree.write(self._put_block)
+            data_end = self._position
+            checksum = 0
+            for block in self._tail(data_end):
+                checksum = crc32c(block, checksum)
+                self._put(block)
+            self._flush()
+            index_start = data_end + self._manifest.size_bytes + FOOTER.size + TRAILER_BYTES
+            self._sink.rewrite_head(head_of(root, data_end - V2_DATA_START, index_start))
+        self._ended = "finished"
+        return FinishedArchive(self._position, data_end, self._position, self.file_count, data_end, checksum)
+
+    def _tail(self, data_end: int) -> Iterator[bytes]:
+        """What stands behind the payload."""
+        manifest_bytes = self._manifest.size_bytes
+        index_start = data_end + manifest_bytes + FOOTER.size + TRAILER_BYTES
+        yield from self._manifest.blocks()
+        yield FOOTER.pack(manifest_bytes) + trailer(data_end, index_start + self._index.size_bytes)
+        yield from self._index.blocks()
+
+    def _put_leaf(self, head: bytes, content: bytes) -> bytes:
+        """Writes a section; returns its CID."""
+        digest = hashlib.sha256(content).digest()
+        self._index.add_digest(SHA256, digest, self._position - V2_DATA_START)
+        self._sections += 1
+        cid = RAW_SHA256 + digest
+        self._put(head, cid, content)
+        return cid
+
+    def _put_block(self, cid: bytes, block: bytes) -> None:
+        self._index.add(cid, self._position - V2_DATA_START)
+        self._sections += 1
+        self._put(varint.encode(len(cid) + len(block)), cid, block)
+
+    def _put(self, *parts: bytes) -> None:
+        self._pending += parts
+        count = sum(map(len, parts))
+        self._position += count
+        self._pending_bytes += count
+        if self._pending_bytes >= _HELD_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        data = b"".join(self._pending)
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._sink.write(data)
+
+    def _list(self, text: bytes) -> None:
+        self._manifest.append(text)
+        self._comma = b","
+        self.file_count += 1
+
+    def _manifest_bytes(self) -> int:
+        """With a file that is being written."""
+        size = self._manifest.size_bytes
+        return size if self._open is None else size + longest_text_bytes(self._open.path)
+
+    def _manifest_full(self, path: str) -> Refused:
+        message = f"the archive's manifest is full: it cannot exceed {self._max_manifest_bytes:,} bytes"
+        return Refused(message, path=path)
+
+    @contextmanager
+    def _breaking(self) -> Iterator[None]:
+        # How much of the data arrived is not known, so no later offset could be trusted (restic's ErrBroken).
+        try:
+            yield
+        except BaseException as error:
+            if not self._ended:
+                self._ended, self._cause = "broken", error
+            raise
+
+    def _check_usable(self) -> None:
+        self._check_not_ended()
+        if self._open is not None:
+            raise InvalidInput("another file is being written", path=self._open.path)
+
+    def _check_not_ended(self) -> None:
+        if self._cause is not None:
+            raise StoreFailed(f"the archive is broken by an earlier error: {self._cause}") from self._cause
+        if self._ended:
+            raise InvalidInput("the archive is finished: nothing can be added")
+
+
+class CarEntryWriter:
+    """One file being written in blocks. Made by CarWriter.open."""
+
+    def __init__(self, writer: CarWriter, path: str, modified_ns: int | None) -> None:
+        self.path = path
+        self._writer = writer
+        self._modified_ns = modified_ns
+        self._start = writer._position
+        self._checksum = 0
+        self._held = bytearray()
+        self._digests: list[bytes] = []
+
+    @property
+    def bytes_to_come(self) -> int:
+        """What its blocks and their index records take at most beyond those that are written, if it ended now."""
+        written = len(self._digests)
+        size_bytes = written * LEAF_BYTES + len(self._held)
+        return largest_file_bytes(size_bytes, LEAF_BYTES) - written * LEAF_BYTES
+
+    def write(self, block: bytes) -> None:
+        """Appends. What the sink raises breaks the whole archive."""
+        self._check_open()
+        self._checksum = crc32c(block, self._checksum)
+        self._held += block
+        if len(self._held) > LEAF_BYTES:
+            with self._writer._breaking():
+                self._put_leaves()
+
+    def _put_leaves(self) -> None:
+        """All that are known not to be the only one."""
+        at = 0
+        while len(self._held) - at > LEAF_BYTES:
+            self._put_leaf(bytes(self._held[at : at + LEAF_BYTES]))
+            at += LEAF_BYTES
+        del self._held[:at]
+        self._writer._flush()
+
+    def _put_leaf(self, content: bytes) -> None:
+        head = varint.encode(CID_BYTES + len(content))
+        self._digests.append(self._writer._put_leaf(head, content)[-32:])
+
+    def close(self) -> Entry:
+        """Ends the file."""
+        self._check_open()
+        writer = self._writer
+        writer._open = None
+        with writer._breaking():
+            self._put_leaf(bytes(self._held))
+            entry = self._entry(writer._position)
+            text = entry_text(writer._comma, entry)
+            cid, total_bytes = self._put_nodes()
+            writer._tree.add(tree_name(self.path), cid, total_bytes)
+            writer._list(text)
+            writer._flush()
+        return entry
+
+    def _entry(self, end: int) -> Entry:
+        leaves, size_bytes = len(self._digests), len(self._held)
+        if leaves == 1:
+            return Entry(self.path, end - size_bytes, end, self._checksum, self._modified_ns)
+        content_bytes = (leaves - 1) * LEAF_BYTES + size_bytes
+        return Entry(self.path, self._start, end, self._checksum, self._modified_ns, content_bytes, SECTIONS)
+
+    def _put_nodes(self) -> tuple[bytes, int]:
+        """CID of the whole file, and bytes of all its blocks."""
+        size_bytes = (len(self._digests) - 1) * LEAF_BYTES + len(self._held)
+        return put_large_file(self._writer._put_block, self._digests, LEAF_BYTES, size_bytes, self._modified_ns)
+
+    def abandon(self) -> None:
+        """Gives the file up. Its blocks stay in the archive, and no entry names them. Allowed in a broken archive,
+        where it changes nothing."""
+        if not self._writer._ended:
+            self._check_open()
+            self._writer._open = None
+
+    def _check_open(self) -> None:
+        self._writer._check_not_ended()
+        if self._writer._open is not self:
+            raise InvalidInput("this file is closed already", path=self.path)
