@@ -289,7 +289,7 @@ HEADERS: dict[str, tuple[bytes, str]] = {
     "unknown member": (sized(b"\xa2\x61x\x01\x67version\x01"), "unknown"),
     "roots of another kind": (sized(b"\xa2\x65roots\x01\x67version\x01"), "roots as a list"),
     "root that is no CID": (
-        encode(23) + b"\xa2\x65roots\x81\xd8\x2a\x42\x00\x01\x67version\x01",
+        sized(b"\xa2\x65roots\x81\xd8\x2a\x42\x00\x01\x67version\x01"),
         "a root is no CID",
     ),
     "another tag": (sized(b"\xa2\x65roots\x81\xd8\x2b\x41\x00\x67version\x01"), "a tag other than"),

@@ -137,7 +137,7 @@ class CarWriter:
 
     def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
         """Bytes of blocks, tree, manifest and index: never less than it will be, exact if all files are small and
-        in one folder; one more file, and the one being written, count with the longest checksum and time, and
+        in one folder. One more file, and the one being written, count with the longest checksum and time, and
         with all bytes abandoned so far. Raises Refused."""
         self._check_not_ended()
         size = self._position + self._manifest_bytes() + _FIXED_BYTES + self._sections * SHA256_INDEX_RECORD_BYTES
@@ -145,9 +145,8 @@ class CarWriter:
             size += self._open.bytes_to_come
         if path is None:
             return size + self._tree_size.size_bytes
-        total_bytes = largest_file_bytes(size_bytes, LEAF_BYTES)
-        tree_bytes = self._tree_size.after(self._tree_size.needs(tree_name(path), total_bytes))
-        return size + total_bytes + longest_text_bytes(path) + tree_bytes
+        tree_bytes = self._tree_size.after(self._tree_size.needs(tree_name(path), _UNLIMITED))
+        return size + largest_file_bytes(size_bytes, LEAF_BYTES) + longest_text_bytes(path) + tree_bytes
 
     def has_room(self, path: str, size_bytes: int) -> bool:
         """False if the manifest would outgrow its u32, whatever the file's size. Raises Refused."""

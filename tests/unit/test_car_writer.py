@@ -1,0 +1,310 @@
+"""What the CAR writer writes, beyond what every format must do."""
+
+import hashlib
+import random
+from collections import Counter
+
+import pytest
+
+from cafcat.errors import Corrupt, Refused, Unsupported
+from cafcat.formats.caf import CAF
+from cafcat.formats.car import CAR, CarReader, CarWriter, HeadSink, dag_pb, tree_writer
+from cafcat.formats.car.cid import is_block_of, parse, text_of
+from cafcat.formats.car.hamt import name_hash
+from cafcat.formats.car.index import IndexBuilder
+from cafcat.formats.car.manifest import large_file_bytes, trailer
+from cafcat.formats.car.nodes import LINKS_PER_NODE, put_large_file
+from cafcat.formats.car.shards import put_shards
+from cafcat.formats.car.sorting import ExternalSort
+from cafcat.formats.car.tree_names import SHARD_BYTES_PER_LINK, tree_name
+from cafcat.formats.car.tree_writer import TreeWriter
+from cafcat.model import Entry, NewFile
+from cafcat.testing.formats import BytesArchive, ListSink, pack
+
+MIB = 1 << 20
+Files = list[tuple[str, bytes, int | None]]
+
+
+def as_others_see_it(data: bytes) -> bytes:
+    """The archive with its manifest unknown."""
+    return data.replace(trailer(0, 0)[:16], b"\1" * 16)
+
+
+def read(data: bytes) -> dict[str, bytes]:
+    """The files as another program finds them: by the tree."""
+    reader = CAR.reader(BytesArchive(as_others_see_it(data)))
+    return {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()}
+
+
+def check_whole(data: bytes) -> None:
+    """Every block has its hash, and the index is what the sections come to."""
+    reader = CarReader(BytesArchive(data))
+    builder = IndexBuilder()
+    for start, cid, begin, end in reader.sections():
+        assert is_block_of(cid, data[begin:end])
+        builder.add(cid, start - reader.layout.data_start)
+    assert b"".join(builder.blocks()) == data[reader.layout.index_start :]
+
+
+def test_other_programs_find_the_same_files() -> None:
+    files: Files = [
+        ("b/c/file", b"1", 5),
+        ("a", b"", None),
+        ("b/file", b"2" * 999, -5),
+        ("b/c/d", b"3", 0),
+        ("z", b"1", 1),
+    ]
+    data, _, _ = pack(CAR, files)
+    assert read(data) == {path: content for path, content, _ in files}
+    assert list(read(data)) == sorted(path for path, _, _ in files)
+    check_whole(data)
+
+
+@pytest.mark.parametrize("size_bytes", [MIB - 1, MIB, MIB + 1, 2 * MIB, 2 * MIB + 1, 5 * MIB + 12345])
+@pytest.mark.parametrize("block_bytes", [100_001, 3 * MIB])
+def test_files_are_cut_into_leaves_of_a_mebibyte(size_bytes: int, block_bytes: int) -> None:
+    content = random.Random(size_bytes).randbytes(size_bytes)
+    time = 1_600_000_000_000_000_001
+    data, (entry, other), _ = pack(CAR, [("file", content, time), ("other", b"x", None)])
+    sink = ListSink()
+    writer = CAR.writer(sink)
+    assert size_bytes < writer.size_if_finalized("file", size_bytes) < size_bytes + 4096
+    with_blocks = writer.open("file", time)
+    for at in range(0, size_bytes, block_bytes):
+        with_blocks.write(content[at : at + block_bytes])
+        assert writer.size_if_finalized() < size_bytes + 4096
+    foretold = writer.size_if_finalized()
+    assert (with_blocks.close(), writer.add("other", b"x", None)) == (entry, other)
+    writer.finalize()
+    assert sink.data == data
+    assert len(data) > size_bytes
+    assert foretold + 300 >= len(data)
+    assert (entry.decoding, entry.size_bytes) == ("sections" if size_bytes > MIB else None, size_bytes)
+    assert read(data) == {"file": content, "other": b"x"}
+    reader = CAR.reader(BytesArchive(data))
+    assert list(reader.entries()) == [entry, other]
+    assert b"".join(reader.open(entry)) == content
+    as_others = CAR.reader(BytesArchive(as_others_see_it(data)))
+    times = {entry.path: entry.modified_ns for entry in as_others.entries()}
+    assert times == {"file": time if size_bytes > MIB else None, "other": None}
+    check_whole(data)
+
+
+def test_the_size_of_a_large_file_follows_from_its_span() -> None:
+    for size_bytes in [MIB + 1, MIB + 91, MIB + 92, MIB + 93, MIB + 16_347, MIB + 16_348, MIB + 16_349, 7 * MIB]:
+        content = bytes(size_bytes)
+        _, (entry,), _ = pack(CAR, [("file", content, None)])
+        assert large_file_bytes(entry.end_byte - entry.start_byte) == size_bytes
+    with pytest.raises(ValueError, match="no sections"):
+        large_file_bytes(MIB + 39 + 37)
+
+
+def test_files_of_more_leaves_than_a_node_has_links_get_levels() -> None:
+    blocks: dict[bytes, bytes] = {}
+    digests = [hashlib.sha256(b"%d" % n).digest() for n in range(LINKS_PER_NODE * 2 + 1)]
+    root, total_bytes = put_large_file(blocks.__setitem__, digests, 10, len(digests) * 10 - 3, None)
+    counts = sorted(len(dag_pb.decode(block).links) for block in blocks.values())
+    assert counts == [1, 3, LINKS_PER_NODE, LINKS_PER_NODE]
+    assert total_bytes == len(digests) * 10 - 3 + sum(map(len, blocks.values()))
+    assert [link.total_bytes for link in dag_pb.decode(blocks[root]).links][-1] > 7
+
+
+def test_names_that_a_tree_cannot_have() -> None:
+    paths = {
+        "/abs": "abs",
+        "a//b": "a/b",
+        "./c": "c",
+        "d/": "d",
+        "../up": "%2E%2E/up",
+        "e/../f": "e/%2E%2E/f",
+        "...": "...",
+    }
+    for path, name in paths.items():
+        assert tree_name(path) == name
+    for path in (".", "/", "./", "//"):
+        assert tree_name(path) == ""
+    files: Files = [(path, path.encode(), None) for path in [*paths, "."]]
+    data, entries, _ = pack(CAR, files)
+    assert read(data) == {name: path.encode() for path, name in paths.items()}
+    assert list(CAR.reader(BytesArchive(data)).entries()) == entries
+
+
+def test_where_a_file_and_a_folder_have_one_name_the_folder_stands_in_the_tree() -> None:
+    files: Files = [
+        ("a", b"file", None),
+        ("a/b", b"in folder", None),
+        ("a!", b"other", None),
+        ("a/", b"file, too", None),
+    ]
+    data, entries, _ = pack(CAR, files)
+    assert read(data) == {"a/b": b"in folder", "a!": b"other"}
+    assert list(CAR.reader(BytesArchive(data)).entries()) == entries
+
+
+def test_of_two_files_of_one_place_the_later_stands_there() -> None:
+    data, entries, _ = pack(CAR, [("x/a", b"first", None), ("x//a", b"second", None), ("x/a", b"third", None)])
+    assert read(data) == {"x/a": b"third"}
+    assert list(CAR.reader(BytesArchive(data)).entries()) == entries[1:]
+
+
+@pytest.mark.parametrize("count", [1500, 2300, 9000])
+def test_large_folders_are_spread_over_shards(count: int) -> None:
+    files: Files = [(f"folder/{n:0100}", b"%d" % n, n) for n in range(count)]
+    sink = ListSink()
+    writer = CAR.writer(sink)
+    for path, content, time in files:
+        writer.add(path, content, time)
+    foretold = writer.size_if_finalized()
+    writer.finalize()
+    assert foretold >= len(sink.data)
+    assert read(sink.data) == {path: content for path, content, _ in files}
+    kinds = Counter(parse(cid).codec for _, cid, _, _ in CarReader(BytesArchive(sink.data)).sections())
+    assert (kinds[0x70] > 2) == (count > 1500)
+    check_whole(sink.data)
+
+
+def test_links_that_do_not_fit_into_memory_wait_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_writer, "_HELD_BYTES", 1000)
+    files: Files = [(f"{n % 3}/{'d/' * (n % 5)}{n:0200}", b"%d" % n, n) for n in range(6000)]
+    data, _, _ = pack(CAR, files)
+    assert read(data) == {path: content for path, content, _ in files}
+
+
+def test_names_whose_hashes_agree_do_not_make_the_tree_larger_than_foretold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "cafcat.formats.car.shards.name_hash", lambda name: name_hash(name)[:2] + b"\7\7\7\7" + name[-2:]
+    )
+    files: Files = [(f"{n:0100}", b"", n) for n in range(4000)]
+    sink = ListSink()
+    writer = CAR.writer(sink)
+    entries = [writer.add(*file) for file in files]
+    foretold = writer.size_if_finalized()
+    writer.finalize()
+    assert foretold >= len(sink.data)
+    assert 256 < len(read(sink.data)) <= 4000
+    assert list(CAR.reader(BytesArchive(sink.data)).entries()) == entries
+
+
+def test_of_names_with_the_same_hash_one_stands_in_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cafcat.formats.car.shards.name_hash", lambda _: bytes(8))
+    blocks: dict[bytes, bytes] = {}
+    cid = b"\x01\x55\x12\x20" + bytes(32)
+    root, _ = put_shards(blocks.__setitem__, iter([dag_pb.Link(cid, b"%d" % n, 0) for n in range(10)]))
+    assert [link.name for link in dag_pb.decode(blocks[root]).links] == [b"000"]
+
+
+def test_the_hash_of_names_is_murmur3() -> None:
+    assert name_hash(b"") == bytes(8)
+    assert name_hash(b"hello").hex() == "cbd8a7b341bd9b02"
+    assert name_hash(b"The quick brown fox jumps over the lazy dog").hex() == "e34bbc7bbc071b6c"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_size_is_foretold_with_folders_large_files_and_files_given_up(seed: int) -> None:
+    rng = random.Random(seed)
+    sink = ListSink()
+    writer = CAR.writer(sink)
+    for n in range(300):
+        path = "/".join(rng.choice("abcdefgh") * rng.choice([1, 200]) for _ in range(rng.randrange(1, 6))) + f"/{n}"
+        size_bytes = rng.choice([0, 1, 91, 92, 16_347, 16_348, 70_000, MIB + 1 if n % 50 == 0 else 5])
+        foretold = writer.size_if_finalized(path, size_bytes)
+        if rng.random() < 0.7:
+            assert writer.add_all([NewFile(path, bytes(size_bytes), n)], foretold)
+        else:
+            entry = writer.open(path, n)
+            entry.write(bytes(size_bytes))
+            assert foretold >= writer.size_if_finalized()
+            entry.abandon() if rng.random() < 0.3 else entry.close()
+        assert foretold >= writer.size_if_finalized()
+    foretold = writer.size_if_finalized()
+    writer.finalize()
+    assert len(sink.data) <= foretold < len(sink.data) + 30_000
+    check_whole(sink.data)
+
+
+def test_everything_up_to_the_manifest_is_a_caf_archive() -> None:
+    data, entries, finished = pack(CAR, [("a", b"first", 1), ("b", b"second", 2)])
+    caf = data[: data.index(trailer(0, 0)[:16])]
+    assert list(CAF.reader(BytesArchive(caf)).entries()) == entries
+    assert CAF.reader(BytesArchive(caf)).index_span[0] == finished.index_start_byte
+
+
+def test_a_manifest_that_does_not_fit_is_refused() -> None:
+    data, _, finished = pack(CAR, [("a", b"first", 1)])
+    for position in range(finished.index_start_byte, len(data) - 70, 3):
+        changed = data[:position] + bytes([data[position] ^ 0x11]) + data[position + 1 :]
+        try:
+            found = list(CAR.reader(BytesArchive(changed)).entries())
+        except (Corrupt, Unsupported):
+            continue
+        assert len(found) == 1
+    with pytest.raises(Corrupt, match="not a whole CAR: it should have"):
+        CAR.reader(BytesArchive(data + b"more"))
+
+
+def test_a_sink_whose_head_cannot_be_written_anew_is_refused() -> None:
+    class Stream:
+        def write(self, data: bytes) -> None: ...
+
+    assert isinstance(ListSink(), HeadSink)
+    with pytest.raises(Unsupported, match="first bytes"):
+        CAR.writer(Stream())
+
+
+def test_an_archive_whose_head_was_not_written_is_refused() -> None:
+    sink = ListSink()
+    sink.rewrite_head = lambda _: None  # type: ignore[method-assign]
+    writer = CAR.writer(sink)
+    writer.add("a", b"x", None)
+    writer.finalize()
+    assert CAR.sniff(sink.data[:64], b"")
+    with pytest.raises(Corrupt):
+        CAR.reader(BytesArchive(sink.data))
+
+
+def test_an_archive_whose_manifest_is_full() -> None:
+    sink = ListSink()
+    writer = CarWriter(sink, max_manifest_bytes=400)
+    while writer.has_room("file", 1):
+        writer.add("file", b"x", 1)
+    count = writer.file_count
+    assert count > 1
+    with pytest.raises(Refused, match="manifest is full"):
+        writer.open("file", None)
+    added = writer.add_all([NewFile("file", b"x", 1)] * 5, 1 << 40)
+    assert len(added) < 5
+    finished = writer.finalize()
+    assert finished.file_count == count + len(added)
+    assert len(sink.data[finished.index_start_byte :]) < 400 + 40 * 20
+
+
+def test_sorting_on_disk() -> None:
+    rng = random.Random(1)
+    records = [rng.randbytes(rng.choice([0, 1, 40, 3000])) for _ in range(2000)]
+    sort = ExternalSort("a test", memory_bytes=5000)
+    for record in records:
+        sort.add(record)
+    assert list(sort) == list(sort) == sorted(records)
+    assert sort.size_bytes == sum(map(len, records))
+    sort.close()
+
+
+def test_a_tree_of_nothing() -> None:
+    blocks: dict[bytes, bytes] = {}
+    root = TreeWriter().write(blocks.__setitem__)
+    assert (
+        text_of(root) == "bafybeiczsscdsbs7ffqz55asqdf3smv6klcw3gofszvwlyarci47bgf354"
+    )  # known to every IPFS node
+    assert SHARD_BYTES_PER_LINK > 0
+
+
+def test_entries_of_forged_manifests_are_refused_when_opened() -> None:
+    data, (entry,), _ = pack(CAR, [("a", b"x" * 100, 1)])
+    reader = CAR.reader(BytesArchive(data))
+    for start, end in ((0, 10), (entry.start_byte, entry.end_byte - 1), (entry.start_byte + 1, entry.end_byte + 1)):
+        with pytest.raises(Corrupt):
+            list(reader.open(Entry("a", start, end, None, None)))
+    with pytest.raises(Corrupt, match="CRC-32C"):
+        list(reader.open(entry._replace(crc32c=1)))
