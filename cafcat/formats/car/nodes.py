@@ -8,7 +8,15 @@ from cafcat.formats.car import dag_pb, unixfs, varint
 from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256
 from cafcat.formats.car.index import SHA256_INDEX_RECORD_BYTES
 
-__all__ = ["DAG_PB_SHA256", "LINKS_PER_NODE", "PutNode", "largest_file_bytes", "put_large_file", "put_node"]
+__all__ = [
+    "DAG_PB_SHA256",
+    "LINKS_PER_NODE",
+    "SECTION_BYTES",
+    "PutNode",
+    "largest_file_bytes",
+    "put_large_file",
+    "put_node",
+]
 
 DAG_PB_SHA256: Final = b"\x01\x70\x12\x20"
 """What the CID of a node begins with."""
@@ -18,7 +26,7 @@ PutNode = Callable[[bytes, bytes], None]
 LINKS_PER_NODE: Final = 1024
 """Of a file. This, leaves of 1 MiB and directories of 256 KiB are IPFS's profile unixfs-v1-2025."""
 
-_SECTION_BYTES: Final = 3 + CID_BYTES + SHA256_INDEX_RECORD_BYTES
+SECTION_BYTES: Final = 3 + CID_BYTES + SHA256_INDEX_RECORD_BYTES
 """Of a block of 16 KiB to 2 MiB, with its index record, beside its bytes."""
 _LEAF_LINK_BYTES: Final = 64
 _NODE_LINK_BYTES: Final = 128
@@ -31,7 +39,7 @@ def largest_file_bytes(size_bytes: int, leaf_bytes: int) -> int:
         return varint.size(CID_BYTES + size_bytes) + CID_BYTES + size_bytes + SHA256_INDEX_RECORD_BYTES
     leaves = -(-size_bytes // leaf_bytes)
     nodes = leaves // (LINKS_PER_NODE - 1) + 4
-    return size_bytes + leaves * (_SECTION_BYTES + _LEAF_LINK_BYTES) + nodes * (_SECTION_BYTES + _NODE_LINK_BYTES)
+    return size_bytes + leaves * (SECTION_BYTES + _LEAF_LINK_BYTES) + nodes * (SECTION_BYTES + _NODE_LINK_BYTES)
 
 
 def put_node(put: PutNode, block: bytes) -> bytes:

@@ -14,7 +14,7 @@ from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256, SHA256
 from cafcat.formats.car.header import HEAD_BYTES, PRAGMA, V2_DATA_START, head_of
 from cafcat.formats.car.index import SHA256_INDEX_EMPTY_BYTES, SHA256_INDEX_RECORD_BYTES, IndexBuilder
 from cafcat.formats.car.manifest import FOOTER, LEAF_BYTES, SECTIONS, TRAILER_BYTES, trailer
-from cafcat.formats.car.nodes import largest_file_bytes, put_large_file
+from cafcat.formats.car.nodes import SECTION_BYTES, largest_file_bytes, put_large_file
 from cafcat.formats.car.tree_names import TreeSize, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
 from cafcat.model import Entry, NewFile
@@ -260,7 +260,7 @@ class CarEntryWriter:
         """What its blocks and their index records take at most beyond those that are written, if it ended now."""
         written = len(self._digests)
         size_bytes = written * LEAF_BYTES + len(self._held)
-        return largest_file_bytes(size_bytes, LEAF_BYTES) - written * LEAF_BYTES
+        return largest_file_bytes(size_bytes, LEAF_BYTES) - written * (LEAF_BYTES + SECTION_BYTES)
 
     def write(self, block: bytes) -> None:
         """Appends. What the sink raises breaks the whole archive."""
