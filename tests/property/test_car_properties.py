@@ -1,0 +1,220 @@
+"""CAR for all inputs: what goes in comes out, also for other programs; any bytes are entries or a CafcatError."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cafcat.errors import CafcatError, Corrupt, Unsupported
+from cafcat.formats.car import CAR, CarReader, dag_pb, unixfs, varint
+from cafcat.formats.car.cid import parse, text_of, try_text
+from cafcat.formats.car.index import INDEX_SORTED, MULTIHASH_INDEX_SORTED, IndexBuilder, read_index
+from cafcat.formats.car.manifest import trailer
+from cafcat.model import MAX_PATH_BYTES, Entry
+from cafcat.testing.formats import BytesArchive, pack
+from tests.car_archives import cid, directory, file, leaf, node, v1, v2
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
+    lambda path: len(path.encode()) <= MAX_PATH_BYTES
+)
+FILES = st.lists(st.tuples(PATHS, st.binary(max_size=200), st.none() | INT64), unique_by=lambda file: file[0])
+PLAIN = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size=4).map("/".join)
+TREES = st.dictionaries(PLAIN, st.binary(max_size=50))
+HASHES = st.sampled_from([0, 0x12, 0x13, 0x1E, 0xB220])
+CIDS = st.builds(cid, st.sampled_from([0x55, 0x70, 0x71, 0x0129]), HASHES, st.binary(max_size=64))
+
+
+def read(data: bytes, **options: bool) -> dict[str, bytes]:
+    reader = CarReader(BytesArchive(data), **options)
+    return {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()}
+
+
+@given(FILES)
+def test_what_goes_in_comes_out(files: list[tuple[str, bytes, int | None]]) -> None:
+    data, entries, finished = pack(CAR, files)
+    assert list(CAR.reader(BytesArchive(data)).entries()) == entries
+    assert finished.size_bytes == len(data)
+    assert read(data) == {path: content for path, content, _ in files}
+
+
+@given(TREES)
+def test_other_programs_find_what_went_in(tree: dict[str, bytes]) -> None:
+    data, _, _ = pack(CAR, [(path, content, None) for path, content in tree.items()])
+    data = data.replace(trailer(0, 0)[:16], b"\1" * 16)
+    assert read(data) == {
+        path: content for path, content in tree.items() if not any(other.startswith(path + "/") for other in tree)
+    }
+
+
+@given(st.integers(0, (1 << 63) - 1), st.binary(max_size=3))
+def test_varints(value: int, rest: bytes) -> None:
+    encoded = varint.encode(value)
+    assert varint.size(value) == len(encoded)
+    assert varint.read(encoded + rest, 0) == (value, len(encoded))
+    for size_bytes in range(len(encoded)):
+        with pytest.raises(varint.CutShort):
+            varint.read(encoded[:size_bytes], 0)
+
+
+@given(CIDS)
+def test_cids_come_back_from_their_text(raw: bytes) -> None:
+    assert parse(raw).version == 1
+    assert try_text(text_of(raw)) == raw
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_cid_or_not(data: bytes) -> None:
+    try:
+        parse(data)
+    except ValueError:
+        return
+    assert try_text(text_of(data)) == data
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_cid_or_not(text: str) -> None:
+    raw = try_text(text)
+    assert raw is None or text_of(raw) == text
+
+
+@given(st.lists(st.tuples(CIDS, st.integers(0, (1 << 63) - 1))), st.booleans())
+def test_an_index_comes_back(records: list[tuple[bytes, int]], by_function: bool) -> None:
+    builder = IndexBuilder(MULTIHASH_INDEX_SORTED if by_function else INDEX_SORTED, fully_indexed=True)
+    for raw, offset in records:
+        builder.add(raw, offset)
+    size_bytes = builder.size_bytes
+    index = b"".join(builder.blocks())
+    assert len(index) == size_bytes
+    found = sorted(
+        (code or 0, digest, offset) for code, digest, offset in read_index(BytesArchive(index), 0, len(index))
+    )
+    expected = [(parse(raw).code if by_function else 0, parse(raw).digest, offset) for raw, offset in records]
+    assert found == sorted(expected)
+
+
+@given(st.lists(st.tuples(CIDS, st.binary(max_size=99)), max_size=30), st.integers(0, 70), st.binary(max_size=40))
+def test_blocks_come_back(blocks: list[tuple[bytes, bytes]], padding: int, index: bytes) -> None:
+    payload = v1([raw for raw, _ in blocks[:2]], blocks)
+    for data in (payload, v2(payload, index, padding)):
+        entries = list(CarReader(BytesArchive(data), by_cid=True).entries())
+        firsts: dict[str, bytes] = {}
+        for raw, content in blocks:
+            firsts.setdefault(text_of(raw), content)
+        assert {entry.path: data[entry.start_byte : entry.end_byte] for entry in entries} == firsts
+
+
+@cache
+def seeds() -> list[bytes]:
+    """Archives with everything in them."""
+    leaves = [leaf(bytes([n]) * 40) for n in range(6)]
+    files = [
+        file(80, leaves[0][0], leaves[1][0]),
+        file(80, leaves[3][0], leaves[2][0]),
+        node(b"\x08\x04\x12\x03a/b"),
+    ]
+    shard = node(b"\x08\x05\x12\x01\x03\x28\x22\x30\x80\x02", (b"00deep", files[0][0]), (b"01", leaves[4][0]))
+    inline = cid(0x55, 0, b"inline")
+    links = zip(
+        [b"a", b"b", b"c", b"d", b"e", b"f"], [*(f[0] for f in files), shard[0], leaves[5][0], inline], strict=True
+    )
+    root = directory(*links)
+    tree = v1([root[0]], [root, *files, shard, *leaves])
+    own, _, _ = pack(CAR, [(f"folder{n % 3}/file{n}", bytes([n]) * n, n) for n in range(12)])
+    builder = IndexBuilder()
+    for start, raw, _, _ in CarReader(BytesArchive(tree)).sections():
+        builder.add(raw, start)
+    index = b"".join(builder.blocks())
+    return [tree, v2(tree, index, 7), own, v1([], leaves)]
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """One of the seeds with some bytes changed, cut or inserted."""
+    data = bytearray(draw(st.sampled_from(seeds())))
+    for _ in range(draw(st.integers(1, 3))):
+        position = draw(st.integers(0, len(data)))
+        kind = draw(st.integers(0, 3))
+        if kind == 0:
+            del data[position:]
+        elif kind == 1:
+            data[position : position + draw(st.integers(1, 9))] = draw(st.binary(max_size=12))
+        elif position < len(data):
+            data[position] = draw(st.sampled_from([0, 1, 0x12, 0x7F, 0x80, 0xFF, data[position] ^ 1]))
+    return bytes(data)
+
+
+@given(st.binary(max_size=300) | damaged(), st.booleans(), st.booleans())
+def test_any_bytes_are_entries_or_an_error(data: bytes, by_cid: bool, zero_ends: bool) -> None:
+    try:
+        reader = CarReader(BytesArchive(data), by_cid=by_cid, zero_ends=zero_ends)
+        entries = list(reader.entries())
+    except CafcatError as error:
+        check_refusal(error)
+        return
+    assert len({entry.path for entry in entries}) == len(entries)
+    for entry in entries:
+        assert 0 <= entry.start_byte <= entry.end_byte <= len(data)
+        check_content(data, entry, [reader.open(entry), from_span(data, entry)])
+    try:
+        list(reader.index())
+    except CafcatError as error:
+        check_refusal(error)
+
+
+def from_span(data: bytes, entry: Entry) -> Iterator[bytes]:
+    span = data[entry.start_byte : entry.end_byte]
+    return iter((span,)) if entry.decoding is None else CAR.decode(iter((span,)), entry)
+
+
+def check_content(data: bytes, entry: Entry, ways: list[Iterator[bytes]]) -> None:
+    """Every way gives the content that is said, or a refusal; two that give one give the same."""
+    found = set()
+    for way in ways:
+        try:
+            found.add(b"".join(way))
+        except CafcatError as error:
+            check_refusal(error)
+    assert len(found) <= 1
+    assert all(len(content) == entry.size_bytes for content in found)
+
+
+def check_refusal(error: CafcatError) -> None:
+    assert isinstance(error, Corrupt | Unsupported)
+    assert "\n" not in str(error)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_a_node_or_not(data: bytes) -> None:
+    for decode in (dag_pb.decode, unixfs.decode):
+        try:
+            decode(data)
+        except ValueError:
+            continue
+
+
+@given(st.lists(st.tuples(st.binary(max_size=9), st.integers(0, (1 << 64) - 1))), st.binary(max_size=20))
+def test_nodes_come_back(links: list[tuple[bytes, int]], data: bytes) -> None:
+    target = leaf(b"x")[0]
+    encoded = [dag_pb.encode_link(target, name, size) for name, size in links]
+    assert [dag_pb.link_size(len(target), len(name), size) for name, size in links] == [
+        len(link) for link in encoded
+    ]
+    block = dag_pb.encode(b"".join(encoded), data)
+    found = dag_pb.decode(block)
+    assert [(link.name, link.total_bytes) for link in found.links] == links
+    assert found.data == data
+    assert list(dag_pb.links_of(block)) == list(found.links)
+
+
+@given(st.integers(0, 1 << 60), st.lists(st.integers(0, 1 << 40)), st.none() | INT64)
+def test_file_data_come_back(size_bytes: int, sizes: list[int], time: int | None) -> None:
+    found = unixfs.decode(unixfs.file_data(size_bytes, sizes, time))
+    assert (found.kind, found.file_bytes, found.block_bytes, found.modified_ns) == (
+        unixfs.Kind.FILE,
+        size_bytes,
+        tuple(sizes),
+        time,
+    )
