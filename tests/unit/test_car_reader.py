@@ -10,10 +10,11 @@ import pytest
 
 from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.formats.car import CAR, CarReader
+from cafcat.formats.car.blocks import BlockTable
 from cafcat.formats.car.cid import DAG_PB, RAW, is_block_of, text_of, try_text
 from cafcat.formats.car.header import MAX_HEADER_BYTES, PRAGMA
 from cafcat.formats.car.index import INDEX_SORTED, MULTIHASH_INDEX_SORTED, IndexBuilder, read_index
-from cafcat.formats.car.sections import MAX_SECTION_BYTES
+from cafcat.formats.car.sections import MAX_SECTION_BYTES, SectionStream
 from cafcat.formats.car.varint import encode
 from cafcat.testing.formats import BytesArchive
 from tests.car_archives import cbor, cid, cid_of, directory, header, leaf, section, v1, v2
@@ -400,9 +401,36 @@ def test_duplicate_digests_and_offsets_of_an_index_are_all_kept() -> None:
     assert [record.offset for record in read_index(BytesArchive(index), 0, len(index))] == [2, 255, 300]
 
 
-def test_section_reading_does_not_depend_on_the_window() -> None:
-    blocks = [leaf(bytes([n % 251]) * (n * 37 % 5000)) for n in range(1000)]
+@pytest.mark.parametrize("window_bytes", [*range(45, 60), 100, 1 << 20])
+def test_section_reading_does_not_depend_on_the_window(window_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = [bytes([n % 251]) * (n * 37 % 500) for n in range(100)]
+    blocks = [leaf(content) for content in contents]
+    blocks[::3] = [(b"\x12\x20" + raw[4:], content) for raw, content in blocks[::3]]
+    blocks[1::3] = [(cid(RAW, 0xB220, raw[4:]), content) for raw, content in blocks[1::3]]
     data = v1([], blocks)
-    reader = CAR.reader(BytesArchive(data))
-    sections = list(reader.sections())  # type: ignore[attr-defined]
+    monkeypatch.setattr("cafcat.formats.car.sections._WINDOW_BYTES", window_bytes)
+    reader = CarReader(BytesArchive(data))
+    sections = list(reader.sections())
     assert [data[found.start : found.data_end] for found in sections] == [section(*block) for block in blocks]
+
+
+@pytest.mark.parametrize("stream_bytes", [1, 7, 1000])
+def test_sections_of_a_stream_do_not_depend_on_its_blocks(stream_bytes: int) -> None:
+    blocks = [leaf(b"%d" % n * n) for n in range(60)]
+    data = b"".join(section(*block) for block in blocks)
+    stream = (data[at : at + stream_bytes] for at in range(0, len(data), stream_bytes))
+    assert list(SectionStream(stream)) == blocks
+
+
+@pytest.mark.parametrize("copies", [1, 500])
+def test_a_table_finds_the_first_of_blocks_that_come_often(copies: int) -> None:
+    others = [leaf(b"%d" % n) for n in range(1000)]
+    data = v1([], [*others[:500], *[A] * copies, *others[500:]])
+    reader = CarReader(BytesArchive(data))
+    table = BlockTable(BytesArchive(data), reader.sections())
+    for raw, content in [A, *others]:
+        place = table.find(raw)
+        assert place is not None
+        assert data[place.data_start : place.data_end] == content
+        assert place.start == data.index(section(raw, content))
+    assert table.find(B[0]) is None

@@ -2,7 +2,7 @@
 
 import hashlib
 import struct
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -80,10 +80,8 @@ class BlockTable:
         """None if there is no such block. Raises TemporaryFileFailed."""
         key = _key(cid)
         # The first of several with this key may stand at the end of the page before the one that begins with it.
-        page = bisect_right(self._fences, key) - 1
-        while page > 0 and self._fences[page] == key:
-            page -= 1
-        for number in range(max(page, 0), min(page + 2, len(self._fences))):
+        page = bisect_left(self._fences, key)
+        for number in range(max(page - 1, 0), min(page + 1, len(self._fences))):
             self._spool.seek(number * self._page_bytes)
             found = _first(self._spool.read(self._page_bytes), key)
             if found is not None:

@@ -77,7 +77,7 @@ def cid_end(data: bytes, at: int) -> int:
     """Where the CID that begins there ends. Raises CutShort if the bytes end before, ValueError if it is none."""
     if data.startswith(RAW_SHA256, at) or data.startswith(b"\x01\x70\x12\x20", at):
         end = at + CID_BYTES
-    elif data.startswith(_V0_HEAD, at):
+    elif data.startswith(_V0_HEAD, at) or data[at:] == _V0_HEAD[:1]:
         end = at + _V0_BYTES
     else:
         end = _fields(data, at)[3]

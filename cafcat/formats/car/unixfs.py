@@ -121,10 +121,11 @@ def _modified_ns(message: int | bytes | None) -> int | None:
 
 
 def file_data(file_bytes: int, block_bytes: list[int], modified_ns: int | None = None) -> bytes:
-    """The data of a file's inner node: its size, the sizes of what its links lead to, and perhaps its time."""
+    """The data of a file's inner node: its size, the sizes of what its links lead to, and its time, unless that is
+    no signed 64-bit number of nanoseconds."""
     parts = [b"\x08\x02", dag_pb.number_field(3, file_bytes)]
     parts += [dag_pb.number_field(4, size) for size in block_bytes]
-    if modified_ns is not None:
+    if modified_ns is not None and _INT64_MIN <= modified_ns <= _INT64_MAX:
         time = _time(modified_ns)
         parts += [b"\x42", varint.encode(len(time)), time]
     return b"".join(parts)
