@@ -350,6 +350,13 @@ def test_small_sections_are_read_in_windows() -> None:
     assert len(archive.reads) < 5
 
 
+@pytest.mark.parametrize("padding", [0, 4038, 4040, 4045, 5000])
+def test_the_head_is_read_at_once_unless_padding_stands_in_it(padding: int) -> None:
+    archive = BytesArchive(v2(GOOD, padding=padding))
+    assert CarReader(archive).layout.roots == (A[0],)
+    assert len(archive.reads) == 1 + (padding > 3900)
+
+
 def test_an_entry_that_is_no_block_is_refused() -> None:
     reader = CAR.reader(BytesArchive(GOOD))
     entry = next(reader.entries())

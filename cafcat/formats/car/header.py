@@ -58,18 +58,19 @@ def head_of(root: bytes, data_bytes: int, index_start: int) -> bytes:
 def read_layout(archive: RandomReader) -> Layout:
     """Raises Corrupt or Unsupported."""
     size = archive.size_bytes
-    if archive.read_at(0, min(size, len(PRAGMA))) != PRAGMA:
-        roots, sections_start = _v1_header(archive, 0, size)
+    head = archive.read_at(0, min(size, _FIRST_BYTES))
+    if not head.startswith(PRAGMA):
+        roots, sections_start = _v1_header(archive, 0, size, head)
         return Layout(1, roots, 0, sections_start, size)
     if size < V2_DATA_START:
         raise _corrupt(
             archive, f"not a whole CARv2: {size} bytes are fewer than its header's {V2_DATA_START}", size
         )
-    header = archive.read_at(len(PRAGMA), V2_DATA_START)
-    bits, data_start, data_bytes, index_start = _V2_HEADER.unpack(header)
+    bits, data_start, data_bytes, index_start = _V2_HEADER.unpack_from(head, len(PRAGMA))
     _check_v2(archive, data_start, data_bytes, index_start)
     data_end = data_start + data_bytes
-    roots, sections_start = _v1_header(archive, data_start, data_end)
+    head = head[data_start:data_end] or archive.read_at(data_start, min(data_end, data_start + _FIRST_BYTES))
+    roots, sections_start = _v1_header(archive, data_start, data_end, head)
     # An index that begins before the payload ends cannot be one; it is not needed, so this is no reason to refuse.
     where = index_start if data_end <= index_start < size else None
     return Layout(2, roots, data_start, sections_start, data_end, where, bool(bits[0] & _FULLY_INDEXED))
@@ -89,9 +90,10 @@ def _check_v2(archive: RandomReader, data_start: int, data_bytes: int, index_sta
         raise _corrupt(archive, message, 35)
 
 
-def _v1_header(archive: RandomReader, start: int, end: int) -> tuple[tuple[bytes, ...], int]:
-    """The roots, and where the first section begins."""
-    head = archive.read_at(start, min(end, start + _FIRST_BYTES))
+def _v1_header(archive: RandomReader, start: int, end: int, head: bytes) -> tuple[tuple[bytes, ...], int]:
+    """The roots, and where the first section begins; head: the payload's first bytes."""
+    if len(head) < min(varint.MAX_VARINT_BYTES, end - start):
+        head = archive.read_at(start, min(end, start + _FIRST_BYTES))
     try:
         size_bytes, begin = varint.read(head, 0)
     except ValueError as error:
