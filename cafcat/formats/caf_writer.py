@@ -7,13 +7,10 @@ from typing import Final
 from cafcat.checksums import crc32c
 from cafcat.errors import InvalidInput, Refused, StoreFailed
 from cafcat.formats.base import FinishedArchive, Sink
-from cafcat.formats.index_text import IndexText, entry_text, longest_text_bytes
+from cafcat.formats.index_text import MAX_INDEX_BYTES, IndexText, entry_text, longest_text_bytes
 from cafcat.model import Entry, NewFile
 
 __all__ = ["MAX_INDEX_BYTES", "CafEntryWriter", "CafWriter"]
-
-MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
-"""The footer, which holds the size of the index, is a u32."""
 
 _FOOTER: Final = struct.Struct("<I")
 _UNLIMITED: Final = 1 << 63

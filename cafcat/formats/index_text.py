@@ -9,7 +9,10 @@ from cafcat.errors import Refused
 from cafcat.model import MAX_PATH_BYTES, Entry
 from cafcat.spool import Spool
 
-__all__ = ["IndexText", "entry_text", "longest_text_bytes"]
+__all__ = ["MAX_INDEX_BYTES", "IndexText", "entry_text", "longest_text_bytes"]
+
+MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
+"""The footer of CAF, which holds the size of the index, is a u32."""
 
 _HEAD: Final = b'{"format_version":"1.0","files":{'
 _TAIL: Final = b"}}"

@@ -8,7 +8,7 @@ from typing import Final, Protocol, runtime_checkable
 from cafcat.checksums import crc32c
 from cafcat.errors import InvalidInput, Refused, StoreFailed, Unsupported
 from cafcat.formats.base import FinishedArchive, Sink
-from cafcat.formats.caf_index import MAX_INDEX_BYTES, IndexText, entry_text, longest_text_bytes
+from cafcat.formats.index_text import MAX_INDEX_BYTES, IndexText, entry_text, longest_text_bytes
 from cafcat.formats.car import varint
 from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256, SHA256
 from cafcat.formats.car.header import HEAD_BYTES, PRAGMA, V2_DATA_START, head_of
