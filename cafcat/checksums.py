@@ -31,6 +31,13 @@ def crc64nvme(data: bytes | memoryview, value: int = 0) -> int:
     return int(compute(data, value))
 
 
+def combined(first: int, second: int, second_bytes: int) -> int:
+    """CRC-64/NVME of two runs of bytes, one after the other, from that of each and the size of the second."""
+    from awscrt.checksums import combine_crc64nvme
+
+    return int(combine_crc64nvme(first, second, second_bytes))
+
+
 def to_base64(crc64: int) -> str:
     """A CRC-64/NVME as S3 and the catalog show it: its eight bytes, big-endian, in base64."""
     return base64.b64encode(crc64.to_bytes(8)).decode()

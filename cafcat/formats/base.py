@@ -1,11 +1,11 @@
 """What a format is: bytes to entries and back. No store, no SQL, no settings."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from cafcat.model import Entry, NewFile
 
-__all__ = ["EntryWriter", "FinishedArchive", "Format", "RandomReader", "Reader", "Sink", "Writer"]
+__all__ = ["EntryWriter", "FinishedArchive", "Format", "HeadSink", "RandomReader", "Reader", "Sink", "Writer"]
 
 
 class RandomReader(Protocol):
@@ -26,6 +26,14 @@ class Sink(Protocol):
     """Where a writer puts its bytes, in order. After its first error it refuses everything."""
 
     def write(self, data: bytes) -> None: ...
+
+
+@runtime_checkable
+class HeadSink(Sink, Protocol):
+    """A sink whose first bytes can be written once more."""
+
+    def rewrite_head(self, data: bytes) -> None:
+        """Puts these bytes, at most 4 KiB, in place of the first ones. It is called once, after the last write."""
 
 
 class FinishedArchive(NamedTuple):
@@ -105,6 +113,10 @@ class Format(Protocol):
     @property
     def suffix(self) -> str:
         """Of object keys: ".caf"."""
+
+    @property
+    def rewrites_head(self) -> bool:
+        """Whether its writer needs a HeadSink: its first bytes are known last."""
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
         """Whether an archive with these first and last bytes (up to 64 each) may be of this format."""

@@ -23,6 +23,7 @@ class CafFormat:
 
     name: Final = "caf"
     suffix: Final = ".caf"
+    rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
         """True if a JSON object ends before the footer. CAF has no magic number, so other formats go first.

@@ -1,11 +1,12 @@
 """What a store is: immutable objects by key. An object never replaces another."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from cafcat.errors import NotFound
 
 __all__ = [
+    "HEAD_BYTES",
     "KeepsOpen",
     "ObjectInfo",
     "OpenObject",
@@ -17,6 +18,10 @@ __all__ = [
     "Upload",
     "has",
 ]
+
+
+HEAD_BYTES: Final = 4096
+"""So many of the first bytes of an object can be written anew."""
 
 
 class ObjectInfo(NamedTuple):
@@ -31,6 +36,10 @@ class Upload(Protocol):
 
     def write(self, data: bytes | memoryview) -> None:
         """Appends. Raises StoreFailed; after the first failure every further call fails."""
+
+    def rewrite_head(self, data: bytes) -> None:
+        """Puts these bytes, at most HEAD_BYTES, in place of the first ones that were written. Once, after the last
+        write, for an object that was begun with `rewrites_head`. Raises as write does."""
 
     @property
     def upload_id(self) -> str | None:
@@ -60,8 +69,8 @@ class Store(Protocol):
     def reads_in_flight(self) -> int:
         """So many reads at once are worth it: 1 where they only disturb each other."""
 
-    def create(self, key: str) -> Upload:
-        """Begins an object."""
+    def create(self, key: str, *, rewrites_head: bool = False) -> Upload:
+        """Begins an object. rewrites_head: its first bytes are known last."""
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
         """Exactly `[start_byte, end_byte)`, by one request. Raises NotFound, Corrupt if the object ends earlier,

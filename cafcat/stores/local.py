@@ -46,7 +46,7 @@ class LocalStore:
         """Files come from the page cache, or from a disk that reads ahead by itself."""
         return 1
 
-    def create(self, key: str) -> LocalUpload:
+    def create(self, key: str, *, rewrites_head: bool = False) -> LocalUpload:  # noqa: ARG002 - any file can be
         """Raises InvalidInput for a bad key, Conflict if the key is taken or being written, StoreFailed."""
         path = self.locate(key)
         self._make_folder(os.path.dirname(path))

@@ -69,6 +69,18 @@ class LocalUpload:
             self._fail("write", error)
         self._half_written = False
 
+    def rewrite_head(self, data: bytes) -> None:
+        """Writes the first bytes anew, through the page cache: they are no whole block."""
+        self._check_usable()
+        self._half_written = True
+        try:
+            self._direct = self._set_direct(False)
+            if os.pwrite(self._descriptor, data, 0) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self._fail("write", error)
+        self._half_written = False
+
     @property
     def upload_id(self) -> str | None:
         """None: the key says which file to remove."""

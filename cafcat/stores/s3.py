@@ -46,10 +46,10 @@ class S3Store:
         """An answer takes some ten milliseconds, whatever else is under way."""
         return 8
 
-    def create(self, key: str) -> S3Upload:
-        """Begins a multipart upload. Raises InvalidInput for a bad key, NotFound if there is no such bucket,
-        AccessDenied, StoreFailed."""
-        return S3Upload(self._connection, self._key(key), self._plan)
+    def create(self, key: str, *, rewrites_head: bool = False) -> S3Upload:
+        """Begins a multipart upload; with rewrites_head its first part is sent last. Raises InvalidInput for a bad
+        key, NotFound if there is no such bucket, AccessDenied, StoreFailed."""
+        return S3Upload(self._connection, self._key(key), self._plan, rewrites_head=rewrites_head)
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
         """Exactly `[start_byte, end_byte)`, by one request. Raises NotFound, Corrupt if the object ends earlier,

@@ -11,9 +11,9 @@ import hashlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from mmap import mmap
 from queue import SimpleQueue
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
-from cafcat.checksums import crc64nvme, to_base64
+from cafcat.checksums import combined, crc64nvme, to_base64
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
@@ -27,12 +27,19 @@ _COMPLETE_ATTEMPTS: Final = 3
 _ABORT_ROUNDS: Final = 5
 
 
+class _HeldPart(NamedTuple):
+    """A part that is not sent yet."""
+
+    buffer: mmap
+    size_bytes: int
+
+
 class S3Upload:
     """One object being written. `write` copies, and waits while all parts are full or on their way."""
 
-    def __init__(self, connection: S3Connection, key: str, plan: PartPlan) -> None:
-        """Args: key: in the bucket, not in the store. Begins the upload: one request. Raises StoreFailed, NotFound
-        if there is no such bucket, AccessDenied."""
+    def __init__(self, connection: S3Connection, key: str, plan: PartPlan, *, rewrites_head: bool = False) -> None:
+        """Args: key: in the bucket, not in the store; rewrites_head: the first part waits for its head. Begins
+        the upload: one request. Raises StoreFailed, NotFound if there is no such bucket, AccessDenied."""
         self._connection = connection
         self._key = key
         self._name = f"{connection.url}/{key}"
@@ -40,6 +47,8 @@ class S3Upload:
         self._plan = plan
         self._size_bytes = 0
         self._checksum = 0
+        self._holds_head = rewrites_head
+        self._head: _HeldPart | None = None
         self._etag: str | None = None
         self._failure: CafcatError | None = None
         self._ended = False
@@ -80,9 +89,10 @@ class S3Upload:
         checksum where it keeps one. Raises Conflict if the key is taken."""
         self._check_usable()
         try:
-            if self._used or not self._parts:  # an object of no bytes has one part of none
+            if self._used or not (self._parts or self._head):  # an object of no bytes has one part of none
                 self._send_part()
-            parts = [part.result() for part in self._parts]
+            self._send_head()
+            parts = sorted((part.result() for part in self._parts), key=lambda part: part["PartNumber"])
             if crc64nvme is not None and crc64nvme != self._checksum:
                 raise StoreFailed(f"the bytes of {self._name} changed in memory on their way to the store")
             self._etag = self._complete(parts)
@@ -124,14 +134,43 @@ class S3Upload:
                 raise
             return client.create_multipart_upload(**self._where, **content), False
 
+    def rewrite_head(self, data: bytes) -> None:
+        """Changes the first part, which was not sent yet."""
+        self._check_usable()
+        if self._used:
+            self._send_part()
+        if self._head is None:
+            raise InvalidInput(f"the head of {self._name} was not to be changed, or is gone")
+        buffer, size_bytes = self._head
+        others_bytes = self._size_bytes - size_bytes
+        with memoryview(buffer) as view, view[:size_bytes] as part:
+            # The checksum is linear: what the old part gave to it is taken off by giving it once more.
+            others = combined(crc64nvme(part), self._checksum, others_bytes)
+            part[: len(data)] = data
+            self._checksum = combined(crc64nvme(part), others, others_bytes)
+
     def _send_part(self) -> None:
+        """Sends what is in the buffer; or keeps it, if it is the first part, and its head is to be changed."""
         buffer, size_bytes = self._part, self._used
         with memoryview(buffer) as view, view[:size_bytes] as part:
-            checksum = crc64nvme(part)
             self._checksum = crc64nvme(part, self._checksum)
-        self._parts.append(self._pool.submit(self._upload_part, len(self._parts) + 1, buffer, size_bytes, checksum))
+        if self._holds_head:
+            self._holds_head, self._head = False, _HeldPart(buffer, size_bytes)
+            self._part, self._used = mmap(-1, self._plan.part_bytes), 0
+            return
+        number = len(self._parts) + (1 if self._head is None else 2)
+        self._submit(number, buffer, size_bytes)
         self._part, self._used = self._free.get(), 0
         self._check_usable()
+
+    def _send_head(self) -> None:
+        if self._head is not None:
+            self._submit(1, *self._head)
+
+    def _submit(self, number: int, buffer: mmap, size_bytes: int) -> None:
+        with memoryview(buffer) as view, view[:size_bytes] as part:
+            checksum = crc64nvme(part)
+        self._parts.append(self._pool.submit(self._upload_part, number, buffer, size_bytes, checksum))
 
     def _upload_part(self, number: int, buffer: mmap, size_bytes: int, checksum: int) -> dict[str, Any]:
         """In a thread of the pool. The buffer goes back when the server has its bytes."""
@@ -219,6 +258,7 @@ class S3Upload:
         self._pool.shutdown(wait=True)
         self._parts.clear()
         self._part.close()
+        self._head = None
         while not self._free.empty():
             self._free.get().close()
 

@@ -68,7 +68,7 @@ class OpenChunk:
         self._mapping = Mapping(self._id)
         upload = None
         try:
-            upload = place.store.create(self._key)
+            upload = place.store.create(self._key, rewrites_head=place.archive_format.rewrites_head)
             if upload.upload_id is not None:
                 place.catalog.chunks.record_upload(self._id, upload.upload_id)
             self._upload, self._sink = upload, BlockSink(upload)

@@ -5,9 +5,9 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Final
 
-from cafcat.checksums import crc64nvme
+from cafcat.checksums import combined, crc64nvme
 from cafcat.errors import CafcatError, StoreFailed
-from cafcat.stores.base import Upload
+from cafcat.stores.base import HEAD_BYTES, Upload
 
 __all__ = ["BLOCK_BYTES", "BlockSink"]
 
@@ -26,6 +26,7 @@ class BlockSink:
 
     def __init__(self, upload: Upload) -> None:
         self.size_bytes = 0
+        self._head = self._new_head = b""
         self._upload = upload
         self._checksum = 0
         self._error: BaseException | None = None
@@ -47,7 +48,14 @@ class BlockSink:
             self._used = end
         else:
             self._write_across(data)
+        if self.size_bytes < HEAD_BYTES:
+            self._head += data[: HEAD_BYTES - self.size_bytes]
         self.size_bytes += len(data)
+
+    def rewrite_head(self, data: bytes) -> None:
+        """Puts these bytes, at most HEAD_BYTES, in place of the first ones. To be called once, after the last write,
+        of an upload that was begun with `rewrites_head`."""
+        self._new_head = data
 
     def _write_across(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -67,7 +75,16 @@ class BlockSink:
         self._full.put(self._block[: self._used])
         self._join()
         self._raise_error()
+        if self._new_head:
+            self._write_head(self._new_head)
         return self._checksum
+
+    def _write_head(self, data: bytes) -> None:
+        rest_bytes = self.size_bytes - len(data)
+        # The checksum is linear: what the old head gave to it is taken off by giving it once more.
+        rest = combined(crc64nvme(self._head[: len(data)]), self._checksum, rest_bytes)
+        self._upload.rewrite_head(data)
+        self._checksum = combined(crc64nvme(data), rest, rest_bytes)
 
     def abort(self) -> None:
         """Ends the thread; what was written stays for the upload to remove. Idempotent."""

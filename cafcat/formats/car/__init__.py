@@ -10,10 +10,10 @@ from cafcat.formats.base import Format, RandomReader, Sink
 from cafcat.formats.car import assembling
 from cafcat.formats.car.header import PRAGMA
 from cafcat.formats.car.reader import CarReader
-from cafcat.formats.car.writer import CarWriter, HeadSink
+from cafcat.formats.car.writer import CarWriter
 from cafcat.model import Entry
 
-__all__ = ["CAR", "CarFormat", "CarReader", "CarWriter", "HeadSink"]
+__all__ = ["CAR", "CarFormat", "CarReader", "CarWriter"]
 
 _FIRST_MEMBERS: Final = (b"\xa2\x65roots", b"\xa2\x67version")
 
@@ -23,6 +23,7 @@ class CarFormat:
 
     name: Final = "car"
     suffix: Final = ".car"
+    rewrites_head: Final = True
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
         """True for the pragma of CARv2, and for a map with the members of CARv1 behind the varint of its size."""

@@ -3,12 +3,11 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from cafcat.checksums import crc32c
 from cafcat.errors import InvalidInput, Refused, StoreFailed, Unsupported
-from cafcat.formats.base import FinishedArchive, Sink
-from cafcat.formats.index_text import MAX_INDEX_BYTES, IndexText, entry_text, longest_text_bytes
+from cafcat.formats.base import FinishedArchive, HeadSink, Sink
 from cafcat.formats.car import varint
 from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256, SHA256
 from cafcat.formats.car.header import HEAD_BYTES, PRAGMA, V2_DATA_START, head_of
@@ -17,9 +16,10 @@ from cafcat.formats.car.manifest import FOOTER, LEAF_BYTES, SECTIONS, TRAILER_BY
 from cafcat.formats.car.nodes import SECTION_BYTES, largest_file_bytes, put_large_file
 from cafcat.formats.car.tree_names import TreeSize, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
+from cafcat.formats.index_text import MAX_INDEX_BYTES, IndexText, entry_text, longest_text_bytes
 from cafcat.model import Entry, NewFile
 
-__all__ = ["CarEntryWriter", "CarWriter", "HeadSink"]
+__all__ = ["CarEntryWriter", "CarWriter"]
 
 _UNLIMITED: Final = 1 << 63
 _FIXED_BYTES: Final = FOOTER.size + TRAILER_BYTES + SHA256_INDEX_EMPTY_BYTES
@@ -28,18 +28,6 @@ _NO_HEAD: Final = PRAGMA + bytes(HEAD_BYTES - len(PRAGMA))
 _HELD_BYTES: Final = 4 << 20
 """Of small files that were added together, before the sink gets them."""
 _new_tuple: Final = tuple.__new__
-
-
-@runtime_checkable
-class HeadSink(Protocol):
-    """A sink whose first bytes can be written once more: the head of a CARv2 says where its index is and what the
-    root of its tree, which are known last."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def rewrite_head(self, data: bytes) -> None:
-        """Puts these bytes in place of the first ones, as many as they are: no more than the first write had. It is
-        called once, after the last write."""
 
 
 class CarWriter:

@@ -18,6 +18,7 @@ class ChunkIoFormat:
 
     name: Final = "chunkio"
     suffix: Final = ".cio"
+    rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
         """True if the file begins as the original begins it. Nobody checks these bytes afterwards."""

@@ -17,6 +17,7 @@ class ClpFormat:
 
     name: Final = "clp"
     suffix: Final = ".clp"
+    rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
         """True if the file begins with the magic number."""
