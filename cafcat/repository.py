@@ -151,6 +151,7 @@ class Repository:
         restart_listing: bool = False,
         on_conflict: OnConflict = OnConflict.REPLACE,
         dry_run: bool = False,
+        format: str = "caf",
         target_size: int | None = None,
         jobs: int | None = None,
         progress: Progress | None = None,
@@ -161,7 +162,8 @@ class Repository:
         sources: folders, files, tar files ("-": a tar on standard input), s3:// URLs; files_from: a file with names
         and URLs in lines ("-": standard input), or separated by NUL if null_separated. unpack_tars: whether tar
         files are sources or just files. inventory: manifest of an S3 Inventory, in place of listing the one s3://
-        source. A listing that was interrupted goes on, unless restart_listing. target_size: bytes of a chunk.
+        source. A listing that was interrupted goes on, unless restart_listing. format: of the chunks, as in
+        `cafcat.formats`; target_size: bytes of a chunk.
         jobs: so many processes pack folders, each a chunk of its own, if there is enough to do for them; None: one
         for each processor, four at most. Other sources are packed by this process.
 
@@ -172,6 +174,7 @@ class Repository:
         source that is not there, Conflict under OnConflict.FAIL, StoreFailed, CatalogUnavailable,
         CatalogOutdated: chunks committed before stay.
         """
+        from cafcat.formats import registry as formats
         from cafcat.ingest.run import IngestRun
         from cafcat.scanning.opening import SourceOptions
         from cafcat.workers import processors
@@ -201,6 +204,7 @@ class Repository:
             self._catalog,
             store,
             opening_of(self.settings, self._catalog, store, options, progress),
+            archive_format=formats.by_name(format),
             dry_run=dry_run,
             target_size=self.settings.target_size if target_size is None else target_size,
             jobs=min(processors(), _MOST_JOBS) if jobs is None else jobs,

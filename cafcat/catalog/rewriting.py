@@ -46,16 +46,23 @@ class Rewriting:
         self._connection = connection
 
     def wasteful(
-        self, max_unused: float, small_bytes: int | None = None, store: str | None = None
+        self,
+        max_unused: float,
+        small_bytes: int | None = None,
+        store: str | None = None,
+        not_format: str | None = None,
     ) -> list[RewritableChunk]:
         """Committed chunks of which a larger share than this (0 to 1) of the data is dead, the largest share first;
-        then those of less than so many bytes. store: only its chunks."""
+        then those of less than so many bytes, and those of another format than not_format. store: only its
+        chunks."""
         statement = (
             f"{_CHUNK} WHERE c.state = 'committed' AND c.store = coalesce(%(store)s, c.store) "
-            f"AND ({_DEAD_SHARE} > %(share)s::float8 OR c.size_bytes < %(small)s::bigint) "
+            f"AND ({_DEAD_SHARE} > %(share)s::float8 OR c.size_bytes < %(small)s::bigint "
+            "OR c.format <> %(format)s) "
             f"ORDER BY {_DEAD_SHARE} DESC, c.size_bytes, c.id"
         )
-        return self._chunks(statement, {"store": store, "share": max_unused, "small": small_bytes})
+        parameters = {"store": store, "share": max_unused, "small": small_bytes, "format": not_format}
+        return self._chunks(statement, parameters)
 
     def by_id(self, ids: Sequence[int]) -> list[RewritableChunk]:
         """Those of these chunks (chunks.id) that are committed, the oldest first."""

@@ -69,6 +69,9 @@ def ingest(
         typer.Option("--on-conflict", help="What to do with a path that the catalog has with other content."),
     ] = OnConflict.REPLACE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would be done.")] = False,
+    format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="Of the chunks: caf, car or chunkio.")
+    ] = "caf",
     target_size: Annotated[
         int | None,
         typer.Option(
@@ -105,6 +108,7 @@ def ingest(
                 restart_listing=restart_listing,
                 on_conflict=on_conflict,
                 dry_run=dry_run,
+                format=format,
                 target_size=target_size,
                 jobs=jobs,
                 progress=progress,

@@ -82,6 +82,10 @@ def repack(
     chunk: Annotated[
         list[str] | None, typer.Option("--chunk", metavar="UUID", help="This chunk, whatever it is; repeatable.")
     ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="FORMAT", help="Of the new chunks; chunks of another are chosen, too."),
+    ] = None,
     target_size: NewSize = None,
     yes: Yes = False,
 ) -> int:
@@ -100,6 +104,7 @@ def repack(
                 small=small,
                 max_repack_size=max_repack_size,
                 store=settings.store if settings.origins["store"] == "flag" else None,
+                format=format,
                 target_size=target_size,
                 dry_run=not yes,
                 progress=progress,

@@ -32,6 +32,7 @@ class Rewriting(Recovering):
         small: int | None = None,
         max_repack_size: int | None = None,
         store: str | None = None,
+        format: str | None = None,
         target_size: int | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
@@ -43,7 +44,8 @@ class Rewriting(Recovering):
 
         chunks: uuids, or their beginnings; otherwise those in which a larger share than max_unused (0 to 1) of the
         data is dead, the largest share first, and those of less than `small` bytes. max_repack_size: so many live
-        bytes are copied at most. store: a URL or folder, only its chunks. target_size: bytes of a new chunk.
+        bytes are copied at most. store: a URL or folder, only its chunks. format: of the new chunks, and chunks of
+        another format are chosen, too; otherwise each keeps its own. target_size: bytes of a new chunk.
         dry_run: changes nothing. on_chosen is told of each chunk before. When should_stop says True, which is asked
         between files and blocks, what was packed is committed; when it raises, the open chunk is given up.
 
@@ -59,7 +61,7 @@ class Rewriting(Recovering):
         if not dry_run:
             for url in self._catalog.recovery.stores() if only is None else [only]:
                 self.settle(url, progress, should_stop)
-        plan = repack.plan(RepackOptions(chunks, max_unused, small, max_repack_size, only))
+        plan = repack.plan(RepackOptions(chunks, max_unused, small, max_repack_size, only, format))
         for chunk in plan.chunks:
             (on_chosen or ignore)(chunk)
         try:

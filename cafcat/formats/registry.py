@@ -1,15 +1,29 @@
-"""Which formats there are, and which of them an archive is."""
+"""Which formats there are, and which of them an archive is.
 
-from typing import Final
+A format of somebody else is found by its entry point: group `cafcat.formats`, its name as `chunks.format` is to
+have it, its value a Format.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Final, cast
 
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import Format, RandomReader
-from cafcat.formats.caf import CAF
 
-__all__ = ["by_name", "detect"]
+__all__ = ["NAMES", "by_name", "detect"]
 
-_FORMATS: Final[tuple[Format, ...]] = (CAF,)
-"""In the order in which they are tried. CAF has no magic number and stays last."""
+_OWN: Final = {
+    "car": "cafcat.formats.car:CAR",
+    "chunkio": "cafcat.formats.chunkio:CHUNKIO",
+    "clp-s": "cafcat.formats.clp:CLP",
+    "caf": "cafcat.formats.caf:CAF",
+}
+"""In the order in which they are tried. CAF has no magic number and stays last. Each is imported when it is asked
+for: a command that reads CAF needs none of the others."""
+NAMES: Final = tuple(_OWN)
+_GROUP: Final = "cafcat.formats"
 
 _SNIFF_BYTES: Final = 64
 _SMALLEST_BYTES: Final = 4
@@ -18,9 +32,10 @@ _SMALLEST_BYTES: Final = 4
 
 def by_name(name: str) -> Format:
     """The format of that name, as in `chunks.format`. Raises Unsupported."""
-    for archive_format in _FORMATS:
-        if archive_format.name == name:
-            return archive_format
+    if name in _OWN:
+        return _own(name)
+    for point in entry_points(group=_GROUP, name=name):
+        return cast(Format, point.load())
     raise Unsupported(f"there is no format {name!r}", hint=f"this version has {_names()}")
 
 
@@ -35,12 +50,25 @@ def detect(archive: RandomReader) -> Format:
         raise Corrupt(message, chunk=archive.name)
     head = archive.read_at(0, min(size, _SNIFF_BYTES))
     tail = archive.read_at(max(0, size - _SNIFF_BYTES), size)
-    for archive_format in _FORMATS:
+    for archive_format in _all():
         if archive_format.sniff(head, tail):
             return archive_format
     message = "not an archive, or one whose end is missing"
     raise Unsupported(message, chunk=archive.name, hint=f"this version knows {_names()}")
 
 
+def _all() -> Iterator[Format]:
+    """Those of others first: they have reasons of their own to be there."""
+    for point in entry_points(group=_GROUP):
+        yield cast(Format, point.load())
+    yield from map(_own, NAMES)
+
+
+def _own(name: str) -> Format:
+    module, _, variable = _OWN[name].partition(":")
+    return cast(Format, getattr(import_module(module), variable))
+
+
 def _names() -> str:
-    return ", ".join(archive_format.name for archive_format in _FORMATS)
+    others = [point.name for point in entry_points(group=_GROUP)]
+    return ", ".join([*sorted(NAMES), *others])

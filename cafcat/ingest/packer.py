@@ -34,6 +34,9 @@ class _Discard:
     def write(self, data: bytes) -> None:
         """Nothing is kept: a writer on this answers questions about sizes."""
 
+    def rewrite_head(self, data: bytes) -> None:
+        """Likewise."""
+
 
 class Packer:
     """Fills one chunk after the other. `report` counts what was committed, and what could not be taken."""

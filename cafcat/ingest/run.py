@@ -7,7 +7,7 @@ from functools import partial
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.owners import owner_name
 from cafcat.errors import InvalidInput
-from cafcat.formats import registry as formats
+from cafcat.formats.base import Format
 from cafcat.ingest.coordinator import Ingest
 from cafcat.ingest.team import Team
 from cafcat.ingest.worker import Setup
@@ -32,6 +32,7 @@ class IngestRun:
         store: Store,
         opening: Opening,
         *,
+        archive_format: Format,
         dry_run: bool,
         target_size: int,
         jobs: int,
@@ -47,6 +48,7 @@ class IngestRun:
             raise InvalidInput(f"{jobs} jobs do nothing")
         self._jobs = jobs
         self._rooms = rooms
+        self._format = archive_format
         self._limits = Limits(target_bytes=target_size)
         self._limits.check()
         self._catalog = catalog
@@ -97,7 +99,8 @@ class IngestRun:
         return Team(setup, self._jobs, self._progress, self._should_stop)
 
     def _begin(self, sources: Sequence[Source]) -> int:
-        recorded = self._opening.options.as_recorded() | {"target_size": self._limits.target_bytes}
+        recorded = self._opening.options.as_recorded()
+        recorded |= {"target_size": self._limits.target_bytes, "format": self._format.name}
         return self._catalog.runs.begin_run(
             sources=[source.name for source in sources],
             options=printable_options(recorded),
@@ -115,4 +118,4 @@ class IngestRun:
                 raise
 
     def _place(self, run: int) -> ChunkPlace:
-        return ChunkPlace(self._catalog, self._store, formats.by_name("caf"), run, owner_name(f"run {run}"))
+        return ChunkPlace(self._catalog, self._store, self._format, run, owner_name(f"run {run}"))

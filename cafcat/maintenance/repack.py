@@ -4,7 +4,7 @@ Each new chunk is committed in one transaction, in which its paths point to it f
 in the one in which its last live file leaves it. Whatever happens in between, each path points to one place.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -28,23 +28,26 @@ _HINT: Final = "run cafcat repair"
 
 class RepackOptions(NamedTuple):
     """Which chunks: those named by uuid or the beginning of one; else those in which a larger share than this (0 to
-    1) is dead, and those of less than small_bytes; of this store, if one is given. max_live_bytes: so much is
-    copied at most."""
+    1) is dead, those of less than small_bytes, and those of another format, if one is given; of this store, if one
+    is given. max_live_bytes: so much is copied at most. format: of the new chunks; None: that of the old ones."""
 
     chunks: Sequence[str] = ()
     max_unused: float = 0.2
     small_bytes: int | None = None
     max_live_bytes: int | None = None
     store: str | None = None
+    format: str | None = None
 
 
 class RepackPlan(NamedTuple):
     """chunks: which are to be repacked, those with the largest dead share first. taken: chunks whose files another
-    repack or repair is copying right now; waiting: those beyond the most that was to be written."""
+    repack or repair is copying right now; waiting: those beyond the most that was to be written. format: of the new
+    ones; None: that of the old ones."""
 
     chunks: Sequence[RewritableChunk]
     taken: int
     waiting: int
+    format: str | None = None
 
 
 @dataclass(slots=True)
@@ -99,14 +102,16 @@ class Repack:
         if options.chunks:
             uuids = [self._catalog.chunks.chunk(name).uuid for name in options.chunks]
             return _chosen(rewriting.by_uuid(uuids), options)
-        found = rewriting.wasteful(options.max_unused, options.small_bytes, options.store)
+        found = rewriting.wasteful(options.max_unused, options.small_bytes, options.store, options.format)
         plan = _chosen(found, options)
         in_store = Counter(chunk.store for chunk in plan.chunks)
         worth = [
             chunk
             for chunk in plan.chunks
             # One that is only small would become another of its size.
-            if in_store[chunk.store] > 1 or chunk.dead_bytes > options.max_unused * chunk.data_bytes
+            if in_store[chunk.store] > 1
+            or chunk.dead_bytes > options.max_unused * chunk.data_bytes
+            or chunk.format != (options.format or chunk.format)
         ]
         return plan._replace(chunks=worth)
 
@@ -121,15 +126,19 @@ class Repack:
             report.files_moved, report.bytes_moved = files, size_bytes
             return report
         self._progress.begin("repack", files=files, size_bytes=size_bytes)
-        for url in sorted({chunk.store for chunk in plan.chunks}):
-            # The oldest first: names that are near each other were packed near each other, and stay so.
-            chunks = sorted(chunk for chunk in plan.chunks if chunk.store == url)
+        groups: dict[tuple[str, str], list[RewritableChunk]] = defaultdict(list)
+        for chunk in plan.chunks:
+            groups[chunk.store, plan.format or chunk.format].append(chunk)
+        for (url, archive_format), chunks in sorted(groups.items()):
             if not report.interrupted:
-                self._take_store(url, chunks, report)
+                # The oldest first: names that are near each other were packed near each other, and stay so.
+                self._take_store(url, archive_format, sorted(chunks), report)
         report.chunks_retired = self._catalog.rewriting.retired([chunk.id for chunk in plan.chunks])
         return report
 
-    def _take_store(self, url: str, chunks: Sequence[RewritableChunk], report: RepackReport) -> None:
+    def _take_store(
+        self, url: str, archive_format: str, chunks: Sequence[RewritableChunk], report: RepackReport
+    ) -> None:
         try:
             store = self._stores.open(url)
         except (CatalogUnavailable, CatalogOutdated):
@@ -137,7 +146,7 @@ class Repack:
         except CafcatError as error:
             report.failed.append(f"store {url}: {error}")
             return
-        place = place_of(self._catalog, store, "repack")
+        place = place_of(self._catalog, store, "repack", archive_format)
         rewriter = Rewriter(place, self._limits, progress=self._progress, should_stop=self._should_stop)
         try:
             with rewriter:
@@ -211,7 +220,7 @@ def _chosen(found: Sequence[RewritableChunk], options: RepackOptions) -> RepackP
         if options.max_live_bytes is None or live_bytes + chunk.live_bytes <= options.max_live_bytes:
             chosen.append(chunk)
             live_bytes += chunk.live_bytes
-    return RepackPlan(chosen, len(found) - len(free), len(free) - len(chosen))
+    return RepackPlan(chosen, len(found) - len(free), len(free) - len(chosen), options.format)
 
 
 def _count(rewriter: Rewriter, report: RepackReport) -> None:

@@ -1,7 +1,7 @@
 """Live files of chunks into new chunks: what repack and repair share."""
 
 from collections.abc import Callable, Iterator
-from typing import Final, Self
+from typing import Self
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.owners import owner_name
@@ -16,12 +16,9 @@ from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
 __all__ = ["Rewriter", "live_files", "place_of"]
 
-_FORMAT: Final = "caf"
-
-
-def place_of(catalog: Catalog, store: Store, role: str) -> ChunkPlace:
-    """Where new chunks of a verb go."""
-    return ChunkPlace(catalog, store, formats.by_name(_FORMAT), None, owner_name(role))
+def place_of(catalog: Catalog, store: Store, role: str, archive_format: str = "caf") -> ChunkPlace:
+    """Where new chunks of a verb go. Raises Unsupported if there is no such format."""
+    return ChunkPlace(catalog, store, formats.by_name(archive_format), None, owner_name(role))
 
 
 def live_files(catalog: Catalog, chunk_id: int) -> Iterator[Entry]:

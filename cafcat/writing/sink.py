@@ -53,8 +53,8 @@ class BlockSink:
         self.size_bytes += len(data)
 
     def rewrite_head(self, data: bytes) -> None:
-        """Puts these bytes, at most HEAD_BYTES, in place of the first ones. To be called once, after the last write,
-        of an upload that was begun with `rewrites_head`."""
+        """Puts these bytes, at most HEAD_BYTES, in place of the first ones. To be called once, after the last
+        write, of an upload that was begun with `rewrites_head`."""
         self._new_head = data
 
     def _write_across(self, data: bytes) -> None:

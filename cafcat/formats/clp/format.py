@@ -15,7 +15,7 @@ __all__ = ["CLP", "ClpFormat"]
 class ClpFormat:
     """clp-s single-file archives. Their sections are the entries."""
 
-    name: Final = "clp"
+    name: Final = "clp-s"
     suffix: Final = ".clp"
     rewrites_head: Final = False
 
