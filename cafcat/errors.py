@@ -5,7 +5,7 @@ in one line. `kind` is stable: scripts read it from `--json`. Exceptions of othe
 once, at the edge of the room that uses the library, with `from`.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 __all__ = [
     "AccessDenied",
@@ -24,7 +24,15 @@ __all__ = [
     "TemporaryFileFailed",
     "Unavailable",
     "Unsupported",
+    "shown_path",
 ]
+
+_SHOWN_CHARACTERS: Final = 200
+
+
+def shown_path(path: str) -> str:
+    """For messages: a name that an archive has may be of a million characters."""
+    return path if len(path) <= _SHOWN_CHARACTERS else path[:_SHOWN_CHARACTERS] + "…"
 
 
 class CafcatError(Exception):

@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Final
 
 from cafcat.catalog.connection import PgConnection
-from cafcat.catalog.snapshot import Snapshot, snapshot
+from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 
-__all__ = ["ComparedTable", "Comparing", "ComparingSnapshot"]
+__all__ = ["ComparedCatalog", "ComparedTable", "Comparing"]
 
 
 class ComparedTable(StrEnum):
@@ -65,15 +65,15 @@ _KEY_COLUMNS: Final = {
 }
 
 
-class ComparingSnapshot:
+class ComparedCatalog:
     """One catalog at one moment."""
 
-    def __init__(self, found: Snapshot) -> None:
-        self._snapshot = found
+    def __init__(self, found: RepeatableRead) -> None:
+        self._read = found
 
     def rows(self, table: ComparedTable) -> Iterator[bytes]:
         """The rows in order of their key, as lines in the text format of COPY."""
-        return self._snapshot.copy(_QUERIES[table])
+        return self._read.copy(_QUERIES[table])
 
 
 class Comparing:
@@ -83,10 +83,10 @@ class Comparing:
         self._connect = connect
 
     @contextmanager
-    def snapshot(self) -> Iterator[ComparingSnapshot]:
+    def reading(self) -> Iterator[ComparedCatalog]:
         """Raises CatalogUnavailable, CatalogOutdated."""
-        with snapshot(self._connect) as found:
-            yield ComparingSnapshot(found)
+        with repeatable_read(self._connect) as found:
+            yield ComparedCatalog(found)
 
     @staticmethod
     def columns(table: ComparedTable) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ from psycopg import errors as pg
 
 from cafcat.catalog.connection import Connection, PgConnection, primary
 from cafcat.catalog.objects import Objects
+from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.catalog.runs import iso
 from cafcat.catalog.schema import HEAD_REVISION
-from cafcat.catalog.snapshot import Snapshot, snapshot
 from cafcat.errors import Conflict, Corrupt, Locked
 
-__all__ = ["TABLES", "Backups", "Dump", "DumpSnapshot", "Loader", "StoredBackup"]
+__all__ = ["TABLES", "Backups", "Dump", "DumpReader", "Loader", "StoredBackup"]
 
 TABLES: Final = (
     "ingest_runs",
@@ -88,12 +88,12 @@ class Backups(Objects):
             return [StoredBackup(*row) for row in connection.execute(statement.encode(), [store]).fetchall()]
 
 
-class DumpSnapshot:
+class DumpReader:
     """The catalog at one moment. journal_id: the last line of the journal that is in it, 0 for none; taken_at: ISO
     8601 in UTC; tables: the columns of each."""
 
-    def __init__(self, found: Snapshot) -> None:
-        self._snapshot = found
+    def __init__(self, found: RepeatableRead) -> None:
+        self._read = found
         [(self.journal_id, self.taken_at)] = found.rows(
             f"SELECT coalesce(max(id), 0), {iso('now()')} FROM journal"  # noqa: S608
         )
@@ -105,7 +105,7 @@ class DumpSnapshot:
     def rows(self, table: str) -> Iterator[bytes]:
         """The rows as lines in the text format of COPY."""
         columns = ", ".join(self.tables[table])
-        return self._snapshot.copy(f"SELECT {columns} FROM {table} ORDER BY {_ORDER.get(table, 'id')}")  # noqa: S608
+        return self._read.copy(f"SELECT {columns} FROM {table} ORDER BY {_ORDER.get(table, 'id')}")  # noqa: S608
 
 
 class Dump:
@@ -116,10 +116,10 @@ class Dump:
         self._connect = connect
 
     @contextmanager
-    def snapshot(self) -> Iterator[DumpSnapshot]:
+    def reading(self) -> Iterator[DumpReader]:
         """On a connection of its own. Raises CatalogUnavailable, CatalogOutdated."""
-        with snapshot(self._connect) as found:
-            yield DumpSnapshot(found)
+        with repeatable_read(self._connect) as found:
+            yield DumpReader(found)
 
     @contextmanager
     def load(self) -> Iterator["Loader"]:

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from cafcat.catalog.connection import PgConnection
 from cafcat.catalog.lookup import MICROSECONDS, folder_range
+from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.catalog.runs import iso
-from cafcat.catalog.snapshot import Snapshot, snapshot
 from cafcat.model import ChunkState
 
 __all__ = ["ChunkOfMoment", "CopyOfMoment", "FileRow", "Moment", "moment"]
@@ -63,8 +63,8 @@ class Moment:
     """Sees nothing that is committed later. taken_at: ISO 8601 in UTC; journal_id, journal_uuid: the last change
     that is in it, None if there was none."""
 
-    def __init__(self, found: Snapshot) -> None:
-        self._snapshot = found
+    def __init__(self, found: RepeatableRead) -> None:
+        self._read = found
         [(self.taken_at,)] = found.rows(f"SELECT {iso('now()')}")
         last = found.rows("SELECT id, uuid FROM journal ORDER BY id DESC LIMIT 1")
         self.journal_id: int | None
@@ -73,7 +73,7 @@ class Moment:
 
     def totals(self, path: str | None, folder: str) -> tuple[int, int]:
         """Number and bytes of what `files` gives."""
-        [(files, size_bytes)] = self._snapshot.rows(
+        [(files, size_bytes)] = self._read.rows(
             _TOTALS_BELOW if folder else _TOTALS, _bounds(path, folder) if folder else None
         )
         return int(files), int(size_bytes)
@@ -83,17 +83,17 @@ class Moment:
         path order. They stream: to be read to the end, or closed."""
         parameters = _bounds(path, folder)
         if path is not None:
-            yield from self._snapshot.pages(_FILES.format(condition=_ONE), parameters)
-        yield from self._snapshot.pages(_FILES.format(condition=_BELOW if folder else "true"), parameters)
+            yield from self._read.pages(_FILES.format(condition=_ONE), parameters)
+        yield from self._read.pages(_FILES.format(condition=_BELOW if folder else "true"), parameters)
 
     def chunks(self, ids: Collection[int]) -> list[ChunkOfMoment]:
         """By chunks.id."""
-        return [ChunkOfMoment(*row) for row in self._snapshot.rows(_CHUNKS, {"ids": list(ids)})]
+        return [ChunkOfMoment(*row) for row in self._read.rows(_CHUNKS, {"ids": list(ids)})]
 
     def copies(self, ids: Collection[int]) -> list[CopyOfMoment]:
         """The copies that these chunks have, the oldest first."""
         parameters = {"ids": list(ids), "state": str(ChunkState.COMMITTED)}
-        return [CopyOfMoment(*row) for row in self._snapshot.rows(_COPIES, parameters)]
+        return [CopyOfMoment(*row) for row in self._read.rows(_COPIES, parameters)]
 
 
 def _bounds(path: str | None, folder: str) -> dict[str, str | None]:
@@ -104,5 +104,5 @@ def _bounds(path: str | None, folder: str) -> dict[str, str | None]:
 @contextmanager
 def moment(connect: Callable[[], PgConnection]) -> Iterator[Moment]:
     """One transaction on a connection of its own. Raises CatalogUnavailable, CatalogOutdated."""
-    with snapshot(connect) as found:
+    with repeatable_read(connect) as found:
         yield Moment(found)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from cafcat.errors import Corrupt, Unsupported
+from cafcat.errors import Corrupt, Unsupported, shown_path
 from cafcat.formats.base import RandomReader
 
 __all__ = ["MAX_NESTING", "MAX_TOKEN_BYTES", "WINDOW_BYTES", "JsonCursor"]
@@ -29,7 +29,6 @@ _SCALAR: Final = re.compile(rb"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0
 _CUT_BYTES: Final = 6
 """A token that the window cuts ends at most so many bytes before the cut: an escape such as \\u0041 is longest."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_SHOWN_CHARACTERS: Final = 200
 
 
 class JsonCursor:
@@ -75,8 +74,7 @@ class JsonCursor:
         return self._window_byte + self.at
 
     def _shown_path(self) -> str | None:
-        path = self.path
-        return path if path is None or len(path) <= _SHOWN_CHARACTERS else path[:_SHOWN_CHARACTERS] + "…"
+        return None if self.path is None else shown_path(self.path)
 
     def peek(self) -> bytes:
         """The next byte that is not white space; b"" at the end."""

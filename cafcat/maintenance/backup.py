@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.dump import TABLES, DumpSnapshot
+from cafcat.catalog.dump import TABLES, DumpReader
 from cafcat.errors import CafcatError
 from cafcat.maintenance.backup_keys import backup_key, backup_time
 from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, VERSION, TarWriter
@@ -60,18 +60,18 @@ class Backup:
         that recover or the next backup does not find. Raises StoreFailed, CatalogUnavailable."""
         settle_backups(self._catalog, self._store, self._owner)
         # The moment comes before the row: what is in the backup does not know of it.
-        with self._catalog.dump.snapshot() as snapshot:
+        with self._catalog.dump.reading() as reading:
             key = backup_key(datetime.now(UTC), uuid4())
-            tar = self._write_object(snapshot, key)
+            tar = self._write_object(reading, key)
         rows = dict.fromkeys(TABLES, 0)
         for member in tar.members:
             rows[member.name.partition("/")[0]] += member.rows
         removed = () if keep is None else tuple(self._remove_older(keep))
-        return BackupReport(self._store.url, key, tar.size_bytes, snapshot.journal_id, rows, removed)
+        return BackupReport(self._store.url, key, tar.size_bytes, reading.journal_id, rows, removed)
 
-    def _write_object(self, snapshot: DumpSnapshot, key: str) -> TarWriter:
+    def _write_object(self, reading: DumpReader, key: str) -> TarWriter:
         backups = self._catalog.backups
-        backup = backups.begin(self._store.url, key, snapshot.journal_id, self._owner, LEASE_SECONDS)
+        backup = backups.begin(self._store.url, key, reading.journal_id, self._owner, LEASE_SECONDS)
         lease = Lease(partial(backups.renew_lease, backup, self._owner, LEASE_SECONDS))
         try:
             upload = self._store.create(key)
@@ -80,7 +80,7 @@ class Backup:
                     backups.record_upload(backup, upload.upload_id)
                 sink = BlockSink(upload)
                 try:
-                    tar = self._write_tar(snapshot, sink)
+                    tar = self._write_tar(reading, sink)
                     checksum = sink.finish()
                 except BaseException:
                     sink.abort()
@@ -102,21 +102,21 @@ class Backup:
         lease.end()
         return tar
 
-    def _write_tar(self, snapshot: DumpSnapshot, sink: BlockSink) -> TarWriter:
-        moment = datetime.fromisoformat(snapshot.taken_at)
+    def _write_tar(self, reading: DumpReader, sink: BlockSink) -> TarWriter:
+        moment = datetime.fromisoformat(reading.taken_at)
         tar = TarWriter(sink.write, int(moment.timestamp()))
         head = {
             "cafcat_backup": VERSION,
-            "schema_revision": snapshot.revision,
+            "schema_revision": reading.revision,
             "cafcat_version": self._version,
-            "taken_at": snapshot.taken_at,
-            "journal_id": snapshot.journal_id,
-            "tables": {table: list(columns) for table, columns in snapshot.tables.items()},
+            "taken_at": reading.taken_at,
+            "journal_id": reading.journal_id,
+            "tables": {table: list(columns) for table, columns in reading.tables.items()},
         }
         tar.add_document(HEAD_NAME, head)
         self._progress.begin("backup")
         for table in TABLES:
-            tar.add_rows(table, snapshot.rows(table), self._progress.advance)
+            tar.add_rows(table, reading.rows(table), self._progress.advance)
         tar.add_document(MANIFEST_NAME, head | {"members": [member._asdict() for member in tar.members]})
         tar.finish()
         return tar

@@ -52,7 +52,7 @@ def compare_catalogs(
 ) -> CompareReport:
     """Tells `on_difference` of every difference, in order. Raises CatalogUnavailable, CatalogOutdated."""
     rows, differences = Counter[str](), Counter[str]()
-    with ours.snapshot() as left, theirs.snapshot() as right:
+    with ours.reading() as left, theirs.reading() as right:
         for table in ComparedTable:
             progress.begin(f"compare {table}")
             rows[table], differences[table] = 0, 0

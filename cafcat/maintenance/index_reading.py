@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from cafcat.catalog.mapping import Mapping
-from cafcat.errors import Corrupt
+from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
-from cafcat.maintenance.index_rules import refusal, shown_path
+from cafcat.maintenance.index_rules import refusal
 from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import StoredObject

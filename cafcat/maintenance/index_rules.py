@@ -4,11 +4,10 @@ from typing import Final
 
 from cafcat.model import MAX_PATH_BYTES, Entry
 
-__all__ = ["refusal", "shown_path"]
+__all__ = ["refusal"]
 
 _SHORT_PATH: Final = MAX_PATH_BYTES // 4
 """A path of so few characters is short enough, however many bytes each takes."""
-_SHOWN_CHARACTERS: Final = 200
 
 
 def refusal(entry: Entry, position: int) -> str | None:
@@ -22,8 +21,3 @@ def refusal(entry: Entry, position: int) -> str | None:
     if start < position:
         return "two files share bytes, or are not in order"
     return None
-
-
-def shown_path(path: str) -> str:
-    """For messages: a name may have a million characters."""
-    return path if len(path) <= _SHOWN_CHARACTERS else path[:_SHOWN_CHARACTERS] + "…"

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 
 from cafcat.checksums import crc32c, crc64nvme
-from cafcat.errors import Corrupt
+from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
 from cafcat.maintenance.contents import decoded
-from cafcat.maintenance.index_rules import refusal, shown_path
+from cafcat.maintenance.index_rules import refusal
 from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import Store, StoredObject
 

@@ -110,18 +110,25 @@ def _copied(file: int, folder: int) -> str:
     """The content of a file that cannot be linked, as one with a temporary name."""
     copy, temporary = _open_temporary(folder)
     try:
-        position = 0
-        while block := os.pread(file, 1 << 20, position):
-            _write_all(copy, block)
-            position += len(block)
-        os.utime(copy, ns=(0, os.fstat(file).st_mtime_ns))
+        with _removed_after_error(temporary, folder):
+            position = 0
+            while block := os.pread(file, 1 << 20, position):
+                _write_all(copy, block)
+                position += len(block)
+            os.utime(copy, ns=(0, os.fstat(file).st_mtime_ns))
+    finally:
+        os.close(copy)
+    return temporary
+
+
+@contextmanager
+def _removed_after_error(temporary: str, folder: int) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
-    finally:
-        os.close(copy)
-    return temporary
 
 
 def check_free(output: Path, *, overwrite: bool) -> None:
@@ -160,15 +167,12 @@ def placed(output: Path, *, overwrite: bool) -> Iterator[str]:
     with _disk_errors(str(output)):
         folder = os.open(output.parent, _FOLDER_FLAGS)
     try:
-        yield f"{os.path.abspath(output.parent)}/{temporary}"
-        with _disk_errors(str(output)):
-            _sync(temporary, folder)
-            _take_name(folder, temporary, output.name, overwrite=overwrite)
-            os.fsync(folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
+        with _removed_after_error(temporary, folder):
+            yield f"{os.path.abspath(output.parent)}/{temporary}"
+            with _disk_errors(str(output)):
+                _sync(temporary, folder)
+                _take_name(folder, temporary, output.name, overwrite=overwrite)
+                os.fsync(folder)
     finally:
         os.close(folder)
 

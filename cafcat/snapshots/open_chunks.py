@@ -1,6 +1,5 @@
 """Chunks that are files of this machine, kept open between reads."""
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
@@ -32,14 +31,6 @@ class OpenChunk:
         self.descriptor = file.descriptor
         self.until = monotonic() + _TRUSTED_SECONDS
 
-    def is_there(self) -> bool:
-        """Whether its name still means this file, and nothing was done to it."""
-        try:
-            found = os.stat(self.file.name)
-        except OSError:
-            return False
-        return self.file.identity == (found.st_dev, found.st_ino, found.st_ctime_ns)
-
 
 class OpenChunks(dict[int, OpenChunk]):
     """By chunks.id. Safe to share by threads; look-ups take no lock."""
@@ -54,7 +45,7 @@ class OpenChunks(dict[int, OpenChunk]):
         will be said why, or it is in a bucket."""
         now = monotonic()
         opened = self.get(chunk)
-        if opened is not None and opened.is_there():
+        if opened is not None and opened.file.is_current():
             opened.until = now + _TRUSTED_SECONDS
         else:
             opened = self._open(location)

@@ -128,14 +128,12 @@ class RemoteStore(Store, Protocol):
 class OpenObject(Protocol):
     """An object that is open as a file of this machine; it closes itself when nobody has it any more."""
 
-    name: str
-    """Its absolute path."""
-    identity: tuple[int, int, int]
-    """Device, inode and time of the last change, in nanoseconds, when it was opened."""
-
     @property
     def descriptor(self) -> int:
         """For os.pread."""
+
+    def is_current(self) -> bool:
+        """Whether its name still means this file, and nothing was done to it since it was opened."""
 
 
 @runtime_checkable

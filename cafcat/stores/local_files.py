@@ -33,8 +33,7 @@ class LocalFile:
             raise InvalidInput(f"not a path: {self.name!r}") from error
         status = os.fstat(self._descriptor)
         self.size_bytes = status.st_size
-        self.identity = (status.st_dev, status.st_ino, status.st_ctime_ns)
-        """Device, inode and time of the last change, in nanoseconds, when it was opened."""
+        self._identity = (status.st_dev, status.st_ino, status.st_ctime_ns)
         if not stat.S_ISREG(status.st_mode):
             self.close()
             what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
@@ -44,6 +43,15 @@ class LocalFile:
     def descriptor(self) -> int:
         """-1 once it is closed."""
         return self._descriptor
+
+    def is_current(self) -> bool:
+        """Whether its name still means this file, and nothing was done to it since it was opened: the time of
+        change is that of content, names, owner and permissions."""
+        try:
+            found = os.stat(self.name)
+        except OSError:
+            return False
+        return self._identity == (found.st_dev, found.st_ino, found.st_ctime_ns)
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Exactly the bytes of `[start_byte, end_byte)`. Raises Corrupt if the file ends earlier: before

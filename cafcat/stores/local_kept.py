@@ -32,12 +32,11 @@ class _KeptFile:
 
     def read(self, start_byte: int, end_byte: int) -> bytes | None:
         """The bytes; None if the name means another file by now, if anything was done to this one, or if they
-        cannot be had for any reason. The time of change is that of content, names, owner and permissions."""
+        cannot be had for any reason."""
         file = self._file
+        if not file.is_current() or end_byte > file.size_bytes:
+            return None
         try:
-            found = os.stat(file.name)
-            if file.identity != (found.st_dev, found.st_ino, found.st_ctime_ns) or end_byte > found.st_size:
-                return None
             data = os.pread(file.descriptor, end_byte - start_byte, start_byte)
         except (OSError, ValueError, OverflowError):
             return None

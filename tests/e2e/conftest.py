@@ -6,8 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import psycopg
 import pytest
 
 from tests.services import Databases
+from tests.waiting import wait_until
 
 CLI_PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 SECRET = "correct-horse"  # noqa: S105
@@ -109,14 +109,6 @@ class Cafcat:
 def cafcat(tmp_path: Path, database_url: str) -> Cafcat:
     """The command with an empty catalog."""
     return Cafcat(tmp_path, database_url)
-
-
-def wait_until(happened: Callable[[], object]) -> None:
-    """Asks again and again, for half a minute at most."""
-    deadline = time.monotonic() + 30
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def interrupted(cafcat: Cafcat, *arguments: str | Path, presses: int = 1) -> tuple[Result, list[str]]:

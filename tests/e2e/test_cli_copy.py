@@ -11,6 +11,7 @@ import pytest
 from cafcat.maintenance.copy import CopyReport, TakenChunk
 from cafcat.maintenance.left_copies import SettledCopy
 from cafcat.maintenance.recover import RecoverReport
+from tests.damage import flip
 from tests.e2e.conftest import BIG, Cafcat, documented_keys, interrupted
 
 
@@ -24,12 +25,6 @@ def fill(cafcat: Cafcat, *names: str) -> list[str]:
 
 def chunk_file(cafcat: Cafcat, chunk: str, folder: str = "store") -> Path:
     return cafcat.folder / folder / f"{chunk}.caf"
-
-
-def flip(file: Path, byte: int) -> None:
-    data = bytearray(file.read_bytes())
-    data[byte] ^= 1
-    file.write_bytes(data)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.e2e.conftest import Cafcat, wait_until
+from tests.e2e.conftest import Cafcat
+from tests.waiting import wait_until
 
 SUMMARY_KEYS = {
     "run",

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from cafcat import __version__
-from tests.e2e.conftest import SECRET, TREE, Cafcat, wait_until
+from tests.e2e.conftest import SECRET, TREE, Cafcat
+from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.e2e.conftest import Cafcat, wait_until
+from tests.e2e.conftest import Cafcat
 from tests.s3_server import S3Server
+from tests.waiting import wait_until
 
 SECRET = "this-is-a-very-wrong-secret"  # noqa: S105
 TOKEN = "this-is-a-session-token"  # noqa: S105

@@ -15,7 +15,8 @@ import pytest
 
 import cafcat as library
 from cafcat.snapshots.writing import SnapshotReport
-from tests.e2e.conftest import TREE, Cafcat, documented_keys, wait_until
+from tests.e2e.conftest import TREE, Cafcat, documented_keys
+from tests.waiting import wait_until
 
 READING = """
 import sys

@@ -13,7 +13,9 @@ from cafcat.cli.verify import parse_share
 from cafcat.errors import InvalidInput
 from cafcat.maintenance.verify import CheckedObject, VerifyReport
 from cafcat.model import Finding, FindingKind, VerifyLevel
-from tests.e2e.conftest import CLI_PAGE, Cafcat, documented_keys, wait_until
+from tests.damage import flip
+from tests.e2e.conftest import CLI_PAGE, Cafcat, documented_keys
+from tests.waiting import wait_until
 
 TEXT = CLI_PAGE.read_text()
 
@@ -28,12 +30,6 @@ def pack(cafcat: Cafcat, files: dict[str, bytes]) -> Path:
     cafcat("ingest", "-q", *files)
     [chunk] = set((cafcat.folder / "store").glob("*.caf")) - before
     return chunk
-
-
-def flip(file: Path, byte: int) -> None:
-    data = bytearray(file.read_bytes())
-    data[byte] ^= 1
-    file.write_bytes(data)
 
 
 def test_all_keys_are_documented() -> None:

@@ -10,8 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -22,6 +21,7 @@ from cafcat.catalog.embedded_programs import choose_user, run_program
 from cafcat.catalog.embedded_state import read_postmaster
 from cafcat.errors import CatalogUnavailable
 from tests.services import missing_service
+from tests.waiting import wait_until
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 LIMIT_SECONDS = 60
@@ -74,13 +74,6 @@ def run_child(folder: Path, uid: int | None = None, programs: Path | None = None
     )
     assert result.stderr == ""
     return json.loads(result.stdout)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    limit = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < limit, "waited in vain"
-        time.sleep(0.01)
 
 
 def one_value(server: EmbeddedServer, query: str) -> object:

@@ -15,6 +15,7 @@ from cafcat.errors import CafcatError, Corrupt, StoreFailed, Unavailable
 from cafcat.resolve import places
 from tests.catalog_world import commit
 from tests.copy_world import World, folder_of, world
+from tests.damage import flip
 from tests.places import Bucket, Folder
 from tests.s3_proxy import Fault, Request, S3Proxy
 
@@ -41,15 +42,6 @@ def chunk(world: World) -> str:
 
 def object_of(world: World, chunk: str) -> Path:
     return folder_of(world.first) / f"{chunk}.caf"
-
-
-def flip(path: Path, *at: int) -> None:
-    with path.open("r+b") as file:
-        for byte in at:
-            file.seek(byte)
-            value = file.read(1)[0]
-            file.seek(byte)
-            file.write(bytes([value ^ 0x10]))
 
 
 def read(repository: cafcat.Repository, _: Path) -> dict[str, bytes]:

@@ -16,6 +16,7 @@ from cafcat.catalog.connection import PgConnection
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.model import Folder, Location, ProblemKind
 from cafcat.stores.local_files import LocalFile
+from tests.damage import flip
 
 LARGE = os.urandom(9_000_000)
 
@@ -45,14 +46,6 @@ def repository(database_url: str, source: Path, tmp_path: Path) -> Iterator[cafc
 def chunk(repository: cafcat.Repository, tmp_path: Path) -> Path:
     [chunk] = (tmp_path / "store").glob("*.caf")
     return chunk
-
-
-def flip(chunk: Path, byte: int) -> None:
-    with chunk.open("r+b") as file:
-        file.seek(byte)
-        value = file.read(1)[0]
-        file.seek(byte)
-        file.write(bytes([value ^ 0x10]))
 
 
 def test_get_is_one_query_and_one_range_read(

@@ -16,6 +16,7 @@ from tests.recover_world import (
     check,
     chunk_objects,
     counted,
+    die_half_way,
     end_leases,
     key_of,
     leave_half,
@@ -24,6 +25,7 @@ from tests.recover_world import (
     recover,
     states,
 )
+from tests.waiting import wait_until
 
 __all__ = ["place"]
 
@@ -31,9 +33,11 @@ __all__ = ["place"]
 def test_parts_of_an_upload_are_removed(open_at: Opener, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAFCAT_UPLOAD_MEMORY", "16MB")
     repository = open_at(bucket)
-    leave_half(repository, {f"{number:02}": os.urandom(1_000_000) for number in range(20)})
+    chunk = begin(repository, {f"{number:02}": os.urandom(1_000_000) for number in range(20)})
     [upload] = bucket.client.list_multipart_uploads(Bucket=bucket.bucket)["Uploads"]
-    assert bucket.client.list_parts(Bucket=bucket.bucket, Key=upload["Key"], UploadId=upload["UploadId"])["Parts"]
+    where = {"Bucket": bucket.bucket, "Key": upload["Key"], "UploadId": upload["UploadId"]}
+    wait_until(lambda: bucket.client.list_parts(**where).get("Parts"))
+    die_half_way(chunk)
     assert sql(repository, "SELECT upload_id FROM chunks") == [(upload["UploadId"],)]
     assert counted(recover(repository)) == {"abandoned": 1}
     assert check(repository, bucket) == {}

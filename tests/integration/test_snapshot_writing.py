@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cafcat
-from cafcat.catalog import snapshot as catalog_snapshot
+from cafcat.catalog import repeatable_read
 from cafcat.errors import Conflict, InvalidInput, NotFound, OutputFailed
 from cafcat.model import MAX_PATH_BYTES
 from cafcat.progress import Progress
@@ -119,7 +119,7 @@ def test_whatever_the_names_are(
         connection.execute("TRUNCATE file_locations")
     commit(repository, {name: b"x" * len(name) for name in names})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalog_snapshot, "_PAGE_ROWS", pages)
+        patch.setattr(repeatable_read, "_PAGE_ROWS", pages)
         for prefix in ["", *prefixes, *itertools.islice(sorted(names), 2)]:
             expected = [location.path for location in repository.list(prefix)]
             if expected or prefix == "":
@@ -240,7 +240,7 @@ class Meanwhile(Progress):
 
 @pytest.fixture
 def pages_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_snapshot, "_PAGE_ROWS", 10)
+    monkeypatch.setattr(repeatable_read, "_PAGE_ROWS", 10)
 
 
 def test_it_shows_one_moment_whatever_is_committed_meanwhile(

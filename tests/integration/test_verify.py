@@ -28,6 +28,7 @@ from cafcat.model import Finding, FindingKind, OnConflict, Verdict, VerifyLevel
 from cafcat.testing.formats import pack
 from cafcat.writing.chunk import ChunkPlace, OpenChunk
 from tests.catalog_world import sql
+from tests.damage import flip
 from tests.s3_server import S3Server
 
 INDEX, DATA = VerifyLevel.INDEX, VerifyLevel.DATA
@@ -62,14 +63,6 @@ def commit(repository: cafcat.Repository, files: dict[str, bytes]) -> str:
 
 def file_of(repository: cafcat.Repository, uuid: str) -> Path:
     return Path(repository.settings.store) / f"{uuid}.caf"
-
-
-def flip(file: Path, byte: int, bits: int = 1) -> None:
-    with file.open("r+b") as stream:
-        stream.seek(byte)
-        [old] = stream.read(1)
-        stream.seek(byte)
-        stream.write(bytes([old ^ bits]))
 
 
 def targets(repository: cafcat.Repository) -> list[CheckTarget]:
@@ -138,9 +131,9 @@ def test_every_flipped_byte_is_found_and_named(
     assert check(repository, target).verdict is Verdict.OK
     kinds = set()
     for byte in range(target.size_bytes):
-        flip(file, byte, 1 << byte % 8)
+        flip(file, byte, bits=1 << byte % 8)
         result = check(repository, target)
-        flip(file, byte, 1 << byte % 8)
+        flip(file, byte, bits=1 << byte % 8)
         in_files = [path for start, end, path in files if start <= byte < end]
         assert result.verdict is Verdict.DAMAGED, byte
         if in_files:

@@ -9,12 +9,12 @@ import psycopg
 from cafcat.catalog.connection import PgConnection, translated
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
 
-__all__ = ["Snapshot", "snapshot"]
+__all__ = ["RepeatableRead", "repeatable_read"]
 
 _PAGE_ROWS: Final = 10_000
 
 
-class Snapshot:
+class RepeatableRead:
     """Sees nothing that is committed after it was begun, and changes nothing."""
 
     def __init__(self, connection: PgConnection) -> None:
@@ -41,7 +41,7 @@ class Snapshot:
 
 
 @contextmanager
-def snapshot(connect: Callable[[], PgConnection]) -> Iterator[Snapshot]:
+def repeatable_read(connect: Callable[[], PgConnection]) -> Iterator[RepeatableRead]:
     """Raises CatalogUnavailable, CatalogOutdated."""
     with translated(), closing(connect()) as connection:
         revision = revision_of(connection)
@@ -54,4 +54,4 @@ def snapshot(connect: Callable[[], PgConnection]) -> Iterator[Snapshot]:
                 "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; "
                 "SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO'; SET LOCAL extra_float_digits = 1"
             )
-            yield Snapshot(connection)
+            yield RepeatableRead(connection)
