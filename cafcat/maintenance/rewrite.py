@@ -16,6 +16,7 @@ from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
 __all__ = ["Rewriter", "live_files", "place_of"]
 
+
 def place_of(catalog: Catalog, store: Store, role: str, archive_format: str = "caf") -> ChunkPlace:
     """Where new chunks of a verb go. Raises Unsupported if there is no such format."""
     return ChunkPlace(catalog, store, formats.by_name(archive_format), None, owner_name(role))

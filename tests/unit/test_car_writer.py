@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from cafcat.errors import Corrupt, Refused, Unsupported
-from cafcat.formats.caf import CAF
 from cafcat.formats.base import HeadSink
+from cafcat.formats.caf import CAF
 from cafcat.formats.car import CAR, CarReader, CarWriter, dag_pb, tree_writer
 from cafcat.formats.car.cid import is_block_of, parse, text_of
 from cafcat.formats.car.hamt import name_hash
