@@ -16,7 +16,11 @@ CONTENT_BYTES = "Size of the file where it has to be decoded; NULL where the byt
 DECODING = "How the chunk's format makes the file of the bytes, in its own words; NULL where they are it."
 BEFORE = "One past its last byte: the size is end_byte - start_byte."
 END_BYTE = "One past its last byte: size is end_byte - start_byte, unless there is content_bytes."
-ADOPTED_AT = "When it was adopted in place; NULL for cafcat's own. An adopted object is never deleted."
+ADOPTED_PREFIX = (
+    "Of an archive that was adopted in place: what its paths begin with before the names that it has for them itself. "
+    "NULL for cafcat's own. An adopted object is never written to or deleted."
+)
+THERE_ONCE = sa.text("adopted_prefix IS NULL OR state <> 'deleted'")
 
 
 def upgrade() -> None:
@@ -25,13 +29,18 @@ def upgrade() -> None:
         op.add_column(table, sa.Column("content_bytes", sa.BigInteger(), nullable=True, comment=CONTENT_BYTES))
         op.add_column(table, sa.Column("decoding", sa.Text(), nullable=True, comment=DECODING))
         _comment_end_byte(table, END_BYTE, BEFORE)
-    adopted_at = sa.Column("adopted_at", sa.DateTime(timezone=True), nullable=True, comment=ADOPTED_AT)
-    op.add_column("chunks", adopted_at)
+    op.add_column("chunks", sa.Column("adopted_prefix", sa.Text(), nullable=True, comment=ADOPTED_PREFIX))
+    # What was adopted and let go may be adopted again.
+    op.drop_constraint("chunks_store_key", "chunks")
+    key = ["store", "object_key"]
+    op.create_index("chunks_object_idx", "chunks", key, unique=True, postgresql_where=THERE_ONCE)
 
 
 def downgrade() -> None:
     """Back, for development: what has to be decoded cannot be read afterwards."""
-    op.drop_column("chunks", "adopted_at")
+    op.drop_index("chunks_object_idx", "chunks")
+    op.create_unique_constraint("chunks_store_key", "chunks", ["store", "object_key"])
+    op.drop_column("chunks", "adopted_prefix")
     for table in LOCATIONS:
         _comment_end_byte(table, BEFORE, END_BYTE)
         op.drop_column(table, "decoding")
