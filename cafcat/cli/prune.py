@@ -79,6 +79,8 @@ def prune(
 def _summary(report: "PruneReport", grace: str) -> list[str]:
     lines = [("interrupted; " if report.interrupted else "") + _done(report)]
     if report.let_go:
+        if not report.objects:
+            lines.clear()
         would = "would let go" if report.dry_run else "let go"
         lines.append(f"{would} {plural(report.let_go, 'adopted archive')}; their objects stay")
     if report.chunks_waiting:
