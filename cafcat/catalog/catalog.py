@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.dump import Backups, Dump
     from cafcat.catalog.journal import Journal
     from cafcat.catalog.listings import Listings
+    from cafcat.catalog.log_units import LogUnits
     from cafcat.catalog.moment import Moment
     from cafcat.catalog.pruning import Pruning
     from cafcat.catalog.rebuilding import Rebuilding
@@ -37,10 +38,10 @@ class Catalog:
 
     files: look-ups and listings · chunks: their lives · commit: mappings · adopting: of archives that are there
     already · journal: the order of changes · copies: of chunks, in further stores · runs: ingest runs and events ·
-    listings: positions in remote sources · recovery: what dead writers left · removal: of files, and their way
-    back · pruning: chunks that go · rebuilding: from stores alone · comparing: with another catalog · dump: all of
-    it, out and in · backups: objects with that · moment: files and chunks, out · reports: totals, histories,
-    queries.
+    listings: positions in remote sources · logs: log files in archives · recovery: what dead writers left ·
+    removal: of files, and their way back · pruning: chunks that go · rebuilding: from stores alone · comparing:
+    with another catalog · dump: all of it, out and in · backups: objects with that · moment: files and chunks, out
+    · reports: totals, histories, queries.
     """
 
     def __init__(self, connect: Callable[[], PgConnection]) -> None:
@@ -97,6 +98,12 @@ class Catalog:
         from cafcat.catalog.listings import Listings
 
         return Listings(self._connection)
+
+    @cached_property
+    def logs(self) -> "LogUnits":
+        from cafcat.catalog.log_units import LogUnits
+
+        return LogUnits(self._connection)
 
     @cached_property
     def recovery(self) -> "Recovery":

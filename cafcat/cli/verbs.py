@@ -28,6 +28,7 @@ _MODULES: Final = {
     "snapshot": "snapshot",
     "inspect": "inspect",
     "adopt": "adopt",
+    "units": "units",
     "runs": "runs",
     "stats": "runs",
     "rm": "remove",

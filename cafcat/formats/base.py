@@ -3,9 +3,19 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from cafcat.model import Entry, NewFile
+from cafcat.model import ArchiveUnits, Entry, NewFile
 
-__all__ = ["EntryWriter", "FinishedArchive", "Format", "HeadSink", "RandomReader", "Reader", "Sink", "Writer"]
+__all__ = [
+    "EntryWriter",
+    "FinishedArchive",
+    "Format",
+    "HeadSink",
+    "RandomReader",
+    "Reader",
+    "Sink",
+    "UnitReader",
+    "Writer",
+]
 
 
 class RandomReader(Protocol):
@@ -96,11 +106,20 @@ class Reader(Protocol):
         Raises Corrupt or Unsupported."""
 
     @property
-    def index_span(self) -> tuple[int, int]: ...
+    def index_span(self) -> tuple[int, int]:
+        """Where the index is, at the end of the archive; empty, at its end, where the index is elsewhere."""
 
     def open(self, entry: Entry) -> Iterator[bytes]:
         """The content of one of its entries in blocks of at most 1 MiB, checked against all that the archive itself
         says of it (a multihash, SipHash, CRC-32C). Raises Corrupt, at the latest in place of the end."""
+
+
+@runtime_checkable
+class UnitReader(Reader, Protocol):
+    """Reads an archive of logs: what was put in are not its entries."""
+
+    def units(self) -> ArchiveUnits:
+        """Its log files, and their times. Raises Corrupt, and Unsupported for what a catalog cannot hold."""
 
 
 class Format(Protocol):
