@@ -1,17 +1,33 @@
 """Archives of logs: containers as clp-s writes them, with any log files and times, and the program itself."""
 
+import json
 import struct
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgpack
+import pytest
 
+from cafcat.errors import Unsupported
 from cafcat.formats.clp.frames import compressed
 from cafcat.formats.clp.header import Header
 from cafcat.formats.clp.metadata import RANGE_INDEX, TIMESTAMPS, Packet
 from cafcat.formats.clp.packing import pack_head
+from cafcat.formats.clp.program import program
+from tests.services import missing_service
 
-__all__ = ["SECTIONS", "Range", "container", "write_container"]
+__all__ = [
+    "SECTIONS",
+    "Range",
+    "clp_program",
+    "compressed_logs",
+    "container",
+    "log_lines",
+    "searched_by_hand",
+    "write_container",
+]
 
 SECTIONS = {
     "/schema_tree": compressed(b"tree"),
@@ -54,3 +70,37 @@ def write_container(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(container(ranges, times))
     return path
+
+
+@pytest.fixture(scope="session")
+def clp_program() -> Path:
+    """The program clp-s."""
+    try:
+        return program()
+    except Unsupported as error:
+        missing_service(str(error))
+
+
+def log_lines(records: Sequence[Mapping[str, Any]]) -> bytes:
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def compressed_logs(clp_program: Path, folder: Path, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Path:
+    """An archive of these log files, by name, made by the program itself."""
+    for name, records in logs.items():
+        path = folder / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(log_lines(records))
+    command = [clp_program, "c", "--single-file-archive", "--timestamp-key", "timestamp", folder / "out", *logs]
+    subprocess.run(command, cwd=folder / "in", check=True, capture_output=True)
+    [archive] = (folder / "out").iterdir()
+    return archive
+
+
+def searched_by_hand(clp_program: Path, archives: Sequence[Path], *arguments: str) -> list[bytes]:
+    """Records that the program finds, in any order of the archives."""
+    found: list[bytes] = []
+    for archive in archives:
+        command = [clp_program, "s", archive, *arguments]
+        found += subprocess.run(command, check=True, capture_output=True).stdout.splitlines()
+    return sorted(found)

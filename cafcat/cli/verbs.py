@@ -29,6 +29,7 @@ _MODULES: Final = {
     "inspect": "inspect",
     "adopt": "adopt",
     "units": "units",
+    "search": "search",
     "runs": "runs",
     "stats": "runs",
     "rm": "remove",
