@@ -12,7 +12,7 @@ from typing import Final, cast
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import Format, RandomReader
 
-__all__ = ["NAMES", "by_name", "detect"]
+__all__ = ["NAMES", "by_name", "by_suffix", "detect"]
 
 _OWN: Final = {
     "car": "cafcat.formats.car:CAR",
@@ -37,6 +37,14 @@ def by_name(name: str) -> Format:
     for point in entry_points(group=_GROUP, name=name):
         return cast(Format, point.load())
     raise Unsupported(f"there is no format {name!r}", hint=f"this version has {_names()}")
+
+
+def by_suffix(suffix: str) -> Format:
+    """The format whose objects have keys that end like that, as ".caf". Raises Unsupported."""
+    for archive_format in _all():
+        if archive_format.suffix == suffix:
+            return archive_format
+    raise Unsupported(f"there is no format with the suffix {suffix!r}", hint=f"this version has {_names()}")
 
 
 def detect(archive: RandomReader) -> Format:

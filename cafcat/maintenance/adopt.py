@@ -18,7 +18,7 @@ from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Corr
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format, RandomReader, Reader, UnitReader
 from cafcat.maintenance.index_rules import unnameable
-from cafcat.model import ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
+from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
 from cafcat.progress import Progress
 from cafcat.stores.base import Store, StoredObject
 
@@ -118,7 +118,7 @@ class Adopt:
         row = AdoptedArchive(chunk_id, uuid4(), archive_format.name, store.url, key, archive.size_bytes, prefix)
         with Mapping(chunk_id) as mapping:
             reader = archive_format.reader(_Window(archive))
-            units = reader.units() if isinstance(reader, UnitReader) else ArchiveUnits()
+            units = reader.units() if isinstance(reader, UnitReader) else NO_UNITS
             failed = self._read_all(reader, archive, prefix, mapping)
             if self.report.interrupted:
                 return

@@ -14,10 +14,11 @@ __all__ = ["read_index"]
 
 
 def read_index(
-    archive: StoredObject, archive_format: Format, mapping: Mapping, span: tuple[int, int] | None
+    archive: StoredObject, archive_format: Format, mapping: Mapping, span: tuple[int, int] | None, prefix: str = ""
 ) -> ChunkSummary:
     """Fetches the index of a chunk once and puts its entries into a mapping. span: where the index has to be, if
-    that is known. crc64nvme of the summary is 0: that would take all bytes.
+    that is known; prefix: what paths begin with before the names in it. crc64nvme of the summary is 0: that would
+    take all bytes.
 
     Raises Corrupt if the index is elsewhere, cannot be read to its end, or has an entry without checksum, with a
     name that the catalog cannot hold, or before the end of the one before; NotFound, Unsupported, StoreFailed;
@@ -27,12 +28,23 @@ def read_index(
     if span not in (None, (start, end)):
         message = f"its index is in bytes [{start}, {end}), its line of the journal says [{span[0]}, {span[1]})"
         raise Corrupt(message, chunk=archive.name)
+    if start == archive.size_bytes:
+        return _read_elsewhere(archive, archive_format, mapping, prefix)
     with IndexSection(archive.name, start, archive.blocks_from(start)) as section:
         for entry in _checked(archive_format.reader(section).entries(), archive.name):
             mapping.add(entry)
         mapping.flush()
         checksum = section.crc32c
     return ChunkSummary(archive.size_bytes, start, end, mapping.file_count, start, 0, index_crc32c=checksum)
+
+
+def _read_elsewhere(archive: StoredObject, archive_format: Format, mapping: Mapping, prefix: str) -> ChunkSummary:
+    """Of an archive that has no index at its end: its format knows where to read."""
+    for entry in _checked(archive_format.reader(archive).entries(), archive.name):
+        mapping.add(entry._replace(path=prefix + entry.path))
+    mapping.flush()
+    size = archive.size_bytes
+    return ChunkSummary(size, size, size, mapping.file_count, size, 0)
 
 
 def _checked(entries: Iterator[Entry], name: str) -> Iterator[Entry]:

@@ -2,9 +2,10 @@
 
 from typing import Final
 
-from cafcat.model import MAX_PATH_BYTES, Entry
+from cafcat.formats.base import Format, RandomReader, UnitReader
+from cafcat.model import MAX_PATH_BYTES, NO_UNITS, ArchiveUnits, Entry
 
-__all__ = ["refusal", "unnameable"]
+__all__ = ["own_prefix", "refusal", "units_in", "unnameable"]
 
 _SHORT_PATH: Final = MAX_PATH_BYTES // 4
 """A path of so few characters is short enough, however many bytes each takes."""
@@ -28,3 +29,14 @@ def unnameable(path: str) -> str | None:
     if not path or "\0" in path or (len(path) > _SHORT_PATH and len(path.encode()) > MAX_PATH_BYTES):
         return "the catalog cannot hold this name"
     return None
+
+
+def own_prefix(archive_format: Format, object_key: str) -> str:
+    """What paths of a chunk of cafcat's own begin with before the names in it."""
+    return "" if archive_format.names_files else object_key
+
+
+def units_in(archive_format: Format, archive: RandomReader) -> ArchiveUnits:
+    """Log files and times of an archive, if it is one of logs. Raises Corrupt, Unsupported."""
+    reader = archive_format.reader(archive)
+    return reader.units() if isinstance(reader, UnitReader) else NO_UNITS
