@@ -9,6 +9,7 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.owners import owner_name
 from cafcat.errors import InvalidInput
 from cafcat.formats.base import Format
+from cafcat.formats.registry import LOGS
 from cafcat.ingest.coordinator import Ingest
 from cafcat.ingest.team import Team
 from cafcat.ingest.worker import Setup
@@ -26,14 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["IngestRun", "target_of"]
 
-_LOGS: Final = "clp-s"
 _LOGS_BYTES: Final = 1_000_000_000
 """Of log files in one archive. clp-s keeps dictionaries of all of it in memory, and a search reads them first."""
 
 
 def target_of(format: str, usual: int) -> int:
     """The size in bytes at which a new chunk of a format begins, if nobody says another."""
-    return _LOGS_BYTES if format == _LOGS else usual
+    return _LOGS_BYTES if format == LOGS else usual
 
 
 class IngestRun:
@@ -63,9 +63,9 @@ class IngestRun:
         self._jobs = jobs
         self._rooms = rooms
         self._format = archive_format
-        self._is_of_logs = archive_format.name == _LOGS
+        self._is_of_logs = archive_format.name == LOGS
         if timestamp_key is not None and not self._is_of_logs:
-            raise InvalidInput(f"a timestamp key is for {_LOGS}, not for {archive_format.name}")
+            raise InvalidInput(f"a timestamp key is for {LOGS}, not for {archive_format.name}")
         self._timestamp_key = timestamp_key
         self._limits = Limits(target_bytes=target_size)
         self._limits.check()

@@ -1,7 +1,9 @@
 """ingest --format clp-s: log files become archives that the catalog holds like any other chunk."""
 
+import itertools
 import json
 import os
+import signal
 import subprocess
 import tarfile
 from pathlib import Path
@@ -16,6 +18,7 @@ from cafcat.formats.clp.metadata import NOTED
 from cafcat.model import IngestReport, OnConflict, VerifyLevel
 from cafcat.stores.base import StoredObject
 from tests.catalog_world import live, sql
+from tests.killing import environment, run_until_killed
 from tests.listeners import Heard, problems
 from tests.log_archives import clp_program, log_lines, searched_by_hand
 from tests.places import Bucket, Folder, Place
@@ -124,7 +127,7 @@ def test_what_is_there_already_is_left_alone(
     heard = Heard()
     report = ingest(local, tmp_path / "src", progress=heard)
     assert (report.files_unchanged, report.files_added, report.files_failed) == (3, 1, 1)
-    [(path, kind, message)] = problems(heard)
+    [(path, kind, message)] = heard.problems
     assert (path, kind) == ("logs/src/app0/day 0.jsonl", "exists")
     assert "records in an archive cannot be replaced" in message
     assert ingest(local, tmp_path / "src", on_conflict=OnConflict.SKIP).files_skipped == 1
@@ -332,3 +335,102 @@ def test_clp_s_itself_reads_what_cafcat_notes(
     subprocess.run([clp_program, "x", path, tmp_path / "out"], check=True)
     lines = (tmp_path / "out" / "original").read_bytes().splitlines()
     assert sorted(map(json.loads, lines), key=lambda record: record["n"]) == all_of(logs)
+
+
+KILLER = """
+import sys
+from tests.killed_steps import Steps
+
+steps = Steps(int(sys.argv[1]), after=True)
+steps.count_files()
+steps.count_statements()
+from cafcat.__main__ import main
+sys.argv = ["cafcat", "ingest", "-q", "--format", "clp-s", "--target-size", "2500", "--prefix", "logs", "src"]
+main()
+"""
+
+
+def test_killed_at_any_step_nothing_is_lost_and_nothing_there_twice(
+    database_url: str, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    """An archive that is whole proves itself and is taken over; of any other nothing is left."""
+    store = Folder(tmp_path / "store")
+    variables = environment(database_url, store.url, tmp_path / "home") | {"TMPDIR": str(tmp_path)}
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=store.url) as repository:
+        kills, found = 0, -1
+        for step in itertools.count(12, 9):
+            code = run_until_killed(KILLER, step, folder=tmp_path, variables=variables)
+            kills += code == -signal.SIGKILL
+            before, found = found, len(search(repository, "n: *"))
+            assert before <= found
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL
+        assert kills >= 3
+        assert search(repository, "n: *") == all_of(logs)
+        assert ingest(repository, tmp_path / "src").files_unchanged == 4
+        states = dict(sql(repository, "SELECT object_key, state FROM chunks"))
+        objects = {key for key in store.everything() if not key.startswith("journal/")}
+        assert objects == {key for key, state in states.items() if state == "committed"}
+        assert sql(repository, "SELECT count(*) FROM chunks WHERE state = 'writing'") == [(0,)]
+
+
+def leave_whole(repository: cafcat.Repository, source: Path) -> None:
+    """A run that dies when the object of its archive is durable."""
+    store = repository._store_of(repository.settings.store)
+    variables = environment(str(repository.settings.database_url), store.url, source.parent / "home")
+    killer = KILLER.replace("int(sys.argv[1])", "0").replace(
+        "from cafcat.__main__ import main",
+        "import os; from cafcat.catalog.commit import Commit\n"
+        "Commit.commit_chunk = lambda *a, **k: os.kill(os.getpid(), 9)\nfrom cafcat.__main__ import main",
+    )
+    assert run_until_killed(killer, 0, folder=source.parent, variables=variables) == -signal.SIGKILL
+    assert sql(repository, "SELECT state FROM chunks WHERE state = 'writing'") == [("writing",)]
+
+
+def test_recover_takes_over_a_whole_archive(
+    local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    leave_whole(local, tmp_path / "src")
+    report = local.recover()
+    assert (report.adopted, report.abandoned, report.failed) == (1, 0, ())
+    found = len(search(local, "n: *"))
+    assert found > 0
+    assert {unit.source_bytes is None for unit in local.custody.units()} == {False}
+    assert ingest(local, tmp_path / "src").files_unchanged == found // 20
+    assert search(local, "n: *") == all_of(logs)
+
+
+def test_recover_gives_up_an_archive_whose_log_files_another_run_took(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    leave_whole(local, tmp_path / "src")
+    sql(local, "UPDATE chunks SET lease_owner = 'elsewhere:1:run 1'")
+    [late] = folder.folder.glob("*.clp")
+    kept = late.read_bytes()
+    late.unlink()  # so that the next run cannot take it over
+    assert ingest(local, tmp_path / "src").files_added == 4
+    late.write_bytes(kept)
+    sql(local, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
+    report = local.recover()
+    assert (report.adopted, report.abandoned) == (0, 1)
+    assert not late.exists()
+    assert search(local, "n: *") == all_of(logs)
+
+
+def test_repack_and_repair_leave_archives_of_logs_alone(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    ingest(local, tmp_path / "src", target_size=2000)
+    [first, *_] = chunks = list(local.chunks())
+    local.custody.remove(folders=[f"{first.uuid}.clp/0"])
+    for options in ({"max_unused": 0.0}, {"small": 1 << 20}, {"format": "caf"}):
+        assert local.custody.repack(**options).chunks == 0
+    with pytest.raises(Unsupported, match="stays as it is"):
+        local.custody.repack(chunks=[str(first.uuid)])
+    heard = Heard()
+    report = local.custody.repair(chunks=[str(first.uuid)], from_copies=True, progress=heard)
+    assert (report.chunks, report.chunks_written) == (0, 0)
+    assert "which is not repaired" in heard.warnings[0]
+    assert [chunk.state for chunk in local.chunks()] == ["committed"] * len(chunks)
+    assert local.custody.repack(chunks=[str(first.uuid)], format="caf").chunks_retired == 1
