@@ -209,6 +209,7 @@ class _Archive:
         while files:
             finished = self._run(files)
             if finished.error is not None:
+                self._check_works()
                 refused = self._refused(files, finished.error)
             else:
                 refused = [(file, ProblemKind.CHANGED, _CHANGED) for file in files if _is_changed(file)]
@@ -240,6 +241,7 @@ class _Archive:
             self._output.mkdir(exist_ok=True)
             for old in self._output.iterdir():
                 old.unlink()
+        self._checkpoint()
         finished = program.compress(
             self._output,
             self._names,
@@ -250,6 +252,21 @@ class _Archive:
         if finished.error is None and (count := len(list(self._output.iterdir()))) != 1:
             return finished._replace(error=f"it is too large for one archive: clp-s makes {count} of it")
         return finished
+
+    def _check_works(self) -> None:
+        """That it is the log files that are wrong, and not the place that clp-s has to work in. Raises
+        ProgramFailed, TemporaryFileFailed."""
+        probe = self._links.parent / "probe"
+        with temporary_file_of("an archive of logs"):
+            probe.mkdir(exist_ok=True)
+            (probe / "x").write_bytes(b'{"x": 1}\n')
+            (probe / "names").write_bytes(b"x\n")
+        finished = program.compress(
+            probe / "archives", probe / "names", probe, timestamp_key=None, checkpoint=self._checkpoint
+        )
+        if finished.error is not None:
+            hint = "is there room in the folder for temporary files? TMPDIR names another one"
+            raise program.ProgramFailed(f"clp-s cannot make any archive: {finished.error}", hint=hint)
 
     def _refused(self, files: Sequence[SourceFile], error: str) -> list[tuple[SourceFile, ProblemKind, str]]:
         """Those of the files that clp-s does not take, each by its own error: it failed for all together."""

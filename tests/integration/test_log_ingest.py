@@ -17,7 +17,7 @@ from cafcat.formats.clp import CLP, program
 from cafcat.formats.clp.metadata import NOTED
 from cafcat.model import IngestReport, OnConflict, VerifyLevel
 from cafcat.stores.base import StoredObject
-from tests.catalog_world import live, sql
+from tests.catalog_world import Opener, live, sql
 from tests.killing import environment, run_until_killed
 from tests.listeners import Heard, problems
 from tests.log_archives import clp_program, log_lines, searched_by_hand
@@ -434,3 +434,42 @@ def test_repack_and_repair_leave_archives_of_logs_alone(
     assert "which is not repaired" in heard.warnings[0]
     assert [chunk.state for chunk in local.chunks()] == ["committed"] * len(chunks)
     assert local.custody.repack(chunks=[str(first.uuid)], format="caf").chunks_retired == 1
+
+
+def test_of_two_runs_that_take_the_same_log_files_one_gives_up(
+    open_at: Opener,
+    folder: Folder,
+    tmp_path: Path,
+    logs: dict[str, list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = open_at(folder), open_at(folder)
+    compress = program.compress
+
+    def while_another_runs(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(program, "compress", compress)
+        assert ingest(second, tmp_path / "src").files_added == 4
+        return compress(*arguments, **options)
+
+    monkeypatch.setattr(program, "compress", while_another_runs)
+    with pytest.raises(Conflict, match="another archive has records of this log file"):
+        ingest(first, tmp_path / "src")
+    assert search(first, "n: *") == all_of(logs)
+    assert len(list(folder.folder.glob("*.clp"))) == 1
+    assert ingest(first, tmp_path / "src").files_unchanged == 4
+
+
+def test_where_clp_s_cannot_work_no_log_file_is_blamed(
+    local: cafcat.Repository,
+    tmp_path: Path,
+    logs: dict[str, list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = tmp_path / "clp-s"
+    broken.write_text("#!/bin/sh\necho 'T [error] no room' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(program, "program", lambda: broken)
+    heard = Heard()
+    with pytest.raises(program.ProgramFailed, match="cannot make any archive: no room"):
+        ingest(local, tmp_path / "src", progress=heard)
+    assert heard.problems == []
