@@ -4,13 +4,13 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from cafcat.errors import Conflict, InvalidInput
 from cafcat.formats.clp import program
 from cafcat.formats.clp.noting import LogSource, noted_archive
 from cafcat.formats.clp.reader import ClpReader
+from cafcat.ingest.log_folder import log_folder
 from cafcat.ingest.problems import Problems
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
@@ -144,12 +144,9 @@ class LogIngest:
         if self._dry_run:
             self._count(group)
             return
-        with temporary_file_of("an archive of logs"):
-            folder = TemporaryDirectory(prefix="cafcat-logs-")
-        with folder:
-            _Archive(Path(folder.name), self._timestamp_key, self._problem, self._stopped, self._warn).make(
-                group, self._commit
-            )
+        with log_folder() as folder:
+            archive = _Archive(folder, self._timestamp_key, self._problem, self._stopped, self._warn)
+            archive.make(group, self._commit)
 
     def _commit(self, path: Path, files: Sequence[SourceFile]) -> None:
         sources = [LogSource(file.path, file.size_bytes, file.modified_ns) for file in files]

@@ -15,6 +15,7 @@ import cafcat
 from cafcat.errors import Conflict, InvalidInput, Unsupported
 from cafcat.formats.clp import CLP, program
 from cafcat.formats.clp.metadata import NOTED
+from cafcat.ingest.log_folder import log_folder
 from cafcat.model import IngestReport, OnConflict, VerifyLevel
 from cafcat.stores.base import StoredObject
 from tests.catalog_world import Opener, live, sql
@@ -379,6 +380,7 @@ def leave_whole(repository: cafcat.Repository, source: Path) -> None:
     """A run that dies when the object of its archive is durable."""
     store = repository._store_of(repository.settings.store)
     variables = environment(str(repository.settings.database_url), store.url, source.parent / "home")
+    variables["TMPDIR"] = str(source.parent)
     killer = KILLER.replace("int(sys.argv[1])", "0").replace(
         "from cafcat.__main__ import main",
         "import os; from cafcat.catalog.commit import Commit\n"
@@ -473,3 +475,26 @@ def test_where_clp_s_cannot_work_no_log_file_is_blamed(
     with pytest.raises(program.ProgramFailed, match="cannot make any archive: no room"):
         ingest(local, tmp_path / "src", progress=heard)
     assert heard.problems == []
+
+
+def test_the_next_run_removes_what_a_killed_one_left_in_the_folder_for_temporary_files(
+    local: cafcat.Repository,
+    tmp_path: Path,
+    logs: dict[str, list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    leave_whole(local, tmp_path / "src")
+    [left] = tmp_path.glob("cafcat-logs-*")
+    young, other = tmp_path / "cafcat-logs-young", tmp_path / "other"
+    young.mkdir()
+    other.mkdir()
+    for folder in (left, other):
+        os.utime(folder, (0, 0))
+    with log_folder() as used:
+        assert not left.exists()
+        os.utime(used, (0, 0))
+        ingest(local, tmp_path / "src")
+        assert used.exists()
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} >= {"cafcat-logs-young", "other", "src"}
+    assert not used.exists()
