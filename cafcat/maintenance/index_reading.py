@@ -44,7 +44,7 @@ def _read_elsewhere(archive: StoredObject, archive_format: Format, mapping: Mapp
         mapping.add(entry._replace(path=prefix + entry.path))
     mapping.flush()
     size = archive.size_bytes
-    return ChunkSummary(size, size, size, mapping.file_count, size, 0)
+    return ChunkSummary(size, size, size, mapping.file_count, mapping.size_bytes, 0)
 
 
 def _checked(entries: Iterator[Entry], name: str) -> Iterator[Entry]:

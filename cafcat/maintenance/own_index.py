@@ -34,7 +34,7 @@ def read_whole(
     entries = reader.entries()
     prefix = own_prefix(archive_format, key)
     content = _Content(store.stream(key, 0, archive.size_bytes), advance)
-    file_count = 0
+    file_count = content_bytes = 0
     for entry in entries:
         if reason := refusal(entry, content.position):
             raise _damaged(reason, entry, archive.name)
@@ -44,8 +44,10 @@ def read_whole(
             raise _damaged(f"CRC-32C {found:08x} where its index has {entry.crc32c:08x}", entry, archive.name)
         take(entry._replace(path=prefix + entry.path) if prefix else entry)
         file_count += 1
+        content_bytes += entry.size_bytes
     content.pass_until(archive.size_bytes)
-    return ChunkSummary(archive.size_bytes, index_start, index_end, file_count, index_start, content.crc64nvme)
+    data_bytes = content_bytes if index_start == archive.size_bytes else index_start
+    return ChunkSummary(archive.size_bytes, index_start, index_end, file_count, data_bytes, content.crc64nvme)
 
 
 def _damaged(message: str, entry: Entry, name: str) -> Corrupt:

@@ -31,4 +31,4 @@ class ArchiveChunk(BegunChunk):
     def _finalize(self) -> FinishedArchive:
         """Nothing is missing. What of it is an index is not at its end."""
         size = self._sink.size_bytes
-        return FinishedArchive(size, size, size, self.file_count, size)
+        return FinishedArchive(size, size, size, self.file_count, self._mapping.size_bytes)
