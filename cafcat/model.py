@@ -129,7 +129,8 @@ class ChunkSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A row of `chunks`. Times are ISO 8601 in UTC; crc64nvme is base64, as S3 shows it."""
+    """A row of `chunks`. Times are ISO 8601 in UTC; crc64nvme is base64, as S3 shows it. adopted_prefix:
+    of an archive that was adopted in place, what its paths begin with before the names in it; else None."""
 
     uuid: UUID
     state: ChunkState
@@ -144,6 +145,7 @@ class Chunk:
     run: int | None
     begun_at: str
     committed_at: str | None
+    adopted_prefix: str | None
 
 
 class JournalKind(StrEnum):

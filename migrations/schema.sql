@@ -155,7 +155,7 @@ CREATE TABLE public.chunks (
     upload_id text,
     index_crc32c bigint,
     moves_from bigint[],
-    adopted_at timestamp with time zone,
+    adopted_prefix text,
     CONSTRAINT chunks_live_check CHECK (((live_file_count >= 0) AND (live_bytes >= 0))),
     CONSTRAINT chunks_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'retired'::text, 'deleted'::text]))),
     CONSTRAINT chunks_whole_check CHECK (((state = ANY (ARRAY['writing'::text, 'abandoned'::text])) OR ((size_bytes IS NOT NULL) AND (data_bytes IS NOT NULL) AND (index_start_byte IS NOT NULL) AND (index_end_byte IS NOT NULL) AND (committed_at IS NOT NULL))))
@@ -215,7 +215,7 @@ COMMENT ON COLUMN public.chunks.index_crc32c IS 'CRC-32C of the object from inde
 
 COMMENT ON COLUMN public.chunks.moves_from IS 'chunks.id of those whose files were copied into it, by repack or repair; NULL for an ingest.';
 
-COMMENT ON COLUMN public.chunks.adopted_at IS 'When it was adopted in place; NULL for cafcat''s own. An adopted object is never deleted.';
+COMMENT ON COLUMN public.chunks.adopted_prefix IS 'Of an archive that was adopted in place: what its paths begin with before the names that it has for them itself. NULL for cafcat''s own. An adopted object is never written to or deleted.';
 
 ALTER TABLE public.chunks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.chunks_id_seq
@@ -646,9 +646,6 @@ ALTER TABLE ONLY public.chunks
     ADD CONSTRAINT chunks_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.chunks
-    ADD CONSTRAINT chunks_store_key UNIQUE (store, object_key);
-
-ALTER TABLE ONLY public.chunks
     ADD CONSTRAINT chunks_uuid_key UNIQUE (uuid);
 
 ALTER TABLE ONLY public.events
@@ -689,6 +686,8 @@ CREATE INDEX chunk_copies_chunk_id_idx ON public.chunk_copies USING btree (chunk
 CREATE UNIQUE INDEX chunk_copies_object_key ON public.chunk_copies USING btree (store, object_key) WHERE (deleted_at IS NULL);
 
 CREATE INDEX chunks_left_idx ON public.chunks USING btree (id) WHERE ((state = ANY (ARRAY['abandoned'::text, 'deleted'::text])) AND (deleted_at IS NULL));
+
+CREATE UNIQUE INDEX chunks_object_idx ON public.chunks USING btree (store, object_key) WHERE ((adopted_prefix IS NULL) OR (state <> 'deleted'::text));
 
 CREATE INDEX chunks_open_idx ON public.chunks USING btree (lease_expires_at) WHERE (state = 'writing'::text);
 

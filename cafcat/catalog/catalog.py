@@ -10,6 +10,7 @@ from cafcat.catalog.lookup import Lookup
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from cafcat.catalog.adopting import Adopting
     from cafcat.catalog.chunks import Chunks
     from cafcat.catalog.commit import Commit
     from cafcat.catalog.comparing import Comparing
@@ -34,11 +35,12 @@ class Catalog:
     """Connects at the first call. No session or connection crosses the line of this room. Each part is imported
     when it is asked for: a command that reads one file needs one of them.
 
-    files: look-ups and listings · chunks: their lives · commit: mappings · journal: the order of changes ·
-    copies: of chunks, in further stores · runs: ingest runs and events · listings: positions in remote sources ·
-    recovery: what dead writers left · removal: of files, and their way back · pruning: chunks that go · rebuilding:
-    from stores alone · comparing: with another catalog · dump: all of it, out and in · backups: objects with that ·
-    moment: files and chunks, out · reports: totals, histories, queries.
+    files: look-ups and listings · chunks: their lives · commit: mappings · adopting: of archives that are there
+    already · journal: the order of changes · copies: of chunks, in further stores · runs: ingest runs and events ·
+    listings: positions in remote sources · recovery: what dead writers left · removal: of files, and their way
+    back · pruning: chunks that go · rebuilding: from stores alone · comparing: with another catalog · dump: all of
+    it, out and in · backups: objects with that · moment: files and chunks, out · reports: totals, histories,
+    queries.
     """
 
     def __init__(self, connect: Callable[[], PgConnection]) -> None:
@@ -65,6 +67,12 @@ class Catalog:
         from cafcat.catalog.commit import Commit
 
         return Commit(self._connection)
+
+    @cached_property
+    def adopting(self) -> "Adopting":
+        from cafcat.catalog.adopting import Adopting
+
+        return Adopting(self._connection)
 
     @cached_property
     def journal(self) -> "Journal":

@@ -27,7 +27,7 @@ JOIN file_locations AS l ON l.file_path = u.file->>0
 
 _CHUNK: Final = f"""
 SELECT uuid, state, format, store, object_key, size_bytes, file_count, live_file_count, live_bytes,
-       crc64nvme, run_id, {iso("begun_at")}, {iso("committed_at")}, id
+       crc64nvme, run_id, {iso("begun_at")}, {iso("committed_at")}, adopted_prefix, id
 FROM chunks
 """  # noqa: S608
 

@@ -14,7 +14,7 @@ from cafcat.checksums import to_base64
 from cafcat.errors import CatalogUnavailable, Conflict
 from cafcat.model import ChunkState, ChunkSummary, JournalKind, OnConflict
 
-__all__ = ["ChunkCommit", "Commit", "take_off_chunks"]
+__all__ = ["ChunkCommit", "Commit", "map_files", "take_off_chunks"]
 
 _INSTEAD: Final = {
     OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at, source_etag, "
@@ -79,9 +79,9 @@ class Commit:
             )
         except Conflict:
             # A recover that saw the whole object before its writer came to this has committed it for the writer.
-            if yields or not self._is_committed(chunk_id):
+            if yields or not self.is_committed(chunk_id):
                 raise
-            return self._counted(chunk_id)
+            return self.counted(chunk_id)
 
     def commit_moved(
         self, chunk_id: int, summary: ChunkSummary, mapping: Mapping, sources: Sequence[int]
@@ -105,11 +105,11 @@ class Commit:
             try:
                 return self._commit(chunk_id, summary, kind, change)
             except CatalogUnavailable:
-                if self._is_committed(chunk_id):
+                if self.is_committed(chunk_id):
                     break
                 if attempt == _COMMIT_ATTEMPTS:
                     raise
-        return self._counted(chunk_id)
+        return self.counted(chunk_id)
 
     def _commit(
         self,
@@ -133,15 +133,16 @@ class Commit:
             record_event(connection, "chunk_committed", chunk_id, counts)
         return commit
 
-    def _is_committed(self, chunk_id: int) -> bool:
-        """Looks under a lock on the row: that waits for a commit that is still under way on the server."""
+    def is_committed(self, chunk_id: int) -> bool:
+        """Whether a chunk is. Looks under a lock on the row: that waits for a commit that is still under way on
+        the server."""
         statement = "SELECT committed_at IS NOT NULL FROM chunks WHERE id = %s FOR UPDATE"
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL lock_timeout = '60s'")
             row = connection.execute(statement, [chunk_id]).fetchone()
         return row is not None and bool(row[0])
 
-    def _counted(self, chunk_id: int) -> ChunkCommit:
+    def counted(self, chunk_id: int) -> ChunkCommit:
         """What a commit did whose answer was lost, from what it wrote down."""
         statement = "SELECT detail FROM events WHERE chunk_id = %s AND kind = 'chunk_committed'"
         with self._connection.statement() as connection:
@@ -170,6 +171,12 @@ def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
         state = row[0] if row else "gone"
         raise Conflict(f"the chunk is {state}, not being written by us", chunk=str(chunk_id))
     return str(row[1])
+
+
+def map_files(connection: PgConnection, chunk_id: int, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
+    """Enters the mapping of a chunk, whose row is there, in the caller's transaction. Raises Conflict as
+    commit_chunk does."""
+    return _map(connection, chunk_id, mapping, _Rules(on_conflict, all_new=True, yields=False))
 
 
 def _map(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: _Rules) -> ChunkCommit:

@@ -76,7 +76,8 @@ class CopyOf(NamedTuple):
 
 class Selection(NamedTuple):
     """Which chunks: of these uuids, or committed ones with live files below a folder (or of that name; without a
-    slash at either end), or all that are committed."""
+    slash at either end), or all that are committed. An adopted
+    archive is one only if it is named."""
 
     uuids: Sequence[UUID] | None = None
     prefix: str | None = None
@@ -84,7 +85,7 @@ class Selection(NamedTuple):
     def condition(self) -> str:
         if self.uuids is not None:
             return "c.uuid = ANY(%(uuids)s)"
-        return "c.state = 'committed'" + (f" AND {_BELOW}" if self.prefix else "")
+        return "c.state = 'committed' AND c.adopted_prefix IS NULL" + (f" AND {_BELOW}" if self.prefix else "")
 
     def parameters(self) -> dict[str, Any]:
         low, high = folder_range(f"{self.prefix}/" if self.prefix else "")

@@ -14,7 +14,8 @@ __all__ = ["ChunkObject", "PrunableChunk", "Pruning", "Waiting"]
 _PAGE_ROWS: Final = 1000
 _COPY_LEFT: Final = "k.chunk_id = c.id AND k.deleted_at IS NULL AND k.state IN ('committed', 'deleted')"
 _PRUNABLE: Final = f"""
-SELECT c.id, c.uuid, c.store, c.size_bytes, c.file_count, c.state = 'deleted', {iso("c.retired_at")}
+SELECT c.id, c.uuid, c.store, c.size_bytes, c.file_count, c.state = 'deleted', {iso("c.retired_at")},
+       c.adopted_prefix IS NOT NULL
 FROM chunks AS c
 WHERE c.id > %(after)s AND c.store = coalesce(%(store)s, c.store)
   AND ((c.state = 'retired' AND c.retired_at < now() - make_interval(secs => %(grace)s))
@@ -25,7 +26,7 @@ LIMIT %(limit)s
 """  # noqa: S608
 _OBJECTS: Final = f"""
 SELECT NULL, c.store, c.object_key, c.upload_id, c.size_bytes
-FROM chunks AS c WHERE c.id = %(chunk)s AND c.deleted_at IS NULL
+FROM chunks AS c WHERE c.id = %(chunk)s AND c.deleted_at IS NULL AND c.adopted_prefix IS NULL
 UNION ALL
 SELECT k.id, k.store, k.object_key, k.upload_id, c.size_bytes
 FROM chunks AS c JOIN chunk_copies AS k ON {_COPY_LEFT} WHERE c.id = %(chunk)s
@@ -42,7 +43,7 @@ WHERE c.id = %s AND c.state = 'retired' AND c.retired_at < now() - make_interval
 
 class PrunableChunk(NamedTuple):
     """A chunk that may go. is_decided: it is `deleted` already, but objects of it may be left. retired_at: ISO 8601
-    in UTC."""
+    in UTC. is_adopted: its object is not cafcat's, and stays."""
 
     id: int
     uuid: UUID
@@ -51,6 +52,7 @@ class PrunableChunk(NamedTuple):
     file_count: int
     is_decided: bool
     retired_at: str | None
+    is_adopted: bool
 
 
 class ChunkObject(NamedTuple):
@@ -112,7 +114,8 @@ class Pruning:
         return True
 
     def objects(self, chunk_id: int) -> list[ChunkObject]:
-        """The objects of a chunk that are there as far as the catalog knows, itself first."""
+        """The objects of a chunk that are there as far as the catalog knows, itself first, unless it was
+        adopted."""
         return [ChunkObject(*row) for row in self._rows(_OBJECTS, {"chunk": chunk_id})]
 
     def _rows(self, statement: str, parameters: Any) -> Sequence[tuple[Any, ...]]:

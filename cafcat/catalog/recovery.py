@@ -45,7 +45,8 @@ _LEASED: Final = "state = 'writing' AND lease_expires_at >= now()"
 _OVERDUE: Final = "state = 'writing' AND lease_expires_at < now()"
 _REMAINS: Final = "state IN ('abandoned', 'deleted') AND deleted_at IS NULL"
 _STORES: Final = (
-    "SELECT store FROM chunks UNION SELECT store FROM chunk_copies UNION SELECT store FROM backups ORDER BY 1"
+    "SELECT store FROM chunks WHERE adopted_prefix IS NULL UNION SELECT store FROM chunk_copies "
+    "UNION SELECT store FROM backups ORDER BY 1"
 )
 _NEWEST: Final = " UNION ALL ".join(
     f"(SELECT object_key FROM {table} WHERE store = %(store)s AND state IN ('committed', 'retired') "  # noqa: S608
@@ -68,7 +69,7 @@ class Recovery:
         self._connection = connection
 
     def stores(self) -> list[str]:
-        """Every store that has, or had, a chunk, a copy of one, or a backup."""
+        """Every store that has, or had, a chunk, a copy of one, or a backup; not those of adopted archives."""
         with self._connection.statement() as connection:
             rows = connection.execute(_STORES.encode()).fetchall()
         return [row[0] for row in rows]

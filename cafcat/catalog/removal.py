@@ -38,7 +38,8 @@ JOIN chunks AS c ON c.id = g.caf_file_id
 
 # Whoever rebuilds a catalog from a store has to know what was removed of it, also of chunks that are about to go.
 _STORES: Final = """
-SELECT store FROM chunks WHERE state IN ('committed', 'retired', 'deleted') AND deleted_at IS NULL
+SELECT store FROM chunks
+WHERE state IN ('committed', 'retired', 'deleted') AND deleted_at IS NULL AND adopted_prefix IS NULL
 UNION
 SELECT store FROM chunk_copies WHERE state <> 'abandoned' AND deleted_at IS NULL
 """

@@ -13,7 +13,7 @@ __all__ = ["RewritableChunk", "Rewriting"]
 _CHUNK: Final = """
 SELECT c.id, c.uuid, c.store, c.object_key, c.size_bytes, c.data_bytes, c.live_bytes, c.live_file_count,
        EXISTS (SELECT FROM chunks AS w WHERE w.state = 'writing' AND w.lease_expires_at >= now()
-               AND c.id = ANY(w.moves_from)), c.format
+               AND c.id = ANY(w.moves_from)), c.format, c.adopted_prefix IS NOT NULL
 FROM chunks AS c
 """
 _DEAD_SHARE: Final = "(c.data_bytes - c.live_bytes)::float8 / greatest(c.data_bytes, 1)"
@@ -21,7 +21,8 @@ _DEAD_SHARE: Final = "(c.data_bytes - c.live_bytes)::float8 / greatest(c.data_by
 
 class RewritableChunk(NamedTuple):
     """A committed chunk; sizes in bytes. live_bytes: of the files that the catalog points to in it. is_taken: its
-    files are on their way into a new chunk right now."""
+    files are on their way into a new chunk right now. is_adopted: it is no object of
+    cafcat's own."""
 
     id: int
     uuid: UUID
@@ -33,6 +34,7 @@ class RewritableChunk(NamedTuple):
     live_files: int
     is_taken: bool
     format: str
+    is_adopted: bool
 
     @property
     def dead_bytes(self) -> int:
@@ -54,11 +56,11 @@ class Rewriting:
     ) -> list[RewritableChunk]:
         """Committed chunks of which a larger share than this (0 to 1) of the data is dead, the largest share first;
         then those of less than so many bytes, and those of another format than not_format. store: only its
-        chunks."""
+        chunks. Adopted archives are not among them."""
         statement = (
             f"{_CHUNK} WHERE c.state = 'committed' AND c.store = coalesce(%(store)s, c.store) "
-            f"AND ({_DEAD_SHARE} > %(share)s::float8 OR c.size_bytes < %(small)s::bigint "
-            "OR c.format <> %(format)s) "
+            f"AND c.adopted_prefix IS NULL AND ({_DEAD_SHARE} > %(share)s::float8 "
+            "OR c.size_bytes < %(small)s::bigint OR c.format <> %(format)s) "
             f"ORDER BY {_DEAD_SHARE} DESC, c.size_bytes, c.id"
         )
         parameters = {"store": store, "share": max_unused, "small": small_bytes, "format": not_format}

@@ -149,7 +149,12 @@ chunks = Table(
         ARRAY(BigInteger),
         comment="chunks.id of those whose files were copied into it, by repack or repair; NULL for an ingest.",
     ),
-    _time("adopted_at", "When it was adopted in place; NULL for cafcat's own. An adopted object is never deleted."),
+    Column(
+        "adopted_prefix",
+        Text,
+        comment="Of an archive that was adopted in place: what its paths begin with before the names that it has "
+        "for them itself. NULL for cafcat's own. An adopted object is never written to or deleted.",
+    ),
     CheckConstraint("state IN ('writing', 'committed', 'abandoned', 'retired', 'deleted')", name="state"),
     CheckConstraint(
         "state IN ('writing', 'abandoned') OR (size_bytes IS NOT NULL AND data_bytes IS NOT NULL "
@@ -157,7 +162,13 @@ chunks = Table(
         name="whole",
     ),
     CheckConstraint("live_file_count >= 0 AND live_bytes >= 0", name="live"),
-    UniqueConstraint("store", "object_key"),
+    Index(
+        "chunks_object_idx",
+        "store",
+        "object_key",
+        unique=True,
+        postgresql_where=text("adopted_prefix IS NULL OR state <> 'deleted'"),
+    ),
     Index(None, "run_id"),
     Index("chunks_open_idx", "lease_expires_at", postgresql_where=text("state = 'writing'")),
     Index(

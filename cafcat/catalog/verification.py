@@ -63,7 +63,8 @@ class TargetKey(NamedTuple):
 
 
 class CheckTarget(NamedTuple):
-    """An object to be checked: a chunk, or a copy of one (copy_id). Sizes in bytes; crc64nvme in base64."""
+    """An object to be checked: a chunk, or a copy of one (copy_id). Sizes in bytes; crc64nvme in base64.
+    adopted_prefix: as in `chunks`."""
 
     chunk_id: int
     copy_id: int | None
@@ -77,6 +78,7 @@ class CheckTarget(NamedTuple):
     file_count: int
     crc64nvme: str | None
     index_crc32c: int | None
+    adopted_prefix: str | None
 
     @property
     def key(self) -> TargetKey:
@@ -125,7 +127,7 @@ class DamagedChunk(NamedTuple):
 
 _TARGET: Final = (
     "t.chunk_id, t.copy_id, t.store, t.object_key, c.uuid, c.format, c.size_bytes, c.index_start_byte, "
-    "c.index_end_byte, c.file_count, c.crc64nvme, c.index_crc32c"
+    "c.index_end_byte, c.file_count, c.crc64nvme, c.index_crc32c, c.adopted_prefix"
 )
 
 # Chunks and copies that are to be checked. What a run finds must not change what it is to check, nor what was
@@ -344,4 +346,13 @@ def _insert_findings(connection: PgConnection, verification_id: int, findings: S
         "INSERT INTO findings (verification_id, kind, detail, file_path, start_byte, end_byte) "
         "VALUES (%s, %s, %s, %s, %s, %s)"
     )
-    connection.cursor().executemany(statement, [(verification_id, *finding) for finding in findings])
+    rows = [
+        (verification_id, kind, _storable(detail), path and _storable(path), start, end)
+        for kind, detail, path, start, end in findings
+    ]
+    connection.cursor().executemany(statement, rows)
+
+
+def _storable(text: str) -> str:
+    """Postgres has no NUL in texts; an index that is checked may have."""
+    return text.replace("\0", "\\x00")

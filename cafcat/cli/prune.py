@@ -78,10 +78,15 @@ def prune(
 
 def _summary(report: "PruneReport", grace: str) -> list[str]:
     lines = [("interrupted; " if report.interrupted else "") + _done(report)]
+    if report.let_go:
+        if not report.objects:
+            lines.clear()
+        would = "would let go" if report.dry_run else "let go"
+        lines.append(f"{would} {plural(report.let_go, 'adopted archive')}; their objects stay")
     if report.chunks_waiting:
         waiting = f"{plural(report.chunks_waiting, 'chunk')} ({format_size(report.bytes_waiting)})"
         lines.append(f"{waiting} without files for less than {grace}: undelete can still bring them back")
-    if report.dry_run and report.objects:
+    if report.dry_run and (report.objects or report.let_go):
         lines.append("run it again with --yes")
     return lines
 

@@ -27,6 +27,7 @@ _MODULES: Final = {
     "url": "url",
     "snapshot": "snapshot",
     "inspect": "inspect",
+    "adopt": "adopt",
     "runs": "runs",
     "stats": "runs",
     "rm": "remove",

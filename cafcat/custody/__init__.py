@@ -1,5 +1,6 @@
 """Custody of what was packed: proving it, mending it, removing it, keeping it twice. `Repository.custody` is it."""
 
+from cafcat.custody.adopting import Adopting
 from cafcat.custody.catalogs import Catalogs
 from cafcat.custody.files import Files
 from cafcat.custody.proving import Proving
@@ -8,5 +9,5 @@ from cafcat.custody.rewriting import Rewriting
 __all__ = ["Custody"]
 
 
-class Custody(Proving, Files, Rewriting, Catalogs):
+class Custody(Proving, Files, Rewriting, Catalogs, Adopting):
     """One catalog and its stores, as their keeper sees them. Each method imports what only it needs."""

@@ -61,7 +61,14 @@ class Rewriting(Recovering):
         progress, should_stop = progress or Progress(), should_stop or never
         only = None if store is None else self._store_of(store).url
         limits = self._limits(target_size)
-        repack = Repack(self._catalog, self._store_of, limits, progress=progress, should_stop=should_stop)
+        repack = Repack(
+            self._catalog,
+            self._store_of,
+            limits,
+            store=self._store_of(self._settings.store).url,
+            progress=progress,
+            should_stop=should_stop,
+        )
         if not dry_run:
             for url in self._catalog.recovery.stores() if only is None else [only]:
                 self.settle(url, progress, should_stop)

@@ -116,6 +116,11 @@ class Format(Protocol):
         """Of object keys: ".caf"."""
 
     @property
+    def names_files(self) -> bool:
+        """Whether the names in an archive are paths, or say otherwise what is what beyond it. Names that every
+        archive of the format has alike do not."""
+
+    @property
     def rewrites_head(self) -> bool:
         """Whether its writer needs a HeadSink: its first bytes are known last."""
 

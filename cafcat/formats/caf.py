@@ -23,6 +23,7 @@ class CafFormat:
 
     name: Final = "caf"
     suffix: Final = ".caf"
+    names_files: Final = True
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:

@@ -25,7 +25,7 @@ from cafcat.maintenance.check_index import compare, index_error
 from cafcat.maintenance.contents import entry_of
 from cafcat.maintenance.index_section import IndexSection, head_of
 from cafcat.model import FindingKind, Verdict, VerifyLevel
-from cafcat.stores.base import Store
+from cafcat.stores.base import Store, StoredObject
 
 __all__ = ["Advance", "ObjectCheck", "check_target"]
 
@@ -87,6 +87,8 @@ class ObjectCheck:
         if size_bytes != target.size_bytes:
             message = f"it has {size_bytes:,} bytes, the catalog says {target.size_bytes:,}"
             self._findings.add(FindingKind.SIZE, message)
+        if target.adopted_prefix is not None:
+            return self._run_adopted(target.adopted_prefix, size_bytes, level)
         failed: CafcatError | None = None
         with self._read_index(size_bytes) as section:
             index_known = self._check_index(section, tells_files=level is VerifyLevel.INDEX)
@@ -98,6 +100,29 @@ class ObjectCheck:
         if failed is not None and len(self._findings.listed()) == 1:
             return Verdict.UNREADABLE
         return Verdict.DAMAGED if self._findings else Verdict.OK
+
+    def _run_adopted(self, prefix: str, size_bytes: int, level: VerifyLevel) -> Verdict:
+        """Of an archive of somebody else there is no more to compare with than what it said when it was adopted: at
+        level index, that it says it again; at level data, the checksums that its files had."""
+        failed: CafcatError | None = None
+        if level is VerifyLevel.DATA:
+            failed = self._check_files(size_bytes).failed
+        if failed is None:
+            self._check_names(prefix, tells_files=level is VerifyLevel.INDEX)
+        if failed is not None and len(self._findings.listed()) == 1:
+            return Verdict.UNREADABLE
+        return Verdict.DAMAGED if self._findings else Verdict.OK
+
+    def _check_names(self, prefix: str, *, tells_files: bool) -> None:
+        target, advance = self._target, self._advance
+        archive = StoredObject(self._store, target.object_key)
+        try:
+            reader = formats.by_name(target.format).reader(archive)
+            entries = (entry._replace(path=prefix + entry.path) for entry in reader.entries())
+            told = lambda files: advance(files if tells_files else 0, 0)  # noqa: E731
+            compare(entries, self._rows, self._findings, told, lacks_checksums=True)
+        except (Corrupt, Unsupported) as error:
+            self._findings.add(FindingKind.INDEX, f"the archive is damaged: {error.message}")
 
     def _read_index(self, size_bytes: int) -> IndexSection:
         """What the object has from where its index is to be up to where it is to end."""
@@ -132,13 +157,8 @@ class ObjectCheck:
             if span != (target.index_start_byte, target.index_end_byte):
                 self._tell_index(f"it is [{span[0]}, {span[1]}), the catalog says otherwise")
             advance = self._advance
-            compare(
-                section,
-                archive_format,
-                self._rows,
-                self._findings,
-                lambda files: advance(files if tells_files else 0, 0),
-            )
+            entries = archive_format.reader(section).entries()
+            compare(entries, self._rows, self._findings, lambda files: advance(files if tells_files else 0, 0))
         except (Corrupt, Unsupported) as error:
             self._tell_index(error.message + ("" if error.byte is None else f" (byte {error.byte:,})"))
         return target.index_crc32c is not None
@@ -159,6 +179,7 @@ class ObjectCheck:
             findings=self._findings,
             advance=self._advance,
             read_again=lambda start, end: store.stream(key, start, end),
+            may_share=self._target.adopted_prefix is not None,
             decode=lambda span, row: archive_format.decode(span, entry_of(row)),
         )
         check.run(self._rows)

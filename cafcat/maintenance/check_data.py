@@ -33,17 +33,20 @@ class DataCheck:
         findings: Findings,
         advance: Callable[[int, int], object],
         read_again: Callable[[int, int], Iterator[bytes]],
+        may_share: bool,
         decode: Callable[[Iterator[bytes], ChunkRow], Iterator[bytes]],
     ) -> None:
         """Args: blocks: of `[0, min(data_bytes, found_bytes))`; data_bytes: how many there should be; found_bytes:
         size of the object; advance: is told of files and bytes with each block; read_again: blocks of a span, for
-        files that share bytes with others; decode: what makes a file of its span, where the row says so."""
+        files that share bytes with others; may_share: whether they may; decode: what makes a file of its span,
+        where the row says so."""
         self._blocks = blocks
         self._data_bytes = data_bytes
         self._end = min(data_bytes, found_bytes)
         self._findings = findings
         self._advance = advance
         self._read_again = read_again
+        self._may_share = may_share
         self._decode = decode
         self._block = b""
         self._block_start = 0
@@ -90,8 +93,9 @@ class DataCheck:
             self._check_span(row, self._parts_to(end))
             self._pass_to(end)
         else:
-            message = "it shares bytes with another file of its chunk"
-            self._findings.add(FindingKind.MAPPING, message, row.path, start, end)
+            if not self._may_share:
+                message = "it shares bytes with another file of its chunk"
+                self._findings.add(FindingKind.MAPPING, message, row.path, start, end)
             self._check_span(row, self._read_again(start, end) if end <= self._end else iter(()))
 
     def _check_span(self, row: ChunkRow, span: Iterator[bytes]) -> None:

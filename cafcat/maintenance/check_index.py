@@ -1,6 +1,6 @@
 """A chunk's own index: whether it is the one that was written, and says what the catalog says."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from typing import Final
 
@@ -34,18 +34,20 @@ def index_error(section: IndexSection, archive_format: Format, index_end_byte: i
 
 
 def compare(
-    section: IndexSection,
-    archive_format: Format,
+    entries: Iterable[Entry],
     rows: Iterable[ChunkRow],
     findings: Findings,
     advance: Callable[[int], object],
+    *,
+    lacks_checksums: bool = False,
 ) -> None:
     """The entries of an index against all rows of its chunk: path, span, checksum, time. What differs is a finding
-    (mapping). `advance` is told of files, some thousand at a time. Raises Corrupt or Unsupported if the index
-    cannot be read."""
+    (mapping). `advance` is told of files, some thousand at a time. lacks_checksums: of no checksum or time in the
+    index nothing follows. Raises Corrupt or Unsupported if the index cannot be read."""
     difference = _Difference()
     told = count = 0
-    entries = archive_format.reader(section).entries()
+    if lacks_checksums:
+        rows, entries = _without_checksums(rows), map(_without_checksum, entries)
     for count, (row, entry) in enumerate(zip_longest(rows, entries), 1):
         if (
             row is None
@@ -60,6 +62,14 @@ def compare(
             told = count
     advance(count - told)
     difference.tell(findings)
+
+
+def _without_checksums(rows: Iterable[ChunkRow]) -> Iterator[ChunkRow]:
+    return (row._replace(crc32c=0, modified_us=None) for row in rows)
+
+
+def _without_checksum(entry: Entry) -> Entry:
+    return entry._replace(crc32c=0, modified_ns=None)
 
 
 def _same_time(modified_us: int | None, modified_ns: int | None) -> bool:

@@ -95,6 +95,9 @@ def selection_of(catalog: Catalog, names: Iterable[str], prefix: str | None, tar
             raise InvalidInput(
                 f"only committed chunks are copied, this one is {chunk.state}", chunk=str(chunk.uuid)
             )
+        if chunk.adopted_prefix is not None:
+            hint = "cafcat repack brings its files into chunks of cafcat's own"
+            raise InvalidInput("an adopted archive is not copied", chunk=str(chunk.uuid), hint=hint)
         if chunk.store == target.url:
             hint = "name another store"
             raise InvalidInput(f"the chunk is in {target.url} itself", chunk=str(chunk.uuid), hint=hint)

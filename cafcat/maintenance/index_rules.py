@@ -5,7 +5,7 @@ from typing import Final
 from cafcat.formats.base import Format
 from cafcat.model import MAX_PATH_BYTES, Entry
 
-__all__ = ["data_bytes_of", "refusal"]
+__all__ = ["data_bytes_of", "refusal", "unnameable"]
 
 _ONLY_FILES: Final = "caf"
 """The format that has nothing but bytes of files before its index."""
@@ -18,8 +18,8 @@ def refusal(entry: Entry, position: int) -> str | None:
     """Why it cannot be taken; None if it can. position: the end_byte of the entry before it in the index, 0 for the
     first."""
     path, start, _, checksum, _, _, _ = entry
-    if not path or "\0" in path or (len(path) > _SHORT_PATH and len(path.encode()) > MAX_PATH_BYTES):
-        return "the catalog cannot hold this name"
+    if reason := unnameable(path):
+        return reason
     if checksum is None:
         return "its index has no checksum of the file"
     if start < position:
@@ -31,3 +31,10 @@ def data_bytes_of(archive_format: Format, index_start_byte: int, content_bytes: 
     """What a writer notes as `data_bytes` of its archive; content_bytes: of all its entries. In CAF, what a writer
     gave up half-way is seen as bytes of no entry; in the others these may be headers and hashes as well."""
     return index_start_byte if archive_format.name == _ONLY_FILES else content_bytes
+
+
+def unnameable(path: str) -> str | None:
+    """Why the catalog cannot have a file of that name; None if it can."""
+    if not path or "\0" in path or (len(path) > _SHORT_PATH and len(path.encode()) > MAX_PATH_BYTES):
+        return "the catalog cannot hold this name"
+    return None

@@ -41,14 +41,15 @@ class PrunedChunk(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PruneReport:
     """What was removed, or would be: chunks, their objects (copies too), and the bytes of these. chunks_waiting,
-    bytes_waiting: nothing points to them, but their grace period is not over. failed: what could not be removed,
-    and why."""
+    bytes_waiting: nothing points to them, but their grace period is not over. let_go: adopted archives that the
+    catalog forgets; their objects stay. failed: what could not be removed, and why."""
 
     chunks: int
     objects: int
     bytes_freed: int
     chunks_waiting: int
     bytes_waiting: int
+    let_go: int
     failed: tuple[str, ...]
     interrupted: bool
     dry_run: bool
@@ -90,7 +91,9 @@ class Prune:
         waiting = self._catalog.pruning.waiting(self._grace_seconds, store)
         counts, failed = self._counts, tuple(self._failed)
         freed = (counts["chunks"], counts["objects"], counts["bytes"])
-        return PruneReport(*freed, *waiting, failed, interrupted=interrupted, dry_run=self._dry_run)
+        return PruneReport(
+            *freed, *waiting, counts["let_go"], failed, interrupted=interrupted, dry_run=self._dry_run
+        )
 
     @contextlib.contextmanager
     def _reported(self, chunk: PrunableChunk) -> Iterator[None]:
@@ -105,6 +108,8 @@ class Prune:
     def _prune(self, chunk: PrunableChunk) -> None:
         if not chunk.is_decided and not self._decide(chunk):
             return
+        if chunk.is_adopted and not chunk.is_decided:
+            self._let_go(chunk)
         objects = self._catalog.pruning.objects(chunk.id)
         removed = objects if self._dry_run else self._remove_all(chunk, objects)
         if removed:
@@ -114,9 +119,19 @@ class Prune:
             self._progress.advance(chunk.file_count, freed)
             self._on_pruned(PrunedChunk(chunk.uuid, chunk.store, len(removed), freed, chunk.retired_at))
 
+    def _let_go(self, chunk: PrunableChunk) -> None:
+        """What is not cafcat's is not touched, nor looked for."""
+        if not self._dry_run:
+            self._catalog.chunks.record_removed(chunk.id)
+        self._counts["let_go"] += 1
+        self._progress.advance(chunk.file_count, 0)
+        self._on_pruned(PrunedChunk(chunk.uuid, chunk.store, 0, 0, chunk.retired_at))
+
     def _decide(self, chunk: PrunableChunk) -> bool:
         """Nothing is decided of a chunk whose store is not there, or cannot be told what was removed: a rebuild of
         what is left in it would bring back older files of the same names."""
+        if chunk.is_adopted:
+            return self._dry_run or self._catalog.pruning.decide(chunk.id, self._grace_seconds)
         store = self._stores.open(chunk.store)
         if self._dry_run:
             return True

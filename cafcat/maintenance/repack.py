@@ -85,14 +85,17 @@ class Repack:
         store_of: Callable[[str], Store],
         limits: Limits,
         *,
+        store: str,
         progress: Progress,
         should_stop: Callable[[], bool],
     ) -> None:
-        """`store_of` gives the store of a URL in `chunks.store`. `should_stop` is asked between files and blocks:
+        """`store_of` gives the store of a URL in `chunks.store`; store: URL of the one that takes the files of
+        adopted archives. `should_stop` is asked between files and blocks:
         when it says True, what was packed is committed; when it raises, the open chunk is given up."""
         self._catalog = catalog
         self._stores = KnownStores(catalog, store_of)
         self._limits = limits
+        self._store = store
         self._progress = progress
         self._should_stop = should_stop
 
@@ -116,8 +119,9 @@ class Repack:
         return plan._replace(chunks=worth)
 
     def take(self, plan: RepackPlan, *, dry_run: bool) -> RepackReport:
-        """New chunks are in the store of those whose files they take. A damaged file costs only itself; a store
-        that cannot be used, only its chunks. Raises StoreFailed if one fails meanwhile, CatalogUnavailable."""
+        """New chunks are in the store of those whose files they take, unless those were adopted. A damaged file
+        costs only itself; a store that cannot be used, only its chunks. Raises StoreFailed if one fails meanwhile,
+        CatalogUnavailable."""
         report = RepackReport(len(plan.chunks), plan.taken, plan.waiting, dry_run=dry_run)
         report.bytes_dead = sum(chunk.dead_bytes for chunk in plan.chunks)
         files = sum(chunk.live_files for chunk in plan.chunks)
@@ -126,27 +130,33 @@ class Repack:
             report.files_moved, report.bytes_moved = files, size_bytes
             return report
         self._progress.begin("repack", files=files, size_bytes=size_bytes)
-        groups: dict[tuple[str, str], list[RewritableChunk]] = defaultdict(list)
+        groups: dict[tuple[str, str, str], list[RewritableChunk]] = defaultdict(list)
         for chunk in plan.chunks:
-            groups[chunk.store, plan.format or format_after(chunk.format)].append(chunk)
-        for (url, archive_format), chunks in sorted(groups.items()):
+            target = self._store if chunk.is_adopted else chunk.store
+            groups[chunk.store, target, plan.format or format_after(chunk.format)].append(chunk)
+        for (url, target, archive_format), chunks in sorted(groups.items()):
             if not report.interrupted:
                 # The oldest first: names that are near each other were packed near each other, and stay so.
-                self._take_store(url, archive_format, sorted(chunks), report)
+                self._take_store(url, target, archive_format, sorted(chunks), report)
         report.chunks_retired = self._catalog.rewriting.retired([chunk.id for chunk in plan.chunks])
         return report
 
     def _take_store(
-        self, url: str, archive_format: str, chunks: Sequence[RewritableChunk], report: RepackReport
+        self,
+        url: str,
+        target: str,
+        archive_format: str,
+        chunks: Sequence[RewritableChunk],
+        report: RepackReport,
     ) -> None:
         try:
             store = self._stores.open(url)
+            place = place_of(self._catalog, self._stores.open(target), "repack", archive_format)
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError as error:
             report.failed.append(f"store {url}: {error}")
             return
-        place = place_of(self._catalog, store, "repack", archive_format)
         rewriter = Rewriter(place, self._limits, progress=self._progress, should_stop=self._should_stop)
         try:
             with rewriter:

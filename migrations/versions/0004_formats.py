@@ -27,7 +27,11 @@ COMMENTS = (
     ("format", sa.Text(), False, "Format of the archive: caf.", "Format of the archive: caf, car, chunkio, ..."),
 )
 """Of columns of chunks: name, type, whether it is nullable, before, after."""
-ADOPTED_AT = "When it was adopted in place; NULL for cafcat's own. An adopted object is never deleted."
+ADOPTED_PREFIX = (
+    "Of an archive that was adopted in place: what its paths begin with before the names that it has for them itself. "
+    "NULL for cafcat's own. An adopted object is never written to or deleted."
+)
+THERE_ONCE = sa.text("adopted_prefix IS NULL OR state <> 'deleted'")
 
 
 def upgrade() -> None:
@@ -36,8 +40,11 @@ def upgrade() -> None:
         op.add_column(table, sa.Column("content_bytes", sa.BigInteger(), nullable=True, comment=CONTENT_BYTES))
         op.add_column(table, sa.Column("decoding", sa.Text(), nullable=True, comment=DECODING))
         _comment(table, sa.Column("end_byte", sa.BigInteger(), nullable=False, comment=BEFORE), END_BYTE)
-    adopted_at = sa.Column("adopted_at", sa.DateTime(timezone=True), nullable=True, comment=ADOPTED_AT)
-    op.add_column("chunks", adopted_at)
+    op.add_column("chunks", sa.Column("adopted_prefix", sa.Text(), nullable=True, comment=ADOPTED_PREFIX))
+    # What was adopted and let go may be adopted again.
+    op.drop_constraint("chunks_store_key", "chunks")
+    key = ["store", "object_key"]
+    op.create_index("chunks_object_idx", "chunks", key, unique=True, postgresql_where=THERE_ONCE)
     for name, kind, nullable, before, after in COMMENTS:
         _comment("chunks", sa.Column(name, kind, nullable=nullable, comment=before), after)
 
@@ -46,7 +53,9 @@ def downgrade() -> None:
     """Back, for development: what has to be decoded cannot be read afterwards."""
     for name, kind, nullable, before, after in COMMENTS:
         _comment("chunks", sa.Column(name, kind, nullable=nullable, comment=after), before)
-    op.drop_column("chunks", "adopted_at")
+    op.drop_index("chunks_object_idx", "chunks")
+    op.create_unique_constraint("chunks_store_key", "chunks", ["store", "object_key"])
+    op.drop_column("chunks", "adopted_prefix")
     for table in LOCATIONS:
         _comment(table, sa.Column("end_byte", sa.BigInteger(), nullable=False, comment=END_BYTE), BEFORE)
         op.drop_column(table, "decoding")

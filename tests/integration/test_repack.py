@@ -289,7 +289,12 @@ def test_two_repacks_at_once(repository: cafcat.Repository, place: Place, open_a
 
     def take(repository: cafcat.Repository) -> RepackReport:
         mover = Repack(
-            repository._catalog, repository._store_of, Limits(4000), progress=Heard(), should_stop=lambda: False
+            repository._catalog,
+            repository._store_of,
+            Limits(4000),
+            store=repository.settings.store,
+            progress=Heard(),
+            should_stop=lambda: False,
         )
         plan = mover.plan(RepackOptions(max_unused=0.0))
         both.wait()

@@ -23,6 +23,7 @@ class CarFormat:
 
     name: Final = "car"
     suffix: Final = ".car"
+    names_files: Final = True
     rewrites_head: Final = True
 
     def sniff(self, head: bytes, tail: bytes) -> bool:

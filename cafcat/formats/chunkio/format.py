@@ -18,6 +18,7 @@ class ChunkIoFormat:
 
     name: Final = "chunkio"
     suffix: Final = ".cio"
+    names_files: Final = True
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:

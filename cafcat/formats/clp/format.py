@@ -17,6 +17,7 @@ class ClpFormat:
 
     name: Final = "clp-s"
     suffix: Final = ".clp"
+    names_files: Final = False
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:

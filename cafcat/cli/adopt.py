@@ -1,0 +1,88 @@
+"""`cafcat adopt`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import prefix_option
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.model import OnConflict
+from cafcat.units import format_size
+
+if TYPE_CHECKING:
+    from cafcat.maintenance.adopt import AdoptedFile, AdoptReport
+
+__all__ = ["register"]
+
+
+class _Progress(ShownProgress):
+    """With -v, a line for each archive."""
+
+    def adopted(self, archive: "AdoptedFile") -> None:
+        if not self._call.verbose:
+            return
+        if self._call.json:
+            self._call.output.document(archive._asdict())
+        else:
+            files = f"{plural(archive.files, 'file')}, {format_size(archive.bytes)}"
+            self._print(f"{archive.archive}: {archive.format}, {files}, chunk {archive.uuid}")
+
+
+def adopt(
+    call: Call,
+    *,
+    archives: Annotated[
+        list[str], typer.Argument(metavar="ARCHIVE...", help="Files, or s3://bucket/key.", show_default=False)
+    ],
+    prefix: Annotated[str, prefix_option("Put the names in the archives below this folder.")] = "",
+    on_conflict: Annotated[
+        OnConflict, typer.Option("--on-conflict", help="What to do with a path that the catalog has.")
+    ] = OnConflict.FAIL,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read all, change nothing.")] = False,
+) -> int:
+    """Enter archives that are there already in the catalog, in place: their bytes stay as and where they are.
+
+    Example: cafcat adopt --prefix datasets old/*.car s3://bucket/logs/app.clp
+    """
+    stop = StopOnSignal("the archive", as_json=call.json)
+    with stop, call.repository() as repository, _Progress(call) as progress:
+        try:
+            report = repository.custody.adopt(
+                archives,
+                prefix=prefix,
+                on_conflict=on_conflict,
+                dry_run=dry_run,
+                progress=progress,
+                on_adopted=progress.adopted,
+                should_stop=stop,
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; what was adopted before stays so")
+            return INTERRUPTED
+    if not call.json:
+        for message in report.failed:
+            call.output.notice(message)
+    if not call.quiet or call.json:
+        call.output.show({"summary": asdict(report)}, [_summary(report)])
+    return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed or report.files_failed else 0
+
+
+def _summary(report: "AdoptReport") -> str:
+    would = "would adopt" if report.dry_run else "adopted"
+    files = f"{plural(report.files, 'file')}, {format_size(report.bytes)}"
+    parts = [f"{would} {plural(report.archives, 'archive')}: {files}"]
+    for count, word in ((report.skipped, "skipped"), (report.files_failed, "failed")):
+        if count:
+            parts.append(f"{count} {word}")
+    return ("interrupted; " if report.interrupted else "") + "; ".join(parts)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "adopt")(adopt)

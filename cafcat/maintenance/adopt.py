@@ -1,0 +1,206 @@
+"""Archives of any format that are there already: their files come into the catalog, their bytes stay untouched.
+
+Every entry is read once, to know that it can be read, and its checksum: what a catalog says is proven when it is
+said. Then the archive and all its files are entered in one transaction.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from uuid import UUID, uuid4
+
+from cafcat.catalog.adopting import AdoptedArchive
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.mapping import Mapping
+from cafcat.checksums import crc32c
+from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Corrupt, InvalidInput, Unsupported
+from cafcat.formats import registry as formats
+from cafcat.formats.base import Format, RandomReader, Reader
+from cafcat.maintenance.index_rules import unnameable
+from cafcat.model import Entry, FileProblem, OnConflict, ProblemKind
+from cafcat.progress import Progress
+from cafcat.stores.base import Store, StoredObject
+
+__all__ = ["Adopt", "AdoptReport", "AdoptedFile", "Found"]
+
+_WINDOW_BYTES: Final = 4 << 20
+
+
+class Found(NamedTuple):
+    """An archive as somebody named it: an object of a store."""
+
+    store: Store
+    object_key: str
+
+
+class AdoptedFile(NamedTuple):
+    """An archive that was adopted, or would be, with its size in bytes. files: entered under their paths; skipped:
+    paths that another file kept; failed: entries that cannot be read."""
+
+    archive: str
+    uuid: UUID
+    format: str
+    size_bytes: int
+    files: int
+    bytes: int
+    skipped: int
+    failed: int
+
+
+@dataclass(slots=True)
+class AdoptReport:
+    """What was done, or would be. files, bytes: of the files in the catalog now; skipped: paths that other files
+    kept; files_failed: entries that cannot be read; failed: archives that were not adopted, and why."""
+
+    archives: int = 0
+    files: int = 0
+    bytes: int = 0
+    skipped: int = 0
+    files_failed: int = 0
+    failed: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    dry_run: bool = False
+
+
+class Adopt:
+    """One adopt of several archives."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        prefix: str,
+        on_conflict: OnConflict,
+        dry_run: bool,
+        progress: Progress,
+        on_adopted: Callable[[AdoptedFile], object],
+        should_stop: Callable[[], bool],
+    ) -> None:
+        """Args: prefix: a folder of the catalog, without a slash at either end; on_adopted is told of each archive;
+        should_stop is asked between archives and files, where it ends the work: nothing is then left of the archive
+        at hand. It may raise, to the same effect."""
+        self._catalog = catalog
+        self._prefix = prefix
+        self._on_conflict = on_conflict
+        self._progress = progress
+        self._on_adopted = on_adopted
+        self._should_stop = should_stop
+        self.report = AdoptReport(dry_run=dry_run)
+
+    def take(self, archive: Found) -> None:
+        """What is wrong with one archive costs only itself. Raises CatalogUnavailable, CatalogOutdated."""
+        if self._stopped():
+            return
+        try:
+            self._adopt(archive)
+        except (CatalogUnavailable, CatalogOutdated):
+            raise
+        except CafcatError as error:
+            self.fail(archive.store.locate(archive.object_key), error)
+
+    def fail(self, name: str, error: CafcatError) -> None:
+        """Notes that an archive cannot be adopted."""
+        self.report.failed.append(f"{name}: {error}")
+
+    def _stopped(self) -> bool:
+        self.report.interrupted = self._should_stop() or self.report.interrupted
+        return self.report.interrupted
+
+    def _adopt(self, found: Found) -> None:
+        adopting = self._catalog.adopting
+        store, key = found
+        adopting.check_new(store.url, key)
+        archive = StoredObject(store, key)
+        archive_format = formats.detect(archive)
+        prefix = _path_prefix(self._prefix, archive_format, key)
+        chunk_id = 0 if self.report.dry_run else adopting.next_id()
+        row = AdoptedArchive(chunk_id, uuid4(), archive_format.name, store.url, key, archive.size_bytes, prefix)
+        with Mapping(chunk_id) as mapping:
+            failed = self._read_all(archive_format.reader(_Window(archive)), archive, prefix, mapping)
+            if self.report.interrupted:
+                return
+            if failed and not mapping.file_count:
+                raise Corrupt(f"none of its {failed:,} entries can be read")
+            self._commit(row, mapping, archive.name, failed)
+
+    def _read_all(self, reader: Reader, archive: StoredObject, prefix: str, mapping: Mapping) -> int:
+        """Puts every entry that can be read into the mapping. Returns how many cannot."""
+        self._progress.begin("adopt", size_bytes=archive.size_bytes)
+        failed = 0
+        for entry in reader.entries():
+            if self._stopped():
+                break
+            try:
+                mapping.add(self._checked(reader, entry, prefix))
+            except (Corrupt, Unsupported, InvalidInput) as error:
+                failed += 1
+                self._progress.problem(FileProblem(prefix + entry.path, ProblemKind.CORRUPT, error.message))
+            self._progress.advance(1, 0)
+        return failed
+
+    def _checked(self, reader: Reader, entry: Entry, prefix: str) -> Entry:
+        """As the catalog is to have it. Raises Corrupt, Unsupported, InvalidInput if it cannot."""
+        path = prefix + entry.path
+        if reason := unnameable(path):
+            raise InvalidInput(reason)
+        checksum = 0
+        for block in reader.open(entry):
+            checksum = crc32c(block, checksum)
+            self._progress.advance(0, len(block))
+            self._should_stop()
+        if entry.crc32c not in (None, checksum):
+            raise Corrupt(f"CRC-32C {checksum:08x} where the archive says {entry.crc32c:08x}")
+        return entry._replace(path=path, crc32c=checksum)
+
+    def _commit(self, row: AdoptedArchive, mapping: Mapping, name: str, failed: int) -> None:
+        files, skipped, size_bytes = mapping.file_count, 0, mapping.size_bytes
+        if not self.report.dry_run:
+            commit = self._catalog.adopting.adopt(row, mapping, self._on_conflict)
+            files, skipped, size_bytes = commit.added + commit.replaced, commit.skipped, commit.live_bytes
+        report = self.report
+        report.archives += 1
+        report.files += files
+        report.bytes += size_bytes
+        report.skipped += skipped
+        report.files_failed += failed
+        self._on_adopted(
+            AdoptedFile(name, row.uuid, row.format, row.size_bytes, files, size_bytes, skipped, failed)
+        )
+
+
+def _path_prefix(folder: str, archive_format: Format, key: str) -> str:
+    """What stands before the names in an archive. The archive's own name does where they alone would be the same
+    in every other one."""
+    prefix = f"{folder}/" if folder else ""
+    return prefix if archive_format.names_files else prefix + os.path.basename(key)
+
+
+class _Window:
+    """An archive that is mostly read from its begin to its end, in small pieces: what lies behind a piece comes
+    with it. Reads that go elsewhere are left as they are."""
+
+    def __init__(self, archive: RandomReader) -> None:
+        self._archive = archive
+        self.name = archive.name
+        self.size_bytes = archive.size_bytes
+        self._start = 0
+        self._bytes = b""
+        self._next = 0
+
+    def read_at(self, start_byte: int, end_byte: int) -> bytes:
+        """As the archive itself."""
+        at = start_byte - self._start
+        if at < 0 or end_byte > self._start + len(self._bytes):
+            if not self._follows(start_byte, end_byte):
+                self._next = end_byte
+                return self._archive.read_at(start_byte, end_byte)
+            end = min(self.size_bytes, start_byte + _WINDOW_BYTES)
+            self._start, self._bytes, at = start_byte, self._archive.read_at(start_byte, end), 0
+        self._next = end_byte
+        return self._bytes[at : at + end_byte - start_byte]
+
+    def _follows(self, start_byte: int, end_byte: int) -> bool:
+        """Whether a read goes on where the last one ended, or nearly, within this archive."""
+        is_near = 0 <= start_byte - self._next <= _WINDOW_BYTES // 4
+        return is_near and start_byte <= end_byte <= min(self.size_bytes, start_byte + _WINDOW_BYTES)

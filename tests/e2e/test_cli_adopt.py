@@ -1,0 +1,68 @@
+"""cafcat adopt, as its users see it."""
+
+import json
+from dataclasses import fields
+
+from cafcat.formats.caf import CAF
+from cafcat.maintenance.adopt import AdoptedFile, AdoptReport
+from cafcat.testing.formats import pack
+from tests.damage import flip
+from tests.e2e.conftest import Cafcat, documented_keys
+
+FILES = {"a/1": b"one", "b": b"two" * 1000}
+
+
+def archive(cafcat: Cafcat, name: str = "old.caf") -> None:
+    data, _, _ = pack(CAF, [(path, content, 0) for path, content in FILES.items()])
+    (cafcat.folder / name).write_bytes(data)
+
+
+def test_all_keys_are_documented() -> None:
+    documented = documented_keys("adopt")
+    assert {field.name for field in fields(AdoptReport)} | set(AdoptedFile._fields) <= documented
+
+
+def test_adopt_says_what_it_did(cafcat: Cafcat) -> None:
+    archive(cafcat)
+    result = cafcat("adopt", "--prefix", "old", "old.caf", "-v")
+    assert (result.code, result.text) == (0, "adopted 1 archive: 2 files, 3.0 kB\n")
+    assert "old.caf: caf, 2 files, 3.0 kB, chunk " in result.err
+    assert cafcat("get", "old/a/1", "-o", "-").out == b"one"
+    assert cafcat("chunks", "ls", "--json").documents[0]["adopted_prefix"] == "old/"
+
+
+def test_adopt_in_json(cafcat: Cafcat) -> None:
+    archive(cafcat)
+    result = cafcat("adopt", "old.caf", "missing.caf", "--json", "-v", code=3)
+    adopted, summary = result.documents
+    assert adopted["archive"] == str(cafcat.folder / "old.caf")
+    assert "missing.caf" in json.dumps(summary["summary"]["failed"])
+
+
+def test_what_fails_is_named(cafcat: Cafcat) -> None:
+    archive(cafcat)
+    flip(cafcat.folder / "old.caf", 1)
+    result = cafcat("adopt", "old.caf", "old.caf", code=3)
+    assert "a/1" in result.err
+    assert "it was adopted before" in result.err
+    assert result.text == "adopted 1 archive: 1 file, 3.0 kB; 1 failed\n"
+
+
+def test_a_conflict_says_what_to_do(cafcat: Cafcat) -> None:
+    archive(cafcat)
+    archive(cafcat, "other.caf")
+    cafcat("adopt", "old.caf")
+    result = cafcat("adopt", "other.caf", code=3)
+    assert "--on-conflict skip or replace, or another --prefix" in result.err
+    assert (
+        cafcat("adopt", "other.caf", "--on-conflict", "skip").text == "adopted 1 archive: 0 files, 0 B; 2 skipped\n"
+    )
+
+
+def test_prune_lets_it_go(cafcat: Cafcat) -> None:
+    archive(cafcat)
+    cafcat("adopt", "old.caf")
+    cafcat("rm", "-r", ".", "--yes")
+    assert "would let go 1 adopted archive; their objects stay" in cafcat("prune", "--grace", "0").text
+    assert "let go 1 adopted archive; their objects stay" in cafcat("prune", "--grace", "0", "--yes").text
+    assert (cafcat.folder / "old.caf").exists()

@@ -1,0 +1,331 @@
+"""adopt: archives of others are in the catalog, as they are and where they are; nobody ever touches them."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import cafcat
+from cafcat.errors import CafcatError, CatalogUnavailable, Corrupt, InvalidInput
+from cafcat.formats import registry as formats
+from cafcat.formats.base import Format
+from cafcat.formats.caf import CAF
+from cafcat.formats.car import CAR
+from cafcat.formats.chunkio import CHUNKIO
+from cafcat.maintenance.adopt import AdoptReport
+from cafcat.model import OnConflict, VerifyLevel
+from cafcat.stores.local_files import LocalFile
+from cafcat.testing.formats import pack
+from tests.catalog_world import MODIFIED, Opener, commit, live, sql
+from tests.damage import flip
+from tests.listeners import Heard, problems
+from tests.places import Bucket, Folder
+
+
+@pytest.fixture
+def repository(local: cafcat.Repository) -> cafcat.Repository:
+    """Where cafcat's own chunks are makes no difference."""
+    return local
+
+
+VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
+needs_vectors = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared/vectors is not there")
+FILES = {
+    "a/1": b"one",
+    "a/2": b"two" * 50_000,
+    "b": os.urandom(2_500_000),
+    "empty": b"",
+    "ü/x": b"same",
+    "y": b"same",
+}
+
+
+def archive(path: Path, archive_format: Format = CAF, files: dict[str, bytes] = FILES) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data, _, _ = pack(archive_format, [(name, content, MODIFIED) for name, content in files.items()])
+    path.write_bytes(data)
+    return path
+
+
+def foreign(path: Path, files: dict[str, bytes] = FILES) -> Path:
+    """A CAF as the original programs write it: it has no checksums."""
+    index, position = {}, 0
+    for name, content in files.items():
+        index[name] = {"start_byte": position, "end_byte": position + len(content)}
+        position += len(content)
+    text = json.dumps({"format_version": "1.0", "files": index}).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(files.values()) + text + len(text).to_bytes(4, "little"))
+    return path
+
+
+def adopt(repository: cafcat.Repository, *archives: Path | str, **options: Any) -> AdoptReport:
+    return repository.custody.adopt(list(archives), **options)
+
+
+def adopted(repository: cafcat.Repository, *archives: Path | str, **options: Any) -> AdoptReport:
+    report = adopt(repository, *archives, **options)
+    assert report.failed == []
+    assert report.archives == len(archives)
+    return report
+
+
+def verdicts(repository: cafcat.Repository, level: VerifyLevel) -> dict[str, str]:
+    found = {}
+    repository.custody.verify(
+        level=level, restart=True, on_checked=lambda one: found.update({one.object: one.verdict})
+    )
+    return found
+
+
+def readable(path: Path) -> tuple[str, dict[str, bytes]] | None:
+    """The format of an archive, and what its own reader gives of it, without entries that it refuses. None if it
+    refuses the whole."""
+    file = LocalFile(str(path))
+    try:
+        archive_format = formats.detect(file)
+        reader = archive_format.reader(file)
+        entries = list(reader.entries())
+    except CafcatError:
+        return None
+    found = {}
+    for entry in entries:
+        try:
+            found[entry.path] = b"".join(reader.open(entry))
+        except CafcatError:
+            continue
+    return archive_format.name, found
+
+
+def vectors() -> Iterator[Path]:
+    suffixes = (".caf", ".car", ".cio", ".clp")
+    return (path for path in sorted(VECTORS.rglob("*")) if path.name.endswith(suffixes))
+
+
+@needs_vectors
+def test_every_vector_is_as_its_own_reader_says(repository: cafcat.Repository, tmp_path: Path) -> None:
+    whole: set[str] = set()
+    for number, vector in enumerate(vectors()):
+        path = tmp_path / "there" / f"{number}-{vector.name}"
+        path.parent.mkdir(exist_ok=True)
+        shutil.copyfile(vector, path)
+        found = readable(path)
+        if found is None:
+            assert adopt(repository, path).failed
+            continue
+        name, expected = found
+        report = adopt(repository, path, prefix=str(number))
+        if not expected and report.failed:
+            continue
+        assert report.failed == []
+        before = f"{number}/{path.name}" if name == "clp-s" else f"{number}/"
+        paths = {before + found: content for found, content in expected.items() if "\0" not in found}
+        assert {p for p in live(repository) if p.startswith(f"{number}/")} == set(paths)
+        for found, content in repository.read_many(paths):
+            assert content == paths[found], (vector, found)
+        assert path.read_bytes() == vector.read_bytes()
+        whole |= {str(path)} if expected and not report.files_failed else set()
+    assert len(whole) > 30
+    for level in (VerifyLevel.INDEX, VerifyLevel.DATA):
+        found = verdicts(repository, level)
+        assert {path: found[path] for path in whole} == dict.fromkeys(whole, "ok")
+
+
+@pytest.mark.parametrize("archive_format", [CAF, CAR, CHUNKIO], ids=lambda one: str(one.name))
+def test_files_of_an_archive_are_read_in_place(
+    repository: cafcat.Repository, tmp_path: Path, archive_format: Format
+) -> None:
+    path = archive(tmp_path / "there" / "any name", archive_format)
+    before = path.read_bytes(), os.stat(path)
+    report = adopted(repository, path, prefix="old")
+    assert (report.files, report.bytes) == (len(FILES), sum(map(len, FILES.values())))
+    for name, content in FILES.items():
+        assert repository.read(f"old/{name}") == content
+        assert repository.read(f"old/{name}", len(content) // 2) == content[len(content) // 2 :]
+        assert repository.object_of(repository.locate(f"old/{name}")) == str(path)
+    repository.extract("old", tmp_path / "out")
+    out = tmp_path / "out"
+    found = {str(file.relative_to(out)): file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    assert found == {f"old/{name}": content for name, content in FILES.items()}
+    assert (path.read_bytes(), os.stat(path)) == before
+    assert os.listdir(path.parent) == ["any name"]
+    [chunk] = repository.chunks()
+    assert (chunk.format, chunk.adopted_prefix, chunk.object_key) == (archive_format.name, "old/", "any name")
+    assert verdicts(repository, VerifyLevel.INDEX) == {str(path): "ok"}
+    assert verdicts(repository, VerifyLevel.DATA) == {str(path): "ok"}
+
+
+def test_an_archive_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path) -> None:
+    content = archive(tmp_path / "x", CAR).read_bytes()
+    bucket.client.put_object(Bucket=bucket.bucket, Key="deep/there.car", Body=content)
+    repository = open_at(Folder(tmp_path / "own"))
+    adopted(repository, f"s3://{bucket.bucket}/deep/there.car")
+    assert dict(repository.read_many(FILES)) == FILES
+    keys = [found["Key"] for found in bucket.client.list_objects_v2(Bucket=bucket.bucket)["Contents"]]
+    assert keys == ["deep/there.car"]
+
+
+def test_archives_without_checksums_are_read_for_them(repository: cafcat.Repository, tmp_path: Path) -> None:
+    adopted(repository, foreign(tmp_path / "go.caf"))
+    assert repository.read("b") == FILES["b"]
+    flip(tmp_path / "go.caf", 5)
+    with pytest.raises(Corrupt):
+        repository.read("a/2")
+
+
+def test_damage_costs_one_entry_and_is_said(repository: cafcat.Repository, tmp_path: Path) -> None:
+    flip(archive(tmp_path / "x.caf"), 1)
+    heard = Heard()
+    report = adopt(repository, tmp_path / "x.caf", progress=heard)
+    assert (report.files, report.files_failed, report.failed) == (len(FILES) - 1, 1, [])
+    assert [path for path, *_ in problems(heard)] == ["a/1"]
+    assert live(repository) == set(FILES) - {"a/1"}
+    assert verdicts(repository, VerifyLevel.INDEX) == {str(tmp_path / "x.caf"): "damaged"}
+
+
+def test_bytes_that_change_later_are_found(repository: cafcat.Repository, tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.car", CAR)
+    adopted(repository, path)
+    location = repository.locate("y")
+    flip(path, location.start_byte)
+    findings = []
+    repository.custody.verify(level="data", on_checked=lambda one: findings.extend(one.findings))
+    assert {finding.path for finding in findings} >= {"y"}
+
+
+@pytest.mark.parametrize(
+    ("how", "content", "skipped"), [("fail", b"mine", 0), ("skip", b"mine", 1), ("replace", b"one", 0)]
+)
+def test_paths_that_the_catalog_has(
+    repository: cafcat.Repository, tmp_path: Path, how: str, content: bytes, skipped: int
+) -> None:
+    commit(repository, {"a/1": b"mine"})
+    report = adopt(repository, archive(tmp_path / "x.caf"), on_conflict=how)
+    assert repository.read("a/1") == content
+    assert report.skipped == skipped
+    if how == OnConflict.FAIL:
+        assert "the catalog has a file of this name (path 'a/1')" in report.failed[0]
+        assert live(repository) == {"a/1"}
+    else:
+        assert live(repository) == set(FILES)
+
+
+def test_an_object_is_adopted_once(repository: cafcat.Repository, tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.caf")
+    adopted(repository, path)
+    assert "it was adopted before" in adopt(repository, path, prefix="again").failed[0]
+    own = commit(repository, {"own": b"own"})
+    store = Path(repository.settings.store.removeprefix("file://"))
+    assert "is a chunk of this catalog" in adopt(repository, store / f"{own}.caf", prefix="again").failed[0]
+
+
+def test_what_is_removed_and_pruned_stays_on_disk_and_can_come_again(
+    repository: cafcat.Repository, tmp_path: Path
+) -> None:
+    path = archive(tmp_path / "x.caf")
+    before = path.read_bytes()
+    adopted(repository, path)
+    repository.custody.remove(list(FILES))
+    assert [chunk.state for chunk in repository.chunks()] == ["retired"]
+    repository.custody.undelete(["a/1"])
+    assert repository.read("a/1") == b"one"
+    repository.custody.remove(["a/1"])
+    report = repository.custody.prune(grace_seconds=0, dry_run=False)
+    assert (report.let_go, report.objects, report.bytes_freed, report.failed) == (1, 0, 0, ())
+    assert path.read_bytes() == before
+    assert repository.recover().failed == ()
+    adopted(repository, path)
+    assert repository.read("b") == FILES["b"]
+
+
+def test_own_verbs_leave_its_folder_alone(repository: cafcat.Repository, tmp_path: Path) -> None:
+    folder = tmp_path / "there"
+    archive(folder / "x.caf")
+    adopted(repository, folder / "x.caf", prefix="old")
+    commit(repository, {"own": b"own"})
+    repository.custody.remove(["old/a/1"])
+    folder.chmod(0o500)
+    os.rename(folder, tmp_path / "away")
+    assert repository.recover().failed == ()
+    repository.custody.copy(to=str(tmp_path / "copies"))
+    assert len(list((tmp_path / "copies").glob("*.caf"))) == 1
+    assert repository.custody.repack(max_unused=0.0, dry_run=False).failed == []
+    assert repository.custody.prune(grace_seconds=0, dry_run=False).failed == ()
+    os.rename(tmp_path / "away", folder)
+    folder.chmod(0o700)
+    assert os.listdir(folder) == ["x.caf"]
+    assert repository.read("old/b") == FILES["b"]
+
+
+def test_repack_brings_its_files_into_chunks_of_our_own(repository: cafcat.Repository, tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.car", CAR)
+    adopted(repository, path)
+    [chunk] = repository.chunks()
+    with pytest.raises(InvalidInput, match="an adopted archive is not copied"):
+        repository.custody.copy([str(chunk.uuid)], to=str(tmp_path / "copies"))
+    report = repository.custody.repack(chunks=[str(chunk.uuid)], format="caf")
+    assert (report.files_moved, report.chunks_retired, report.failed) == (len(FILES), 1, [])
+    path.unlink()
+    assert dict(repository.read_many(FILES)) == FILES
+    assert {location.store for location in repository.list()} == {repository.settings.store}
+
+
+@pytest.mark.parametrize("what", ["missing", "a folder", "no archive", "nothing"])
+def test_what_is_no_archive_costs_only_itself(repository: cafcat.Repository, tmp_path: Path, what: str) -> None:
+    bad = tmp_path / what
+    if what == "a folder":
+        bad.mkdir()
+    elif what != "missing":
+        bad.write_bytes(b"" if what == "nothing" else b"no archive at all" * 20)
+    report = adopt(repository, bad, archive(tmp_path / "good.caf"))
+    assert len(report.failed) == 1
+    assert str(bad) in report.failed[0]
+    assert (report.archives, report.files) == (1, len(FILES))
+
+
+def test_a_dry_run_and_one_that_is_stopped_change_nothing(repository: cafcat.Repository, tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.caf")
+    report = adopted(repository, path, dry_run=True)
+    assert report.files == len(FILES)
+    asked = iter([False, False, False, True])
+    report = adopt(repository, path, should_stop=lambda: next(asked, True))
+    assert (report.interrupted, report.archives) == (True, 0)
+    assert sql(repository, "SELECT count(*) FROM chunks") == [(0,)]
+
+
+def test_a_commit_whose_answer_is_lost_is_settled_by_looking(
+    repository: cafcat.Repository, tmp_path: Path, database_url: str
+) -> None:
+    """The server ends the connection in the commit itself, after it was done or before."""
+    path = archive(tmp_path / "x.caf")
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute(
+            "CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$"
+        )
+        other.execute(
+            "CREATE CONSTRAINT TRIGGER cut AFTER INSERT ON chunks DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION cut()"
+        )
+        with pytest.raises(CatalogUnavailable):
+            adopt(repository, path)
+        assert other.execute("SELECT count(*) FROM chunks").fetchone() == (0,)
+        other.execute("DROP TRIGGER cut ON chunks")
+    adopted(repository, path)
+    assert dict(repository.read_many(FILES)) == FILES
+
+
+def test_entries_that_share_bytes(repository: cafcat.Repository, tmp_path: Path) -> None:
+    """Legal to read in a CAF of others."""
+    index = {"a": {"start_byte": 0, "end_byte": 6}, "b": {"start_byte": 3, "end_byte": 9}}
+    text = json.dumps({"format_version": "1.0", "files": index}).encode()
+    path = tmp_path / "x.caf"
+    path.write_bytes(b"123456789" + text + len(text).to_bytes(4, "little"))
+    adopted(repository, path)
+    assert dict(repository.read_many(["a", "b"])) == {"a": b"123456", "b": b"456789"}
+    assert verdicts(repository, VerifyLevel.DATA) == {str(path): "ok"}
