@@ -67,7 +67,8 @@ def location_document(location: Location, archive: str) -> dict[str, Any]:
 
 
 def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
-    """The keys of a file of an archive that is in no catalog: all but `chunk`."""
+    """The keys of a file of an archive that is in no catalog: all but `chunk`; and how it is decoded, if it is."""
+    decoding = {"content_bytes": entry.content_bytes, "decoding": entry.decoding}
     return {
         "path": entry.path,
         "size_bytes": entry.size_bytes,
@@ -76,7 +77,7 @@ def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
         "crc32c": entry.crc32c,
         "modified_at": timestamp(entry.modified_ns),
         "object": archive,
-    }
+    } | {key: value for key, value in decoding.items() if value is not None}
 
 
 def folder_document(folder: Folder) -> dict[str, Any]:

@@ -1,0 +1,46 @@
+"""Which format a new archive gets."""
+
+from pathlib import Path
+
+from cafcat.errors import InvalidInput, Unsupported
+from cafcat.formats import registry as formats
+from cafcat.formats.base import Format
+
+__all__ = ["format_of_output", "writable"]
+
+
+class _Nowhere:
+    """A writer on this answers questions."""
+
+    def write(self, data: bytes) -> None:
+        """Nothing is kept."""
+
+    def rewrite_head(self, data: bytes) -> None:
+        """Likewise."""
+
+
+def format_of_output(output: Path, name: str | None) -> Format:
+    """The format of that name, or else the one whose suffix the file's name ends with. Raises Unsupported if there
+    is no such format, InvalidInput if the file's name tells none."""
+    if name is not None:
+        return formats.by_name(name)
+    for archive_format in formats.known():
+        if output.name.lower().endswith(archive_format.suffix):
+            return archive_format
+    choices = sorted(f"{known.name} ({known.suffix})" for known in formats.known() if _is_writable(known))
+    hint = f"give its name one of these suffixes, or say --format: {', '.join(choices)}"
+    raise InvalidInput("the name of the new archive does not tell its format", path=str(output), hint=hint)
+
+
+def writable(archive_format: Format) -> Format:
+    """The format itself. Raises Unsupported, as its writer does, if files cannot be packed into such archives."""
+    archive_format.writer(_Nowhere())
+    return archive_format
+
+
+def _is_writable(archive_format: Format) -> bool:
+    try:
+        writable(archive_format)
+    except Unsupported:
+        return False
+    return True
