@@ -1,11 +1,23 @@
 """What a format is: bytes to entries and back. No store, no SQL, no settings."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cafcat.model import Entry, NewFile
 
-__all__ = ["EntryWriter", "FinishedArchive", "Format", "HeadSink", "RandomReader", "Reader", "Sink", "Writer"]
+__all__ = [
+    "EntryWriter",
+    "FinishedArchive",
+    "Format",
+    "HeadSink",
+    "ListsBlocks",
+    "RandomReader",
+    "Reader",
+    "Repacks",
+    "Sink",
+    "TellsMore",
+    "Writer",
+]
 
 
 class RandomReader(Protocol):
@@ -104,6 +116,22 @@ class Reader(Protocol):
         says of it (a multihash, SipHash, CRC-32C). Raises Corrupt, at the latest in place of the end."""
 
 
+@runtime_checkable
+class TellsMore(Reader, Protocol):
+    """A reader of archives that say more of themselves than their entries."""
+
+    def about(self) -> dict[str, Any]:
+        """By name, as JSON has it; `version`: of the format. Raises Corrupt."""
+
+
+@runtime_checkable
+class ListsBlocks(Reader, Protocol):
+    """A reader of archives that are made of blocks with CIDs."""
+
+    def blocks(self) -> Iterator[Entry]:
+        """The blocks by their CIDs, each once, also where `entries` gives files. Raises as that does."""
+
+
 class Format(Protocol):
     """A kind of archive."""
 
@@ -134,3 +162,11 @@ class Format(Protocol):
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """The content of an entry with `decoding` in blocks of at most 1 MiB, from the bytes of its span alone, in
         blocks of any size. Raises Corrupt if they cannot be right, as far as they tell by themselves."""
+
+
+@runtime_checkable
+class Repacks(Format, Protocol):
+    """A format whose archives can be put together again from their own parts, and not from files."""
+
+    def repacked(self, archive: RandomReader) -> Iterator[bytes]:
+        """The archive again, byte for byte, in blocks. Each part is checked. Raises Corrupt, Unsupported."""

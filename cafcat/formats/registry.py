@@ -12,7 +12,7 @@ from typing import Final, cast
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import Format, RandomReader
 
-__all__ = ["NAMES", "by_name", "by_suffix", "detect", "to_write"]
+__all__ = ["NAMES", "by_name", "by_suffix", "detect", "known", "to_write"]
 
 _OWN: Final = {
     "car": "cafcat.formats.car:CAR",
@@ -79,6 +79,11 @@ def detect(archive: RandomReader) -> Format:
             return archive_format
     message = "not an archive, or one whose end is missing"
     raise Unsupported(message, chunk=archive.name, hint=f"this version knows {_names()}")
+
+
+def known() -> Iterator[Format]:
+    """All formats, in the order in which they are tried."""
+    return _all()
 
 
 def _all() -> Iterator[Format]:
