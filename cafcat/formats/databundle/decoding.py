@@ -1,8 +1,8 @@
 """A file out of the bytes of its span, and of nothing else.
 
 What `Entry.decoding` says: "deflate OFFSET", with the offset of the file in its first record before compression;
-then, if records of it are zeros without bytes, which: "deflate 0 2+3,9+1" for the pieces 2, 3, 4 and 9. A piece is what a
-record has of the file. The compressor was flushed before each file, so the first piece can be inflated by itself.
+then, if records of it are zeros without bytes, which: "deflate 0 2+3,9+1" for the pieces 2, 3, 4 and 9. A piece is
+what a record has of the file. The compressor was flushed before each file, so the first one can be inflated alone.
 """
 
 import re

@@ -14,10 +14,12 @@ __all__ = [
     "MOST_OFFSET",
     "RECORD_BYTES",
     "TRAILER_BYTES",
+    "VERSION_MAGIC",
     "ZEROS",
     "ZLIB",
     "Trailer",
     "config_key",
+    "config_of",
     "file_key",
     "head_of",
     "padding_after",
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 MAGIC: Final = b"daBS"
+VERSION_MAGIC: Final = "daBundleV1"
 ALIGNMENT: Final = 4096
 RECORD_BYTES: Final = 256 << 10
 LARGE_BYTES: Final = 1 << 20
@@ -48,7 +51,7 @@ SHARD_METADATA: Final = 3
 
 _NUMBERS: Final = struct.Struct(">BQQ")
 # Field 15 of BundleMetadataTable: its tag, its size, then where the table begins, where data begin, the CRC-32C of
-# the rows, and a word. So table and trailer are one message, in which others pass over a field that they do not know.
+# the rows, and a word. So table and trailer are one message, in which others pass over a field they do not know.
 _TRAILER: Final = struct.Struct("<2sQII8s")
 _TRAILER_TAG: Final = b"\x7a\x18"
 _TRAILER_WORD: Final = b"daBSmeta"
@@ -118,6 +121,22 @@ def padding_after(position: int) -> int:
 
 def config_key() -> bytes:
     return bytes([BUNDLE_CONFIG])
+
+
+def config_of(compression: int, shards: int) -> bytes:
+    """BundleConfig, the value of that key."""
+    encoded: bytes = (
+        messages()
+        .BundleConfig(
+            version_magic=VERSION_MAGIC,
+            block_size=ALIGNMENT,
+            record_size=RECORD_BYTES,
+            compression_method=compression,
+            shard_count=shards,
+        )
+        .SerializeToString()
+    )
+    return encoded
 
 
 def file_key(path: str) -> bytes:

@@ -30,6 +30,14 @@ _STORAGE: Final[_Described] = {
         "7 bool metadata_at_eof/metadata",
         "8 bool external_metadata/metadata",
     ),
+    # Only a comment in the published file has the first three; the others are this program's.
+    "BundleConfig": (
+        "1 string version_magic",
+        "2 uint64 block_size",
+        "3 uint64 record_size",
+        "4 int32 compression_method",
+        "5 uint64 shard_count",
+    ),
     "BundleMetadataTable": ("1 repeated .storage.BundleMetadataRow rows", "15 bytes cafcat_trailer"),
     "BundleMetadataRow": ("1 bytes key", "2 bytes value"),
     "BundleFileMetadata": (
@@ -61,6 +69,7 @@ class Messages(NamedTuple):
     """Classes of protobuf messages. DecodeError is what their FromString raises."""
 
     Any: Any
+    BundleConfig: Any
     BundleFile: Any
     FileMetadata: Any
     RecordMetadata: Any
@@ -85,6 +94,7 @@ def messages() -> Messages:
 
     return Messages(
         made("google.protobuf.Any"),
+        made("storage.BundleConfig"),
         made("cafcat.BundleFile"),
         made("storage.BundleFileMetadata"),
         made("storage.BundleRecordMetadata"),

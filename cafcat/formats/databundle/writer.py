@@ -15,6 +15,7 @@ from cafcat.formats.databundle.layout import (
     TRAILER_BYTES,
     ZLIB,
     config_key,
+    config_of,
     head_of,
     trailer,
 )
@@ -49,7 +50,7 @@ class DataBundleWriter:
         self._pending_bytes = len(head)
         self._packer = RecordPacker(self._put, self._note_record)
         self._rows = Spool("a table of metadata", _TABLE_MEMORY_BYTES)
-        self._waiting_rows = bytearray(row(config_key(), _config_of(head)))
+        self._waiting_rows = bytearray(row(config_key(), config_of(ZLIB, 1)))
         self._rows_bytes = len(self._waiting_rows)
         self._rows_crc32c = 0
         self._open: DataBundleEntryWriter | None = None
@@ -187,11 +188,6 @@ class DataBundleWriter:
             raise StoreFailed(f"the archive is broken by an earlier error: {self._cause}") from self._cause
         if self._ended:
             raise InvalidInput("the archive is finished: nothing can be added")
-
-
-def _config_of(head: bytes) -> bytes:
-    """The header in the head: BUNDLE_CONFIG has it, too."""
-    return head[12 : 12 + int.from_bytes(head[4:8], "little")]
 
 
 def _largest(path: str, size_bytes: int) -> int:
