@@ -17,6 +17,7 @@ __all__ = ["NAMES", "by_name", "by_suffix", "detect", "known", "to_write"]
 _OWN: Final = {
     "car": "cafcat.formats.car:CAR",
     "chunkio": "cafcat.formats.chunkio:CHUNKIO",
+    "databundle": "cafcat.formats.databundle:DATABUNDLE",
     "clp-s": "cafcat.formats.clp:CLP",
     "caf": "cafcat.formats.caf:CAF",
 }
