@@ -21,6 +21,7 @@ class DataBundleFormat:
 
     name: Final = "databundle"
     suffix: Final = ".dbs"
+    names_files: Final = True
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
