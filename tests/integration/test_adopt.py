@@ -17,6 +17,7 @@ from cafcat.formats.base import Format
 from cafcat.formats.caf import CAF
 from cafcat.formats.car import CAR
 from cafcat.formats.chunkio import CHUNKIO
+from cafcat.formats.databundle import DATABUNDLE
 from cafcat.maintenance.adopt import AdoptReport
 from cafcat.model import OnConflict, VerifyLevel
 from cafcat.stores.local_files import LocalFile
@@ -136,7 +137,7 @@ def test_every_vector_is_as_its_own_reader_says(repository: cafcat.Repository, t
         assert {path: found[path] for path in whole} == dict.fromkeys(whole, "ok")
 
 
-@pytest.mark.parametrize("archive_format", [CAF, CAR, CHUNKIO], ids=lambda one: str(one.name))
+@pytest.mark.parametrize("archive_format", [CAF, CAR, CHUNKIO, DATABUNDLE], ids=lambda one: str(one.name))
 def test_files_of_an_archive_are_read_in_place(
     repository: cafcat.Repository, tmp_path: Path, archive_format: Format
 ) -> None:
