@@ -24,6 +24,7 @@ from cafcat.stores.local_files import LocalFile
 from cafcat.testing.formats import pack
 from tests.catalog_world import MODIFIED, Opener, commit, live, sql
 from tests.damage import flip
+from tests.killing import killed_at_each_step
 from tests.listeners import Heard, problems
 from tests.places import Bucket, Folder
 
@@ -319,6 +320,28 @@ def test_a_commit_whose_answer_is_lost_is_settled_by_looking(
         other.execute("DROP TRIGGER cut ON chunks")
     adopted(repository, path)
     assert dict(repository.read_many(FILES)) == FILES
+
+
+def test_killed_anywhere_all_of_an_archive_is_there_or_nothing(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path
+) -> None:
+    path = archive(tmp_path / "there" / "x.car", CAR)
+    before = path.read_bytes()
+
+    def prepare(_: int) -> None:
+        if live(local):
+            local.custody.remove(list(FILES))
+            local.custody.prune(grace_seconds=0)
+
+    for _ in killed_at_each_step(local, folder.url, tmp_path, "adopt", prepare=prepare, at_least=3):
+        assert local.recover().failed == ()
+        found = live(local)
+        assert found in (set(), set(FILES))
+        assert len([chunk for chunk in local.chunks() if chunk.state == "committed"]) == bool(found)
+        assert dict(local.read_many(found)) == {name: FILES[name] for name in found}
+    assert live(local) == set(FILES)
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["x.car"]
 
 
 def test_entries_that_share_bytes(repository: cafcat.Repository, tmp_path: Path) -> None:
