@@ -246,8 +246,9 @@ def _check_journal(data: bytes, record: JournalRecord, files: list[JournalFile])
     check(all(0 <= file.start_byte < 1 << 63 for file in files), "a place that cannot be")
     chunk = record.chunk
     if chunk is not None:
-        sizes = (0, chunk.data_bytes, chunk.index_start_byte, chunk.index_end_byte, chunk.size_bytes, (1 << 63) - 1)
+        sizes = (0, chunk.index_start_byte, chunk.index_end_byte, chunk.size_bytes, (1 << 63) - 1)
         check(list(sizes) == sorted(sizes), f"sizes that cannot be: {sizes}")
+        check(0 <= chunk.data_bytes < 1 << 63, f"a size that cannot be: {chunk.data_bytes}")
         check(".." not in chunk.object_key.split("/") and chunk.object_key[:1] != "/", "a key that leads elsewhere")
 
 
