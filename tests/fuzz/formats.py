@@ -1,9 +1,10 @@
-"""ChunkIO files and clp-s archives to be damaged, how, and what has to hold of what is read of them."""
+"""ChunkIO files, clp-s archives, DataBundle chunks: to be damaged, how, and what has to hold of what is read."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt
 from cafcat.formats.base import Format, Reader
 from cafcat.formats.chunkio import CHUNKIO
@@ -18,11 +19,23 @@ from cafcat.formats.clp.header import Header
 from cafcat.formats.clp.metadata import Packet
 from cafcat.formats.clp.packing import pack_head
 from cafcat.formats.clp.reader import ClpReader
+from cafcat.formats.databundle import DATABUNDLE
+from cafcat.formats.databundle.layout import RECORD_BYTES, TRAILER_BYTES, parse_trailer, trailer
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests.fuzz.mutations import damaged_bytes
 
-__all__ = ["Wrong", "chunkio_files", "clp_archives", "damaged_chunkio", "read_chunkio", "read_clp"]
+__all__ = [
+    "Wrong",
+    "chunkio_files",
+    "clp_archives",
+    "damaged_chunkio",
+    "damaged_databundle",
+    "databundle_chunks",
+    "read_chunkio",
+    "read_clp",
+    "read_databundle",
+]
 
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
 _MOST_SEED_BYTES = 200_000
@@ -56,6 +69,16 @@ def clp_archives() -> list[tuple[str, bytes]]:
     return [("made", head + b"".join(sections.values())), *_originals("clp/*.clp")]
 
 
+def databundle_chunks() -> list[tuple[str, bytes]]:
+    """By cafcat: there is no other program."""
+    random = Random(9)
+    small = [(f"folder/file{n}", random.randbytes(random.randrange(300)) * 3, n) for n in range(30)]
+    zeros = bytes(RECORD_BYTES * 4) + b"x" * 20
+    large = [("small", b"x", 1), ("zeros", zeros, None), ("noise", random.randbytes(100_000) + zeros, 3)]
+    named = [("own", small), ("own, empty", []), ("own, large", large), ("own, twice", [*small[:3], *small[:2]])]
+    return [(name, pack(DATABUNDLE, files)[0]) for name, files in named]
+
+
 def _originals(pattern: str) -> list[tuple[str, bytes]]:
     found = [(path.name, path.read_bytes()) for path in sorted(VECTORS.glob(pattern))]
     return [(name, data) for name, data in found if 0 < len(data) <= _MOST_SEED_BYTES]
@@ -73,6 +96,16 @@ def damaged_chunkio(random: Random, data: bytes, other: bytes) -> bytes:
         else:
             _overwrite(whole, *_forged_header(random, bytes(whole)))
     return bytes(whole)
+
+
+def damaged_databundle(random: Random, data: bytes, other: bytes) -> bytes:
+    """Bytes anywhere; or in the table, which then has the checksum that it should."""
+    place = parse_trailer(data[-TRAILER_BYTES:], len(data))
+    if place is None or random.random() < 0.4:
+        return damaged_bytes(random, data, other)
+    start = place.table_start
+    rows = damaged_bytes(random, data[start:-TRAILER_BYTES], other[-2000:])
+    return data[:start] + rows + trailer(start, crc32c(rows))
 
 
 def _overwrite(whole: bytearray, at: int, part: bytes) -> None:
@@ -119,6 +152,17 @@ def read_clp(data: bytes) -> str:
     except CafcatError as error:
         return _refusal(error)
     return _read(CLP, data)
+
+
+def read_databundle(data: bytes) -> str:
+    """As an archive; files that another file follows share no byte with it."""
+    try:
+        entries = list(DATABUNDLE.reader(BytesArchive(data)).entries())
+    except CafcatError as error:
+        return _refusal(error)
+    ends = [0, *(entry.end_byte for entry in entries)]
+    _check(all(end <= entry.start_byte for end, entry in zip(ends, entries, strict=False)), "shared bytes")
+    return _read(DATABUNDLE, data)
 
 
 def _read(archive_format: Format, data: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cafcat.formats.caf import CAF
 from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, TarWriter
 from cafcat.testing.formats import CONTENTS, ODD_NAMES, pack
-from tests.fuzz.formats import chunkio_files, clp_archives
+from tests.fuzz.formats import chunkio_files, clp_archives, databundle_chunks
 from tests.fuzz.mutations import footed, sealed
 
 __all__ = ["KINDS", "Seed", "seeds_of"]
@@ -203,6 +203,10 @@ def _clp() -> list[Seed]:
     return [Seed(name, data) for name, data in clp_archives()]
 
 
+def _databundle() -> list[Seed]:
+    return [Seed(name, data) for name, data in databundle_chunks()]
+
+
 KINDS = {
     "caf": _archives,
     "index": _archives,
@@ -213,4 +217,5 @@ KINDS = {
     "tar": _tars,
     "chunkio": _chunkio,
     "clp": _clp,
+    "databundle": _databundle,
 }

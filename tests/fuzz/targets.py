@@ -24,7 +24,7 @@ from cafcat.sources.base import Source
 from cafcat.stores.base import ObjectInfo, StoredObject
 from cafcat.testing.formats import BytesArchive
 from cafcat.writing.journal_reader import JournalObject, read_head
-from tests.fuzz.formats import read_chunkio, read_clp
+from tests.fuzz.formats import read_chunkio, read_clp, read_databundle
 
 __all__ = ["TARGETS", "RawStore", "Stopwatch", "Wrong"]
 
@@ -321,6 +321,11 @@ def take_clp(data: bytes, timed: Stopwatch) -> str:
     return str(timed(read_clp, data))
 
 
+def take_databundle(data: bytes, timed: Stopwatch) -> str:
+    """The table of a shard, and every file."""
+    return str(timed(read_databundle, data))
+
+
 TARGETS: dict[str, Callable[[bytes, Stopwatch], str]] = {
     "caf": take_archive,
     "index": take_index,
@@ -331,4 +336,5 @@ TARGETS: dict[str, Callable[[bytes, Stopwatch], str]] = {
     "tar": take_tar,
     "chunkio": take_chunkio,
     "clp": take_clp,
+    "databundle": take_databundle,
 }

@@ -109,6 +109,8 @@ def _plyvel() -> Any:
     try:
         return extra("plyvel")
     except Unsupported as error:
-        if sys.version_info >= (3, 13):
-            error.hint = "plyvel is built for Python 3.11 and 3.12; for others, build it with LevelDB's headers"
+        if sys.version_info >= (3, 13) or sys.platform != "linux":
+            error.hint = (
+                "it has wheels for Python 3.11 and 3.12 on Linux only; else build it with LevelDB's headers"
+            )
         raise

@@ -53,6 +53,7 @@ class DataBundleWriter:
         self._waiting_rows = bytearray(row(config_key(), config_of(ZLIB, 1)))
         self._rows_bytes = len(self._waiting_rows)
         self._rows_crc32c = 0
+        self._content_bytes = 0
         self._open: DataBundleEntryWriter | None = None
         self._ended = ""
         self._cause: BaseException | None = None
@@ -122,7 +123,8 @@ class DataBundleWriter:
             self._flush()
         self._ended = "finished"
         end = start + self._rows_bytes
-        return FinishedArchive(end + TRAILER_BYTES, start, end, self.file_count, start, checksum)
+        size_bytes = end + TRAILER_BYTES
+        return FinishedArchive(size_bytes, start, end, self.file_count, self._content_bytes, checksum)
 
     def _tail(self, start: int) -> Iterator[bytes]:
         """What stands behind the records."""
@@ -134,6 +136,7 @@ class DataBundleWriter:
     def _list(self, path: str, packed: Packed, size_bytes: int, checksum: int, modified_ns: int | None) -> Entry:
         self._add_row(file_row(path, packed, size_bytes, checksum, modified_ns))
         self.file_count += 1
+        self._content_bytes += size_bytes
         content_bytes = None if packed.decoding is None else size_bytes
         start, end, _, decoding = packed
         return Entry(path, start, end, checksum, modified_ns, content_bytes, decoding)
