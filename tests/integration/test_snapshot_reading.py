@@ -25,7 +25,7 @@ from cafcat.stores.local_files import LocalFile
 from tests.catalog_world import Opener, begin, commit
 from tests.damage import flip
 from tests.places import Folder, Place
-from tests.written_formats import TREE, WRITTEN, make_tree
+from tests.written_formats import TREE, WRITTEN, byte_of, make_tree
 
 FILES = {f"tree/n{number:03}": b"%d" % number * number for number in range(200)} | {"empty": b"", "large": b""}
 FILES["large"] = random.Random(5).randbytes(3_000_000)
@@ -478,10 +478,12 @@ def test_a_damaged_snapshot_gives_no_wrong_bytes(by_folder: cafcat.Snapshot, tmp
 def test_a_damaged_name_is_not_taken_for_its_neighbour(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
     """SQLite looks for the first of those that are not smaller; a name in the wrong place may be that."""
     source = (tmp_path / "taken").read_bytes()
-    for number in range(140, 180):
-        at = source.index(b"tree/n%03d" % number) + 4
-        (tmp_path / "flipped").write_bytes(source[:at] + b"\xaf" + source[at + 1 :])
+    for number in range(140, 160):
+        name = b"tree/n%03d" % number
+        damaged = name.replace(b"/", b"~")
+        (tmp_path / "flipped").write_bytes(source.replace(name, damaged))
         with open_snapshot(tmp_path / "flipped") as flipped:
+            assert flipped.read("tree/n001") == FILES["tree/n001"]  # then its chunk is open
             for path in (f"tree/n{further:03}" for further in range(number + 1, number + 16)):
                 with suppress(NotFound, Corrupt):
                     assert flipped.read(path) == FILES[path]
@@ -544,7 +546,7 @@ def test_damage_is_found_in_every_format_and_a_copy_read(
     for path in ("tree/n150", "large"):
         location = local.locate(path)
         file = Path(local.object_of(location))
-        flip(file, file.read_bytes().index(FILES[path][-20:], location.start_byte))
+        flip(file, byte_of(file.read_bytes(), location.start_byte, location.end_byte, FILES[path][-20:]))
     with open_snapshot(tmp_path / "without") as snapshot:
         for path in ("tree/n150", "large"):
             with pytest.raises(Corrupt) as raised:
