@@ -54,7 +54,7 @@ def make_tree(folder: Path) -> None:
 
 def byte_of(data: bytes, start: int, end: int, piece: bytes) -> int:
     """Where a byte of a file is, of which this is a piece: where that is in its span, or, if its format compresses,
-    near the end of the span: what zeros are compressed to is zeros, too, some of which may be changed without harm."""
+    near the end of the span: what zeros are compressed to is zeros, too, and may be changed without harm."""
     found = data.rfind(piece, start, end) if any(piece) or data[start:end].count(0) == end - start else -1
     return end - 3 if found < 0 else found
 
