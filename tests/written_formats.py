@@ -9,7 +9,7 @@ from cafcat.errors import Unsupported
 from cafcat.formats import registry
 from cafcat.testing.formats import ListSink
 
-__all__ = ["TREE", "WRITTEN", "make_tree", "same_tree"]
+__all__ = ["TREE", "WRITTEN", "byte_of", "make_tree", "same_tree"]
 
 
 def _is_written(name: str) -> bool:
@@ -50,6 +50,13 @@ def make_tree(folder: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
         os.utime(file, ns=(0, 1_700_000_000_123_456_000 + number * 1_000_001_000))
+
+
+def byte_of(data: bytes, start: int, end: int, piece: bytes) -> int:
+    """Where a byte of a file is, of which this is a piece: where that is in its span, or, if its format compresses,
+    near the end of the span: what zeros are compressed to is zeros, too, and may be changed without harm."""
+    found = data.rfind(piece, start, end) if any(piece) or data[start:end].count(0) == end - start else -1
+    return end - 3 if found < 0 else found
 
 
 def same_tree(first: Path, second: Path) -> bool:

@@ -70,7 +70,7 @@ def ingest(
     ] = OnConflict.REPLACE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would be done.")] = False,
     format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="Of the chunks: caf, car or chunkio.")
+        str, typer.Option("--format", metavar="FORMAT", help="Of the chunks: caf, car, chunkio or databundle.")
     ] = "caf",
     target_size: Annotated[
         int | None,

@@ -25,7 +25,7 @@ from cafcat.stores.local_files import LocalFile
 from tests.catalog_world import Opener, begin, commit
 from tests.damage import flip
 from tests.places import Folder, Place
-from tests.written_formats import TREE, WRITTEN, make_tree
+from tests.written_formats import TREE, WRITTEN, byte_of, make_tree
 
 FILES = {f"tree/n{number:03}": b"%d" % number * number for number in range(200)} | {"empty": b"", "large": b""}
 FILES["large"] = random.Random(5).randbytes(3_000_000)
@@ -546,7 +546,7 @@ def test_damage_is_found_in_every_format_and_a_copy_read(
     for path in ("tree/n150", "large"):
         location = local.locate(path)
         file = Path(local.object_of(location))
-        flip(file, file.read_bytes().index(FILES[path][-20:], location.start_byte))
+        flip(file, byte_of(file.read_bytes(), location.start_byte, location.end_byte, FILES[path][-20:]))
     with open_snapshot(tmp_path / "without") as snapshot:
         for path in ("tree/n150", "large"):
             with pytest.raises(Corrupt) as raised:

@@ -31,6 +31,8 @@ class Table:
         self._archive = archive
         self._place = place
         self._end = end
+        self._crc32c: int | None = None
+        """Of the windows that were read so far, while the table is checked."""
 
     def entries(self) -> Iterator[Entry]:
         """The files in the order of the table, each path once: of one that comes again the last. The call reads all
@@ -44,16 +46,15 @@ class Table:
 
     def _ascends(self) -> bool:
         """Whether each name comes after the one before: then none comes twice. Checks all of the table."""
-        checksum = 0
-        for start, end in self._windows():
-            checksum = crc32c(self._archive.read_at(start, end), checksum)
-        if checksum != self._place.crc32c:
-            message = f"the table of metadata has the CRC-32C {checksum:08x}, not {self._place.crc32c:08x}"
-            raise self._corrupt(message, self._place.table_start)
         last, ascends = b"", True
+        self._crc32c = 0
         for name in self._names():
             ascends = ascends and last < name
             last = name
+        found, self._crc32c = self._crc32c, None
+        if found != self._place.crc32c:
+            message = f"the table of metadata has the CRC-32C {found:08x}, not {self._place.crc32c:08x}"
+            raise self._corrupt(message, self._place.table_start)
         return ascends
 
     def _names(self) -> Iterator[bytes]:
@@ -119,7 +120,7 @@ class Table:
         """Key, value, and a position before the row."""
         text, at = b"", self._place.table_start
         for start, end in self._windows():
-            text += self._archive.read_at(start, end)
+            text += self._window(start, end)
             cut = self._whole_rows(text, at)
             for row in self._parsed(messages().Table, text[:cut], at).rows:
                 if not row.key:
@@ -128,6 +129,12 @@ class Table:
             text, at = text[cut:], at + cut
         if text:
             raise self._corrupt("the last row of the table is cut", at)
+
+    def _window(self, start: int, end: int) -> bytes:
+        data = self._archive.read_at(start, end)
+        if self._crc32c is not None:
+            self._crc32c = crc32c(data, self._crc32c)
+        return data
 
     def _whole_rows(self, text: bytes, position: int) -> int:
         """Where the last row ends that is whole."""
