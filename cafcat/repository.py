@@ -229,7 +229,7 @@ class Repository:
             self._catalog,
             store,
             opening_of(self.settings, self._catalog, store, options, progress),
-            archive_format=formats.by_name(format),
+            archive_format=formats.to_write(format),
             dry_run=dry_run,
             target_size=self.settings.target_size if target_size is None else target_size,
             jobs=min(processors(), _MOST_JOBS) if jobs is None else jobs,

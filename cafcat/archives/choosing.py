@@ -6,17 +6,7 @@ from cafcat.errors import InvalidInput, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 
-__all__ = ["format_of_output", "writable"]
-
-
-class _Nowhere:
-    """A writer on this answers questions."""
-
-    def write(self, data: bytes) -> None:
-        """Nothing is kept."""
-
-    def rewrite_head(self, data: bytes) -> None:
-        """Likewise."""
+__all__ = ["format_of_output"]
 
 
 def format_of_output(output: Path, name: str | None) -> Format:
@@ -32,15 +22,9 @@ def format_of_output(output: Path, name: str | None) -> Format:
     raise InvalidInput("the name of the new archive does not tell its format", path=str(output), hint=hint)
 
 
-def writable(archive_format: Format) -> Format:
-    """The format itself. Raises Unsupported, as its writer does, if files cannot be packed into such archives."""
-    archive_format.writer(_Nowhere())
-    return archive_format
-
-
 def _is_writable(archive_format: Format) -> bool:
     try:
-        writable(archive_format)
+        formats.to_write(archive_format.name)
     except Unsupported:
         return False
     return True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cafcat.archives.choosing import format_of_output, writable
+from cafcat.archives.choosing import format_of_output
 from cafcat.archives.making import new_archive, new_file
 from cafcat.archives.ordering import InDataOrder
 from cafcat.formats import registry as formats
@@ -47,7 +47,7 @@ def convert_archive(
             )
         else:
             files, content_bytes, size_bytes = _rewrite(
-                source, archive, writable(target), output, overwrite=overwrite, progress=progress
+                source, archive, formats.to_write(target.name), output, overwrite=overwrite, progress=progress
             )
     finally:
         progress.end()

@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cafcat.archives.choosing import format_of_output, writable
+from cafcat.archives.choosing import format_of_output
 from cafcat.archives.making import NewArchive, new_archive
 from cafcat.errors import NotFound
+from cafcat.formats import registry as formats
 from cafcat.model import Location
 from cafcat.progress import Progress
 from cafcat.resolve.fetch import fetch
@@ -52,7 +53,7 @@ def export_archive(
     progress: Progress,
 ) -> ExportReport:
     """As `Repository.export`; name: of the format."""
-    target = writable(format_of_output(output, name))
+    target = formats.to_write(format_of_output(output, name).name)
     try:
         with (
             new_archive(output, target, overwrite=overwrite, progress=progress) as made,

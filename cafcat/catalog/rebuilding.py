@@ -155,6 +155,8 @@ class Stage:
         copies: Sequence[FoundObject],
         summary: ChunkSummary,
         mapping: Mapping,
+        *,
+        archive_format: str,
     ) -> None:
         """Takes a chunk whose index was read: where it is, where its copies are, and all its files."""
         statement = f"COPY entries ({COLUMNS}) FROM STDIN (FORMAT BINARY)".encode()
@@ -165,7 +167,7 @@ class Stage:
             "id": chunk_id,
             "store": self._stores[first.store],
             "object_key": first.object_key,
-            "format": first.object_key.rpartition(".")[2],
+            "format": archive_format,
         }
         self._connection.execute(statements.READ_CHUNK, values)
         for copied in copies:

@@ -50,7 +50,8 @@ class HeadSink(Sink, Protocol):
 
 class FinishedArchive(NamedTuple):
     """Sizes of a finished archive in bytes. The index span is `[index_start_byte, index_end_byte)`; index_crc32c is
-    that of all bytes from its start to the end of the archive."""
+    that of all bytes from its start to the end of the archive. data_bytes: the sizes of all entries together; in
+    CAF, which has nothing else before its index, with what was given up."""
 
     size_bytes: int
     index_start_byte: int

@@ -12,7 +12,7 @@ from typing import Final, cast
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import Format, RandomReader
 
-__all__ = ["NAMES", "by_name", "detect", "known"]
+__all__ = ["NAMES", "by_name", "by_suffix", "detect", "known", "to_write"]
 
 _OWN: Final = {
     "car": "cafcat.formats.car:CAR",
@@ -37,6 +37,30 @@ def by_name(name: str) -> Format:
     for point in entry_points(group=_GROUP, name=name):
         return cast(Format, point.load())
     raise Unsupported(f"there is no format {name!r}", hint=f"this version has {_names()}")
+
+
+def to_write(name: str) -> Format:
+    """The same, if archives of it can be written. Raises Unsupported."""
+    found = by_name(name)
+    found.writer(_Nothing())
+    return found
+
+
+class _Nothing:
+    """A HeadSink that keeps nothing."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def rewrite_head(self, data: bytes) -> None: ...
+
+
+def by_suffix(object_key: str) -> Format:
+    """The format whose chunks have keys that end like this one. Raises Unsupported."""
+    for archive_format in _all():
+        if object_key.endswith(archive_format.suffix):
+            return archive_format
+    suffix = object_key.rpartition("/")[2].rpartition(".")[2]
+    raise Unsupported(f"there is no format with the suffix {suffix!r}", hint=f"this version has {_names()}")
 
 
 def detect(archive: RandomReader) -> Format:

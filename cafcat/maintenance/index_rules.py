@@ -2,9 +2,13 @@
 
 from typing import Final
 
+from cafcat.formats.base import Format
 from cafcat.model import MAX_PATH_BYTES, Entry
 
-__all__ = ["refusal"]
+__all__ = ["data_bytes_of", "refusal"]
+
+_ONLY_FILES: Final = "caf"
+"""The format that has nothing but bytes of files before its index."""
 
 _SHORT_PATH: Final = MAX_PATH_BYTES // 4
 """A path of so few characters is short enough, however many bytes each takes."""
@@ -21,3 +25,9 @@ def refusal(entry: Entry, position: int) -> str | None:
     if start < position:
         return "two files share bytes, or are not in order"
     return None
+
+
+def data_bytes_of(archive_format: Format, index_start_byte: int, content_bytes: int) -> int:
+    """What a writer notes as `data_bytes` of its archive; content_bytes: of all its entries. In CAF, what a writer
+    gave up half-way is seen as bytes of no entry; in the others these may be headers and hashes as well."""
+    return index_start_byte if archive_format.name == _ONLY_FILES else content_bytes

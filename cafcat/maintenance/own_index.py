@@ -6,7 +6,7 @@ from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
 from cafcat.maintenance.contents import decoded
-from cafcat.maintenance.index_rules import refusal
+from cafcat.maintenance.index_rules import data_bytes_of, refusal
 from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import Store, StoredObject
 
@@ -33,7 +33,7 @@ def read_whole(
     index_start, index_end = reader.index_span
     entries = reader.entries()
     content = _Content(store.stream(key, 0, archive.size_bytes), advance)
-    file_count = 0
+    file_count = content_bytes = 0
     for entry in entries:
         if reason := refusal(entry, content.position):
             raise _damaged(reason, entry, archive.name)
@@ -43,8 +43,10 @@ def read_whole(
             raise _damaged(f"CRC-32C {found:08x} where its index has {entry.crc32c:08x}", entry, archive.name)
         take(entry)
         file_count += 1
+        content_bytes += entry.size_bytes
     content.pass_until(archive.size_bytes)
-    return ChunkSummary(archive.size_bytes, index_start, index_end, file_count, index_start, content.crc64nvme)
+    data_bytes = data_bytes_of(archive_format, index_start, content_bytes)
+    return ChunkSummary(archive.size_bytes, index_start, index_end, file_count, data_bytes, content.crc64nvme)
 
 
 def _damaged(message: str, entry: Entry, name: str) -> Corrupt:

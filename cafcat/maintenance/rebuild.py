@@ -19,8 +19,10 @@ from cafcat.catalog.mapping import Mapping
 from cafcat.catalog.rebuilding import FoundLine, FoundObject, PlannedChunk, RebuiltCounts, Stage
 from cafcat.errors import CafcatError, Corrupt, NotFound, StoreFailed, TemporaryFileFailed, Unsupported
 from cafcat.formats import registry as formats
+from cafcat.formats.base import Format
 from cafcat.maintenance.backup_keys import backup_time
 from cafcat.maintenance.index_reading import read_index
+from cafcat.maintenance.index_section import head_of
 from cafcat.model import ChunkSummary
 from cafcat.prefetch import in_order
 from cafcat.progress import Progress
@@ -230,7 +232,8 @@ class Rebuild:
                 self._adopted.append(planned.uuid)
             if self._accept_loss or not self._lost_count:
                 copies = self._copies(planned, found)
-                stage.add_chunk(planned.id, found.object, copies, found.summary, mapping)
+                name = _format_of(planned, found.object).name
+                stage.add_chunk(planned.id, found.object, copies, found.summary, mapping, archive_format=name)
             self._progress.advance(mapping.file_count, _index_bytes(planned))
 
     def _copies(self, planned: PlannedChunk, found: "_Found") -> list[FoundObject]:
@@ -331,11 +334,12 @@ def _read_object(store: Store, planned: PlannedChunk, found: FoundObject, mappin
     if planned.size_bytes not in (None, found.size_bytes):
         message = f"the object has {found.size_bytes} bytes, its line of the journal says {planned.size_bytes}"
         raise Corrupt(message, chunk=name)
-    archive_format = formats.by_name(planned.format or found.object_key.rpartition(".")[2])
+    archive_format = _format_of(planned, found)
     start, end = planned.index_start_byte, planned.index_end_byte
     span = None if start is None or end is None else (start, end)
     archive = StoredObject(store, found.object_key, size_bytes=found.size_bytes)
-    summary = read_index(archive, archive_format, mapping, span)
+    head = head_of(store, found.object_key, found.size_bytes, archive_format)
+    summary = read_index(archive, archive_format, mapping, span, head)
     if planned.file_count not in (None, summary.file_count):
         message = f"its index has {summary.file_count} files, its line of the journal says {planned.file_count}"
         raise Corrupt(message, chunk=name)
@@ -343,6 +347,11 @@ def _read_object(store: Store, planned: PlannedChunk, found: FoundObject, mappin
         message = f"its index has CRC-32C {summary.index_crc32c:08x}, not {planned.index_crc32c:08x}"
         raise Corrupt(message, chunk=name)
     return summary
+
+
+def _format_of(planned: PlannedChunk, found: FoundObject) -> Format:
+    """As its line of the journal says; without one its key says it. Raises Unsupported."""
+    return formats.by_suffix(found.object_key) if planned.format is None else formats.by_name(planned.format)
 
 
 def _index_bytes(planned: PlannedChunk) -> int:

@@ -15,7 +15,7 @@ from cafcat.errors import AccessDenied, CafcatError, CatalogOutdated, CatalogUna
 from cafcat.formats import registry as formats
 from cafcat.maintenance.contents import Unreadable, contents, decoded
 from cafcat.maintenance.known_stores import KnownStores
-from cafcat.maintenance.rewrite import Rewriter, live_files, place_of
+from cafcat.maintenance.rewrite import Rewriter, format_after, live_files, place_of
 from cafcat.model import Entry, FileProblem, ProblemKind
 from cafcat.progress import Progress
 from cafcat.stores.base import RemoteStore, Store
@@ -128,7 +128,7 @@ class Repack:
         self._progress.begin("repack", files=files, size_bytes=size_bytes)
         groups: dict[tuple[str, str], list[RewritableChunk]] = defaultdict(list)
         for chunk in plan.chunks:
-            groups[chunk.store, plan.format or chunk.format].append(chunk)
+            groups[chunk.store, plan.format or format_after(chunk.format)].append(chunk)
         for (url, archive_format), chunks in sorted(groups.items()):
             if not report.interrupted:
                 # The oldest first: names that are near each other were packed near each other, and stay so.

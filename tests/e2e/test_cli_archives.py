@@ -26,8 +26,9 @@ from tests.car_archives import directory, file, leaf, v1
 from tests.e2e.conftest import CLI_PAGE, TREE, Cafcat, documented_keys
 from tests.s3_server import S3Server
 from tests.waiting import wait_until
+from tests.written_formats import WRITTEN
 
-NAMES = {".caf": "caf", ".car": "car", ".cio": "chunkio"}
+NAMES = {formats.by_name(name).suffix: name for name in WRITTEN}
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 
 

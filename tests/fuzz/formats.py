@@ -1,11 +1,13 @@
-"""ChunkIO files and clp-s archives to be damaged, how, and what has to hold of what is read of them."""
+"""CARs, ChunkIO files and clp-s archives to be damaged, how, and what has to hold of what is read of them."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 from cafcat.errors import CafcatError, Corrupt
 from cafcat.formats.base import Format, Reader
+from cafcat.formats.car import CAR, CarReader
 from cafcat.formats.chunkio import CHUNKIO
 from cafcat.formats.chunkio.metering import INTERVAL_BYTES, is_position, write_meter
 from cafcat.formats.chunkio.records import HEADER_BYTES, pack_header
@@ -20,9 +22,20 @@ from cafcat.formats.clp.packing import pack_head
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive, ListSink, pack
+from tests import car_archives as car
 from tests.fuzz.mutations import damaged_bytes
 
-__all__ = ["Wrong", "chunkio_files", "clp_archives", "damaged_chunkio", "read_chunkio", "read_clp"]
+__all__ = [
+    "Wrong",
+    "car_files",
+    "chunkio_files",
+    "clp_archives",
+    "damaged_car",
+    "damaged_chunkio",
+    "read_car",
+    "read_chunkio",
+    "read_clp",
+]
 
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
 _MOST_SEED_BYTES = 200_000
@@ -30,6 +43,24 @@ _MOST_SEED_BYTES = 200_000
 
 class Wrong(Exception):
     """A reader gave what cannot be."""
+
+
+def car_files() -> list[tuple[str, bytes]]:
+    """By cafcat, by hand, and by the original programs where those are there."""
+    random = Random(6)
+    files = [(f"folder{n % 3}/file{n}", random.randbytes(random.randrange(3000)), n) for n in range(20)]
+    made = [("own", pack(CAR, files)[0]), ("own, empty", pack(CAR, [])[0]), ("by hand", _tree())]
+    return [*made, ("by hand, v2", car.v2(_tree(), padding=20)), *_originals("car/*/*.car")]
+
+
+def _tree() -> bytes:
+    """Folders, a file of several blocks, and one that is inline."""
+    leaves = [car.leaf(bytes([n]) * (100 + n)) for n in range(5)]
+    large = car.file(sum(len(data) for _, data in leaves), *(cid for cid, _ in leaves))
+    small = car.file(6, inline=b"inline")
+    folder = car.directory((b"large", large[0]), (b"leaf", leaves[0][0]))
+    root = car.directory((b"folder", folder[0]), (b"small", small[0]), ("ü".encode(), folder[0]))
+    return car.v1([root[0]], [root, folder, large, small, *leaves])
 
 
 def chunkio_files() -> list[tuple[str, bytes]]:
@@ -61,6 +92,27 @@ def _originals(pattern: str) -> list[tuple[str, bytes]]:
     return [(name, data) for name, data in found if 0 < len(data) <= _MOST_SEED_BYTES]
 
 
+def damaged_car(random: Random, data: bytes, other: bytes) -> bytes:
+    """Bytes anywhere; or those of some blocks, with CIDs that are right for them."""
+    if random.random() < 0.5:
+        return damaged_bytes(random, data, other)
+    try:
+        sections = list(CarReader(BytesArchive(data)).sections())
+    except CafcatError:
+        sections = []
+    if not sections:
+        return damaged_bytes(random, data, other)
+    whole = data
+    for _ in range(random.randrange(1, 4)):
+        section = random.choice(sections)
+        block = data[section.data_start : section.data_end]
+        changed = damaged_bytes(random, block or b"?", other)[: max(1, len(block))].ljust(len(block), b"\0")
+        # Wherever the CID is named, too: then only what the block says is wrong.
+        whole = whole.replace(block, changed) if block else whole
+        whole = whole.replace(section.cid[-32:], hashlib.sha256(changed).digest())
+    return whole
+
+
 def damaged_chunkio(random: Random, data: bytes, other: bytes) -> bytes:
     """Bytes anywhere; or a meter or a header that is right by itself and says something else."""
     if random.random() < 0.5:
@@ -90,6 +142,20 @@ def _forged_header(random: Random, data: bytes) -> tuple[int, bytes]:
     user_data = random.choice([record.user_data, random.choice(records).user_data])
     at = record.begin if record.begin % INTERVAL_BYTES else record.begin + 16
     return at, pack_header(user_data, size, record.content_hash)
+
+
+def read_car(data: bytes) -> str:
+    """As files, as blocks, and its index."""
+    try:
+        reader = CarReader(BytesArchive(data))
+        for section in reader.sections():
+            _check(0 < section.data_start <= section.data_end <= len(data), "a block that is not in the file")
+        _check(all(record.offset >= 0 for record in reader.index()), "a place that is none")
+        blocks = list(CarReader(BytesArchive(data), by_cid=True).entries())
+        _check(len({entry.path for entry in blocks}) == len(blocks), "a CID comes twice")
+    except CafcatError as error:
+        _refusal(error)
+    return _read(CAR, data)
 
 
 def read_chunkio(data: bytes) -> str:

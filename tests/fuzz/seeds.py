@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cafcat.formats.caf import CAF
 from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, TarWriter
 from cafcat.testing.formats import CONTENTS, ODD_NAMES, pack
-from tests.fuzz.formats import chunkio_files, clp_archives
+from tests.fuzz.formats import car_files, chunkio_files, clp_archives
 from tests.fuzz.mutations import footed, sealed
 
 __all__ = ["KINDS", "Seed", "seeds_of"]
@@ -195,6 +195,10 @@ def _tar(form: int) -> bytes:
     return buffer.getvalue()
 
 
+def _cars() -> list[Seed]:
+    return [Seed(name, data) for name, data in car_files()]
+
+
 def _chunkio() -> list[Seed]:
     return [Seed(name, data) for name, data in chunkio_files()]
 
@@ -211,6 +215,7 @@ KINDS = {
     "inventory": _inventories,
     "manifest": _manifests,
     "tar": _tars,
+    "car": _cars,
     "chunkio": _chunkio,
     "clp": _clp,
 }

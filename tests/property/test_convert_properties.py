@@ -2,37 +2,23 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cafcat
-from cafcat.archives.choosing import writable
-from cafcat.errors import CafcatError, Unsupported
+from cafcat.errors import CafcatError
 from cafcat.formats import registry as formats
 from cafcat.formats.caf import CAF
 from cafcat.testing.formats import BytesArchive, pack
 from tests.property.test_chunkio_properties import FILES
+from tests.written_formats import WRITTEN
 
 # Each example syncs several files.
 few = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def names_of_writable() -> list[str]:
-    found = []
-    for one in formats.known():
-        try:
-            found.append(writable(one).name)
-        except Unsupported:
-            continue
-    return found
-
-
-WRITABLE = names_of_writable()
-
-
 @few
-@given(files=FILES, way=st.lists(st.sampled_from(WRITABLE), max_size=3))
+@given(files=FILES, way=st.lists(st.sampled_from(WRITTEN), max_size=3))
 def test_any_way_and_back_is_byte_for_byte_the_same(
     tmp_path: Path, files: list[tuple[str, bytes, int | None]], way: list[str]
 ) -> None:
@@ -47,7 +33,7 @@ def test_any_way_and_back_is_byte_for_byte_the_same(
 @few
 @given(
     files=FILES.filter(bool),
-    name=st.sampled_from(WRITABLE),
+    name=st.sampled_from(WRITTEN),
     where=st.floats(0, 1, exclude_max=True),
     cut=st.booleans(),
 )
@@ -76,9 +62,3 @@ def test_damage_is_found_or_changes_no_content(
         if name in ("caf", "chunkio"):
             assert known.issuperset(found)
     assert not list(tmp_path.glob(".cafcat*"))
-
-
-def test_there_are_such_formats() -> None:
-    assert {"caf", "car", "chunkio"} <= set(WRITABLE)
-    with pytest.raises(Unsupported):
-        writable(formats.by_name("clp-s"))
