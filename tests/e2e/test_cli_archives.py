@@ -61,7 +61,7 @@ def test_a_tree_goes_out_and_is_listed_and_converted_without_a_catalog(
     result = filled("export", "tree", "-o", out)
     count = len(TREE)
     assert re.fullmatch(
-        rf"exported {count} files \(\S+ MB\) as of \S+Z to {NAMES[suffix]}: .*/out{suffix}, \S+ MB\n", result.text
+        rf"exported {count} files \(\S+ MB\) as of \S+Z to {NAMES[suffix]}: .*/out{suffix}, \S+ [kM]B\n", result.text
     )
     assert result.err == ""
     assert in_archive(out) == TREE
