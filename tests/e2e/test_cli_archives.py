@@ -60,9 +60,8 @@ def test_a_tree_goes_out_and_is_listed_and_converted_without_a_catalog(
     out = alone.folder / f"out{suffix}"
     result = filled("export", "tree", "-o", out)
     count = len(TREE)
-    assert re.fullmatch(
-        rf"exported {count} files \(\S+ MB\) as of \S+Z to {NAMES[suffix]}: .*/out{suffix}, \S+ [kM]B\n", result.text
-    )
+    said = rf"exported {count} files \(\S+ MB\) as of \S+Z to {NAMES[suffix]}: .*/out{suffix}, \S+ [kM]B\n"
+    assert re.fullmatch(said, result.text)
     assert result.err == ""
     assert in_archive(out) == TREE
     documents = alone("inspect", out, "--json").documents
