@@ -68,9 +68,9 @@ def location_document(location: Location, archive: str) -> dict[str, Any]:
 
 
 def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
-    """The keys of a file of an archive that is in no catalog: all but `chunk`; and how it is decoded, if it is."""
-    decoding = {"content_bytes": entry.content_bytes, "decoding": entry.decoding}
-    return {
+    """The keys of a file of an archive that is in no catalog: all but `chunk`; and its size once more where it has
+    to be decoded."""
+    document = {
         "path": entry.path,
         "size_bytes": entry.size_bytes,
         "start_byte": entry.start_byte,
@@ -78,10 +78,12 @@ def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
         "crc32c": entry.crc32c,
         "modified_at": timestamp(entry.modified_ns),
         "object": archive,
-    } | {key: value for key, value in decoding.items() if value is not None}
+    }
+    content = {} if entry.content_bytes is None else {"content_bytes": entry.content_bytes}
+    return document | content | _decoding(entry)
 
 
-def _decoding(file: Location) -> dict[str, str]:
+def _decoding(file: Location | Entry) -> dict[str, str]:
     """Where the bytes of the archive are not those of the file: how its format makes it of them."""
     return {} if file.decoding is None else {"decoding": file.decoding}
 

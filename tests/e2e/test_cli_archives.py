@@ -24,9 +24,11 @@ from cafcat.formats.clp.packing import pack_head
 from cafcat.testing.formats import BytesArchive
 from tests.car_archives import directory, file, leaf, v1
 from tests.e2e.conftest import CLI_PAGE, TREE, Cafcat, documented_keys
+from tests.s3_server import S3Server
 from tests.waiting import wait_until
+from tests.written_formats import WRITTEN
 
-NAMES = {".caf": "caf", ".car": "car", ".cio": "chunkio"}
+NAMES = {formats.by_name(name).suffix: name for name in WRITTEN}
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 
 
@@ -58,9 +60,8 @@ def test_a_tree_goes_out_and_is_listed_and_converted_without_a_catalog(
     out = alone.folder / f"out{suffix}"
     result = filled("export", "tree", "-o", out)
     count = len(TREE)
-    assert re.fullmatch(
-        rf"exported {count} files \(\S+ MB\) as of \S+Z to {NAMES[suffix]}: .*/out{suffix}, \S+ MB\n", result.text
-    )
+    said = rf"exported {count} files \(\S+ MB\) as of \S+Z to {NAMES[suffix]}: .*/out{suffix}, \S+ [kM]B\n"
+    assert re.fullmatch(said, result.text)
     assert result.err == ""
     assert in_archive(out) == TREE
     documents = alone("inspect", out, "--json").documents
@@ -299,3 +300,27 @@ def test_times_and_names_come_through_all_formats(filled: Cafcat, alone: Cafcat)
     assert (alone.folder / "0.caf").read_bytes() == (alone.folder / "4.caf").read_bytes()
     times = [document["modified_at"] for document in alone("inspect", "4.caf", "--json").documents]
     assert len(set(times)) == len(TREE)
+
+
+@pytest.mark.usefixtures("s3_environment")
+def test_archives_in_a_bucket(filled: Cafcat, alone: Cafcat, s3_server: S3Server, s3_bucket: str) -> None:
+    """How the bucket is reached, the configuration says, as for sources and stores."""
+    filled("export", "tree", "-q", "-o", alone.folder / "x.car")
+    body = (alone.folder / "x.car").read_bytes()
+    s3_server.client().put_object(Bucket=s3_bucket, Key="some//odd key", Body=body)
+    (alone.folder / "home").mkdir()
+    (alone.folder / "home/cafcat.toml").write_text(
+        f'[stores.there]\nurl = "s3://{s3_bucket}"\nendpoint_url = "{s3_server.endpoint_url}"\n'
+    )
+    alone.extra["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
+    url = f"s3://{s3_bucket}/some//odd key"
+    documents = alone("inspect", url, "--json").documents
+    assert {one["path"]: one["size_bytes"] for one in documents} == {path: len(c) for path, c in TREE.items()}
+    assert {one["object"] for one in documents} == {url}
+    assert alone("convert", url, "x.caf", "--json").document["input"] == url
+    assert in_archive(alone.folder / "x.caf") == TREE
+    assert alone("inspect", f"s3://{s3_bucket}/nothing", "--json", code=4).error["kind"] == "not_found"
+    assert "a bucket, not an archive" in alone("convert", f"s3://{s3_bucket}", "y.caf", code=2).err
+    alone.extra["AWS_SECRET_ACCESS_KEY"] = "this-is-a-very-wrong-secret"  # noqa: S105
+    assert alone("convert", url, "y.caf", "--json", code=12).error["kind"] == "credentials"
+    assert left_in(alone.folder) == {"home", "x.caf", "x.car"}

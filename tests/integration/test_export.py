@@ -21,6 +21,7 @@ from tests.copy_world import World, folder_of, world
 from tests.damage import flip
 from tests.integration.test_snapshot_writing import NAMES, ODD, Meanwhile, files_of_at_most, left_in
 from tests.places import Folder
+from tests.written_formats import WRITTEN
 
 __all__ = ["world"]
 
@@ -56,21 +57,20 @@ def write_tree(folder: Path, files: dict[str, bytes]) -> None:
         os.utime(folder / path, ns=(MODIFIED + number * 1000,) * 2)
 
 
-@pytest.mark.parametrize("target", ["caf", "car", "chunkio"])
+@pytest.mark.parametrize("target", WRITTEN)
 def test_files_of_chunks_of_every_format(
     repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_tree(tmp_path, FILES)
-    for name in ("caf", "car", "chunkio"):
+    for name in WRITTEN:
         repository.ingest(["tree"], prefix=name, format=name)
     report = repository.export([], "all", format=target)
     found = in_archive(tmp_path / "all")
-    assert found == {
-        f"{name}/{path}": content for name in ("caf", "car", "chunkio") for path, content in FILES.items()
-    }
+    assert found == {f"{name}/{path}": content for name in WRITTEN for path, content in FILES.items()}
     assert (report.output, report.format, report.prefixes) == (str(tmp_path / "all"), target, ())
-    assert (report.files, report.bytes) == (15, 3 * sum(map(len, FILES.values())))
+    assert report.files == len(FILES) * len(WRITTEN)
+    assert report.bytes == len(WRITTEN) * sum(map(len, FILES.values()))
     assert report.size_bytes == (tmp_path / "all").stat().st_size
     for entry in cafcat.inspect("all").entries:
         place = repository.locate(entry.path)
