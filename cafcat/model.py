@@ -4,6 +4,7 @@ Spans are half-open, `[start_byte, end_byte)`, in bytes from the start of the ch
 1970-01-01 UTC, as the operating system gives them; the catalog keeps microseconds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from uuid import UUID
 __all__ = [
     "LOOKED_UP_PATHS",
     "MAX_PATH_BYTES",
+    "ArchiveUnits",
     "Chunk",
     "ChunkState",
     "ChunkSummary",
@@ -24,6 +26,7 @@ __all__ = [
     "IngestReport",
     "JournalKind",
     "Location",
+    "LogUnit",
     "OnConflict",
     "ProblemKind",
     "RetiredLocation",
@@ -31,6 +34,7 @@ __all__ = [
     "RunState",
     "SourceFile",
     "Stats",
+    "TimeRange",
     "Verdict",
     "VerifyLevel",
 ]
@@ -218,6 +222,35 @@ class Finding(NamedTuple):
     path: str | None = None
     start_byte: int | None = None
     end_byte: int | None = None
+
+
+class LogUnit(NamedTuple):
+    """Records `[first_record, end_record)` of an archive of logs, counted from 0, that came from one log file.
+    fields: what else the archive says of it, as a JSON object. source_bytes, modified_ns: size and time of the log
+    file; None if the archive does not say."""
+
+    file_name: str
+    first_record: int
+    end_record: int
+    fields: str = "{}"
+    source_bytes: int | None = None
+    modified_ns: int | None = None
+
+
+class TimeRange(NamedTuple):
+    """The earliest and the latest time of the records of an archive, in milliseconds since 1970, by one timestamp
+    key; None if it does not say."""
+
+    timestamp_key: str
+    begin_ms: int | float | None
+    end_ms: int | float | None
+
+
+class ArchiveUnits(NamedTuple):
+    """What an archive of logs has: log files, and times that their records span."""
+
+    units: Sequence[LogUnit] = ()
+    times: Sequence[TimeRange] = ()
 
 
 class RunState(StrEnum):

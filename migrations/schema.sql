@@ -128,6 +128,23 @@ ALTER TABLE public.chunk_copies ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY
     CACHE 1
 );
 
+CREATE TABLE public.chunk_times (
+    chunk_id bigint NOT NULL,
+    begin_ms numeric,
+    end_ms numeric,
+    timestamp_key text NOT NULL COLLATE pg_catalog."C"
+);
+
+COMMENT ON TABLE public.chunk_times IS 'Which times the records of an archive of logs (clp-s) span: what a search by time looks at first.';
+
+COMMENT ON COLUMN public.chunk_times.chunk_id IS 'The archive: chunks.id.';
+
+COMMENT ON COLUMN public.chunk_times.begin_ms IS 'Earliest time, milliseconds since 1970 UTC; NULL if unknown.';
+
+COMMENT ON COLUMN public.chunk_times.end_ms IS 'Latest time, inclusive.';
+
+COMMENT ON COLUMN public.chunk_times.timestamp_key IS 'Key of the records that has the time.';
+
 CREATE TABLE public.chunks (
     id bigint NOT NULL,
     run_id bigint,
@@ -400,6 +417,37 @@ ALTER TABLE public.ingest_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
+CREATE TABLE public.ingestion_units (
+    chunk_id bigint NOT NULL,
+    first_record bigint NOT NULL,
+    end_record bigint NOT NULL,
+    source_bytes bigint,
+    modified_at timestamp with time zone,
+    number integer NOT NULL,
+    file_name text NOT NULL COLLATE pg_catalog."C",
+    fields jsonb NOT NULL,
+    CONSTRAINT ingestion_units_file_name_check CHECK ((octet_length(file_name) <= 2048)),
+    CONSTRAINT ingestion_units_span_check CHECK (((first_record >= 0) AND (end_record >= first_record)))
+);
+
+COMMENT ON TABLE public.ingestion_units IS 'Log files in archives of logs (clp-s): which records of which archive are those of which file.';
+
+COMMENT ON COLUMN public.ingestion_units.chunk_id IS 'The archive: chunks.id.';
+
+COMMENT ON COLUMN public.ingestion_units.first_record IS 'First record of the log file in the archive.';
+
+COMMENT ON COLUMN public.ingestion_units.end_record IS 'One past its last record.';
+
+COMMENT ON COLUMN public.ingestion_units.source_bytes IS 'Size of the log file when it was ingested; NULL if unknown.';
+
+COMMENT ON COLUMN public.ingestion_units.modified_at IS 'Modification time of the log file when it was ingested; NULL if unknown.';
+
+COMMENT ON COLUMN public.ingestion_units.number IS 'Place in the archive''s own list, from 0.';
+
+COMMENT ON COLUMN public.ingestion_units.file_name IS 'The log file, by the name that the archive has for it; empty if it has none.';
+
+COMMENT ON COLUMN public.ingestion_units.fields IS 'What else the archive says of the log file.';
+
 CREATE TABLE public.journal (
     id bigint NOT NULL,
     chunk_id bigint,
@@ -542,6 +590,62 @@ ALTER TABLE public.retired_locations ALTER COLUMN id ADD GENERATED ALWAYS AS IDE
     CACHE 1
 );
 
+CREATE VIEW public.units AS
+ SELECT u.file_name AS log_file,
+    (u.end_record - u.first_record) AS records,
+    u.first_record,
+    u.end_record,
+    c.uuid AS chunk,
+    c.state,
+    c.store,
+    c.object_key,
+    t.begin_at,
+    t.end_at,
+    u.source_bytes,
+    u.modified_at
+   FROM ((public.ingestion_units u
+     JOIN public.chunks c ON ((c.id = u.chunk_id)))
+     LEFT JOIN ( SELECT chunk_times.chunk_id,
+            min(
+                CASE
+                    WHEN ((chunk_times.begin_ms >= ('-62135596800000'::bigint)::numeric) AND (chunk_times.begin_ms <= ('253402300799999'::bigint)::numeric)) THEN to_timestamp(((chunk_times.begin_ms / (1000)::numeric))::double precision)
+                    ELSE NULL::timestamp with time zone
+                END) AS begin_at,
+            max(
+                CASE
+                    WHEN ((chunk_times.end_ms >= ('-62135596800000'::bigint)::numeric) AND (chunk_times.end_ms <= ('253402300799999'::bigint)::numeric)) THEN to_timestamp(((chunk_times.end_ms / (1000)::numeric))::double precision)
+                    ELSE NULL::timestamp with time zone
+                END) AS end_at
+           FROM public.chunk_times
+          GROUP BY chunk_times.chunk_id) t ON ((t.chunk_id = u.chunk_id)))
+  WHERE (c.state <> 'deleted'::text);
+
+COMMENT ON VIEW public.units IS 'Log files in archives of logs, and where these archives are.';
+
+COMMENT ON COLUMN public.units.log_file IS 'The log file, by the name that the archive has for it.';
+
+COMMENT ON COLUMN public.units.records IS 'How many of its records the archive has.';
+
+COMMENT ON COLUMN public.units.first_record IS 'First record of the log file in the archive, from 0.';
+
+COMMENT ON COLUMN public.units.end_record IS 'One past its last record.';
+
+COMMENT ON COLUMN public.units.chunk IS 'Name of the archive: chunks.uuid.';
+
+COMMENT ON COLUMN public.units.state IS 'State of the archive: chunks.state.';
+
+COMMENT ON COLUMN public.units.store IS 'URL of the store that holds the archive.';
+
+COMMENT ON COLUMN public.units.object_key IS 'Key of the archive in its store.';
+
+COMMENT ON COLUMN public.units.begin_at IS 'Earliest time of any record of the archive.';
+
+COMMENT ON COLUMN public.units.end_at IS 'Latest time of any record of the archive.';
+
+COMMENT ON COLUMN public.units.source_bytes IS 'Size of the log file when it was ingested; NULL if unknown.';
+
+COMMENT ON COLUMN public.units.modified_at IS 'Modification time of the log file when it was ingested; NULL if unknown.';
+
 CREATE TABLE public.verifications (
     id bigint NOT NULL,
     run_id bigint NOT NULL,
@@ -642,6 +746,9 @@ ALTER TABLE ONLY public.backups
 ALTER TABLE ONLY public.chunk_copies
     ADD CONSTRAINT chunk_copies_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.chunk_times
+    ADD CONSTRAINT chunk_times_pkey PRIMARY KEY (chunk_id, timestamp_key);
+
 ALTER TABLE ONLY public.chunks
     ADD CONSTRAINT chunks_pkey PRIMARY KEY (id);
 
@@ -659,6 +766,9 @@ ALTER TABLE ONLY public.findings
 
 ALTER TABLE ONLY public.ingest_runs
     ADD CONSTRAINT ingest_runs_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.ingestion_units
+    ADD CONSTRAINT ingestion_units_pkey PRIMARY KEY (chunk_id, number);
 
 ALTER TABLE ONLY public.journal_files
     ADD CONSTRAINT journal_files_pkey PRIMARY KEY (journal_id, file_path);
@@ -703,6 +813,8 @@ CREATE INDEX file_locations_caf_file_id_idx ON public.file_locations USING brin 
 
 CREATE INDEX findings_verification_id_idx ON public.findings USING btree (verification_id);
 
+CREATE INDEX ingestion_units_file_name_idx ON public.ingestion_units USING btree (file_name, chunk_id, number);
+
 CREATE INDEX journal_chunk_id_idx ON public.journal USING btree (chunk_id);
 
 CREATE INDEX journal_unwritten_idx ON public.journal USING btree (id) WHERE (unwritten <> '{}'::text[]);
@@ -726,6 +838,9 @@ CREATE TRIGGER chunks_are_kept BEFORE DELETE OR TRUNCATE ON public.chunks FOR EA
 ALTER TABLE ONLY public.chunk_copies
     ADD CONSTRAINT chunk_copies_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);
 
+ALTER TABLE ONLY public.chunk_times
+    ADD CONSTRAINT chunk_times_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);
+
 ALTER TABLE ONLY public.chunks
     ADD CONSTRAINT chunks_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
 
@@ -737,6 +852,9 @@ ALTER TABLE ONLY public.events
 
 ALTER TABLE ONLY public.findings
     ADD CONSTRAINT findings_verification_id_fkey FOREIGN KEY (verification_id) REFERENCES public.verifications(id);
+
+ALTER TABLE ONLY public.ingestion_units
+    ADD CONSTRAINT ingestion_units_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);
 
 ALTER TABLE ONLY public.journal
     ADD CONSTRAINT journal_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);

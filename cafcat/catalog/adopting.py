@@ -8,9 +8,10 @@ from psycopg import errors as pg
 from cafcat.catalog.commit import ChunkCommit, Commit, map_files
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.events import record_event
+from cafcat.catalog.log_units import enter_units
 from cafcat.catalog.mapping import Mapping
 from cafcat.errors import CatalogUnavailable, Conflict
-from cafcat.model import OnConflict
+from cafcat.model import ArchiveUnits, OnConflict
 
 __all__ = ["AdoptedArchive", "Adopting"]
 
@@ -74,14 +75,16 @@ class Adopting:
             was = "was adopted before" if adopted else "is a chunk of this catalog"
             raise Conflict(f"it {was}: {uuid} ({state})", hint=f"cafcat chunks show {str(uuid)[:8]}")
 
-    def adopt(self, archive: AdoptedArchive, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
-        """Enters an archive and its files; a mapping's paths have to be distinct. A lost connection is settled by
-        looking. Raises Conflict if the object is in the catalog, or under OnConflict.FAIL a path;
+    def adopt(
+        self, archive: AdoptedArchive, mapping: Mapping, on_conflict: OnConflict, units: ArchiveUnits
+    ) -> ChunkCommit:
+        """Enters an archive, its files and its log files; a mapping's paths have to be distinct. A lost connection
+        is settled by looking. Raises Conflict if the object is in the catalog, or under OnConflict.FAIL a path;
         CatalogUnavailable if nobody can tell whether it was done."""
         commit = Commit(self._connection)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return self._adopt(archive, mapping, on_conflict)
+                return self._adopt(archive, mapping, on_conflict, units)
             except CatalogUnavailable:
                 if commit.is_committed(archive.id):
                     break
@@ -89,7 +92,9 @@ class Adopting:
                     raise
         return commit.counted(archive.id)
 
-    def _adopt(self, archive: AdoptedArchive, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
+    def _adopt(
+        self, archive: AdoptedArchive, mapping: Mapping, on_conflict: OnConflict, units: ArchiveUnits
+    ) -> ChunkCommit:
         with self._connection.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
             values = archive._asdict() | {"file_count": mapping.file_count, "data_bytes": mapping.size_bytes}
@@ -100,6 +105,7 @@ class Adopting:
             commit = _map(connection, archive.id, mapping, on_conflict)
             live = commit.added + commit.replaced
             connection.execute(_COMMITTED, {"id": archive.id, "live": live, "bytes": commit.live_bytes})
+            enter_units(connection, archive.id, units)
             _record(connection, archive, commit)
         return commit
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.exporting import Export
     from cafcat.catalog.journal import Journal
     from cafcat.catalog.listings import Listings
+    from cafcat.catalog.log_units import LogUnits
     from cafcat.catalog.moment import Moment
     from cafcat.catalog.pruning import Pruning
     from cafcat.catalog.rebuilding import Rebuilding
@@ -38,10 +39,10 @@ class Catalog:
 
     files: look-ups and listings · chunks: their lives · commit: mappings · adopting: of archives that are there
     already · journal: the order of changes · copies: of chunks, in further stores · runs: ingest runs and events ·
-    listings: positions in remote sources · recovery: what dead writers left · removal: of files, and their way
-    back · pruning: chunks that go · rebuilding: from stores alone · comparing: with another catalog · dump: all of
-    it, out and in · backups: objects with that · moment: files and chunks, out · export: files in the order of
-    their bytes, out · reports: totals, histories, queries.
+    listings: positions in remote sources · logs: log files in archives · recovery: what dead writers left ·
+    removal: of files, and their way back · pruning: chunks that go · rebuilding: from stores alone · comparing:
+    with another catalog · dump: all of it, out and in · backups: objects with that · moment: files and chunks, out
+    · export: files in the order of their bytes, out · reports: totals, histories, queries.
     """
 
     def __init__(self, connect: Callable[[], PgConnection]) -> None:
@@ -98,6 +99,12 @@ class Catalog:
         from cafcat.catalog.listings import Listings
 
         return Listings(self._connection)
+
+    @cached_property
+    def logs(self) -> "LogUnits":
+        from cafcat.catalog.log_units import LogUnits
+
+        return LogUnits(self._connection)
 
     @cached_property
     def recovery(self) -> "Recovery":

@@ -19,6 +19,9 @@ class ComparedTable(StrEnum):
     FILE_LOCATIONS = "file_locations"
     RETIRED_LOCATIONS = "retired_locations"
     """Of the same chunks: what was replaced, skipped, removed, moved."""
+    INGESTION_UNITS = "ingestion_units"
+    """Of the same chunks: log files in archives of logs."""
+    CHUNK_TIMES = "chunk_times"
 
 
 _TIME: Final = "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
@@ -42,6 +45,10 @@ _COLUMNS: Final = {
     ComparedTable.RETIRED_LOCATIONS: (
         "path", "chunk", "start_byte", "end_byte", "crc32c", "modified_at", "reason",
     ),
+    ComparedTable.INGESTION_UNITS: (
+        "chunk", "number", "file_name", "first_record", "end_record", "source_bytes", "modified_at", "fields",
+    ),
+    ComparedTable.CHUNK_TIMES: ("chunk", "timestamp_key", "begin_ms", "end_ms"),
 }  # fmt: skip
 _QUERIES: Final = {
     ComparedTable.CHUNKS: (
@@ -57,11 +64,25 @@ _QUERIES: Final = {
         "FROM retired_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id "
         "WHERE c.state IN ('committed', 'retired') ORDER BY l.file_path, c.uuid, l.start_byte"
     ),
+    # The number as text that sorts as it does.
+    ComparedTable.INGESTION_UNITS: (
+        "SELECT c.uuid, lpad(u.number::text, 10, '0'), u.file_name, u.first_record, u.end_record, "  # noqa: S608
+        f"u.source_bytes, {_TIME.format('u.modified_at')}, u.fields "
+        "FROM ingestion_units AS u JOIN chunks AS c ON c.id = u.chunk_id "
+        "WHERE c.state IN ('committed', 'retired') ORDER BY c.uuid, u.number"
+    ),
+    ComparedTable.CHUNK_TIMES: (
+        "SELECT c.uuid, t.timestamp_key, t.begin_ms, t.end_ms "
+        "FROM chunk_times AS t JOIN chunks AS c ON c.id = t.chunk_id "
+        "WHERE c.state IN ('committed', 'retired') ORDER BY c.uuid, t.timestamp_key"
+    ),
 }
 _KEY_COLUMNS: Final = {
     ComparedTable.CHUNKS: 1,
     ComparedTable.FILE_LOCATIONS: 1,
     ComparedTable.RETIRED_LOCATIONS: 2,
+    ComparedTable.INGESTION_UNITS: 2,
+    ComparedTable.CHUNK_TIMES: 2,
 }
 
 

@@ -20,6 +20,8 @@ __all__ = ["TABLES", "Backups", "Dump", "DumpReader", "Loader", "StoredBackup"]
 TABLES: Final = (
     "ingest_runs",
     "chunks",
+    "ingestion_units",
+    "chunk_times",
     "file_locations",
     "retired_locations",
     "events",
@@ -34,7 +36,12 @@ TABLES: Final = (
 )
 """All that have rows, in an order in which they can be filled: what a row points to comes first."""
 
-_ORDER: Final = {"file_locations": "file_path", "journal_files": "journal_id, file_path"}
+_ORDER: Final = {
+    "file_locations": "file_path",
+    "journal_files": "journal_id, file_path",
+    "ingestion_units": "chunk_id, number",
+    "chunk_times": "chunk_id, timestamp_key",
+}
 _COLUMNS: Final = """
 SELECT column_name FROM information_schema.columns
 WHERE table_schema = current_schema() AND table_name = '{table}' ORDER BY ordinal_position

@@ -7,6 +7,7 @@ from uuid import UUID
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.copies import drop_copies
 from cafcat.catalog.events import record_event
+from cafcat.catalog.log_units import drop_units
 from cafcat.catalog.runs import iso
 
 __all__ = ["ChunkObject", "PrunableChunk", "Pruning", "Waiting"]
@@ -103,13 +104,14 @@ class Pruning:
         return Waiting(*row)
 
     def decide(self, chunk_id: int, grace_seconds: int) -> bool:
-        """`retired` becomes `deleted`, with all copies: then undelete cannot bring it back. False if it is not so
-        any more, or a file points to it."""
+        """`retired` becomes `deleted`, with all copies, and its log files are forgotten: then undelete cannot bring
+        it back. False if it is not so any more, or a file points to it."""
         with self._connection.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
             if connection.execute(_DELETE, (chunk_id, grace_seconds)).rowcount != 1:
                 return False
             drop_copies(connection, [chunk_id])
+            drop_units(connection, chunk_id)
             record_event(connection, "chunk_deleted", chunk_id, "pruned")
         return True
 

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    Numeric,
     Table,
     Text,
     UniqueConstraint,
@@ -25,11 +26,13 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 __all__ = [
     "backups",
     "chunk_copies",
+    "chunk_times",
     "chunks",
     "events",
     "file_locations",
     "findings",
     "ingest_runs",
+    "ingestion_units",
     "journal",
     "journal_files",
     "listings",
@@ -476,4 +479,42 @@ findings = Table(
     Column("detail", Text, nullable=False, comment="What is wrong, in one line."),
     Index(None, "verification_id"),
     comment="What checks found to be wrong.",
+)
+
+ingestion_units = Table(
+    "ingestion_units",
+    metadata,
+    Column("chunk_id", BigInteger, ForeignKey("chunks.id"), primary_key=True, comment="The archive: chunks.id."),
+    Column("first_record", BigInteger, nullable=False, comment="First record of the log file in the archive."),
+    Column("end_record", BigInteger, nullable=False, comment="One past its last record."),
+    Column("source_bytes", BigInteger, comment="Size of the log file when it was ingested; NULL if unknown."),
+    _time("modified_at", "Modification time of the log file when it was ingested; NULL if unknown."),
+    Column(
+        "number",
+        Integer,
+        primary_key=True,
+        autoincrement=False,
+        comment="Place in the archive's own list, from 0.",
+    ),
+    Column(
+        "file_name",
+        Text(collation="C"),
+        nullable=False,
+        comment="The log file, by the name that the archive has for it; empty if it has none.",
+    ),
+    Column("fields", JSONB, nullable=False, comment="What else the archive says of the log file."),
+    CheckConstraint("first_record >= 0 AND end_record >= first_record", name="span"),
+    CheckConstraint("octet_length(file_name) <= 2048", name="file_name"),
+    Index(None, "file_name", "chunk_id", "number"),
+    comment="Log files in archives of logs (clp-s): which records of which archive are those of which file.",
+)
+
+chunk_times = Table(
+    "chunk_times",
+    metadata,
+    Column("chunk_id", BigInteger, ForeignKey("chunks.id"), primary_key=True, comment="The archive: chunks.id."),
+    Column("begin_ms", Numeric, comment="Earliest time, milliseconds since 1970 UTC; NULL if unknown."),
+    Column("end_ms", Numeric, comment="Latest time, inclusive."),
+    Column("timestamp_key", Text(collation="C"), primary_key=True, comment="Key of the records that has the time."),
+    comment="Which times the records of an archive of logs (clp-s) span: what a search by time looks at first.",
 )

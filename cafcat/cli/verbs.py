@@ -30,6 +30,8 @@ _MODULES: Final = {
     "inspect": "inspect",
     "convert": "archives",
     "adopt": "adopt",
+    "units": "units",
+    "search": "search",
     "runs": "runs",
     "stats": "runs",
     "rm": "remove",

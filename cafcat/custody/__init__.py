@@ -3,11 +3,12 @@
 from cafcat.custody.adopting import Adopting
 from cafcat.custody.catalogs import Catalogs
 from cafcat.custody.files import Files
+from cafcat.custody.logs import Logs
 from cafcat.custody.proving import Proving
 from cafcat.custody.rewriting import Rewriting
 
 __all__ = ["Custody"]
 
 
-class Custody(Proving, Files, Rewriting, Catalogs, Adopting):
+class Custody(Proving, Files, Rewriting, Catalogs, Adopting, Logs):
     """One catalog and its stores, as their keeper sees them. Each method imports what only it needs."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from cafcat.model import Entry, NewFile
+from cafcat.model import ArchiveUnits, Entry, NewFile
 
 __all__ = [
     "EntryWriter",
@@ -16,6 +16,7 @@ __all__ = [
     "Repacks",
     "Sink",
     "TellsMore",
+    "UnitReader",
     "Writer",
 ]
 
@@ -109,7 +110,8 @@ class Reader(Protocol):
         Raises Corrupt or Unsupported."""
 
     @property
-    def index_span(self) -> tuple[int, int]: ...
+    def index_span(self) -> tuple[int, int]:
+        """Where the index is, at the end of the archive; empty, at its end, where the index is elsewhere."""
 
     def open(self, entry: Entry) -> Iterator[bytes]:
         """The content of one of its entries in blocks of at most 1 MiB, checked against all that the archive itself
@@ -130,6 +132,14 @@ class ListsBlocks(Reader, Protocol):
 
     def blocks(self) -> Iterator[Entry]:
         """The blocks by their CIDs, each once, also where `entries` gives files. Raises as that does."""
+
+
+@runtime_checkable
+class UnitReader(Reader, Protocol):
+    """Reads an archive of logs: what was put in are not its entries."""
+
+    def units(self) -> ArchiveUnits:
+        """Its log files, and their times. Raises Corrupt, and Unsupported for what a catalog cannot hold."""
 
 
 class Format(Protocol):

@@ -16,9 +16,9 @@ from cafcat.catalog.mapping import Mapping
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Corrupt, InvalidInput, Unsupported
 from cafcat.formats import registry as formats
-from cafcat.formats.base import Format, RandomReader, Reader
+from cafcat.formats.base import Format, RandomReader, Reader, UnitReader
 from cafcat.maintenance.index_rules import unnameable
-from cafcat.model import Entry, FileProblem, OnConflict, ProblemKind
+from cafcat.model import ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
 from cafcat.progress import Progress
 from cafcat.stores.base import Store, StoredObject
 
@@ -117,12 +117,14 @@ class Adopt:
         chunk_id = 0 if self.report.dry_run else adopting.next_id()
         row = AdoptedArchive(chunk_id, uuid4(), archive_format.name, store.url, key, archive.size_bytes, prefix)
         with Mapping(chunk_id) as mapping:
-            failed = self._read_all(archive_format.reader(_Window(archive)), archive, prefix, mapping)
+            reader = archive_format.reader(_Window(archive))
+            units = reader.units() if isinstance(reader, UnitReader) else ArchiveUnits()
+            failed = self._read_all(reader, archive, prefix, mapping)
             if self.report.interrupted:
                 return
             if failed and not mapping.file_count:
                 raise Corrupt(f"none of its {failed:,} entries can be read")
-            self._commit(row, mapping, archive.name, failed)
+            self._commit(row, mapping, units, archive.name, failed)
 
     def _read_all(self, reader: Reader, archive: StoredObject, prefix: str, mapping: Mapping) -> int:
         """Puts every entry that can be read into the mapping. Returns how many cannot."""
@@ -153,10 +155,10 @@ class Adopt:
             raise Corrupt(f"CRC-32C {checksum:08x} where the archive says {entry.crc32c:08x}")
         return entry._replace(path=path, crc32c=checksum)
 
-    def _commit(self, row: AdoptedArchive, mapping: Mapping, name: str, failed: int) -> None:
+    def _commit(self, row: AdoptedArchive, mapping: Mapping, units: ArchiveUnits, name: str, failed: int) -> None:
         files, skipped, size_bytes = mapping.file_count, 0, mapping.size_bytes
         if not self.report.dry_run:
-            commit = self._catalog.adopting.adopt(row, mapping, self._on_conflict)
+            commit = self._catalog.adopting.adopt(row, mapping, self._on_conflict, units)
             files, skipped, size_bytes = commit.added + commit.replaced, commit.skipped, commit.live_bytes
         report = self.report
         report.archives += 1

@@ -8,6 +8,7 @@ from cafcat.maintenance.adopt import AdoptedFile, AdoptReport
 from cafcat.testing.formats import pack
 from tests.damage import flip
 from tests.e2e.conftest import Cafcat, documented_keys
+from tests.log_archives import write_container
 
 FILES = {"a/1": b"one", "b": b"two" * 1000}
 
@@ -66,3 +67,17 @@ def test_prune_lets_it_go(cafcat: Cafcat) -> None:
     assert "would let go 1 adopted archive; their objects stay" in cafcat("prune", "--grace", "0").text
     assert "let go 1 adopted archive; their objects stay" in cafcat("prune", "--grace", "0", "--yes").text
     assert (cafcat.folder / "old.caf").exists()
+
+
+def test_units_lists_log_files(cafcat: Cafcat) -> None:
+    write_container(cafcat.folder / "x.clp", [("app/a.log", 0, 1), ("b.log", 1, 3)], [("t", 1500, 2500)])
+    cafcat("adopt", "x.clp")
+    [chunk] = [found["uuid"] for found in cafcat("chunks", "ls", "--json").documents]
+    times = "1970-01-01T00:00:01.500Z to 1970-01-01T00:00:02.500Z"
+    assert cafcat("units").lines == [
+        f"app/a.log  1 record  {chunk}  {times}",
+        f"b.log  2 records  {chunk}  {times}",
+    ]
+    found = cafcat("units", "b.log", "--json").document
+    assert set(found) <= documented_keys("units")
+    assert (found["log_file"], found["records"], found["begin_at"]) == ("b.log", 2, "1970-01-01T00:00:01.500Z")

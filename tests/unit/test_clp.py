@@ -86,7 +86,8 @@ def test_header_and_sections_are_those_of_the_vectors(name: str) -> None:
     assert header.uncompressed_size == expected["uncompressed_size"]
     assert header.compressed_size == expected["compressed_size"] == len(data)
     assert header.metadata_bytes == expected["metadata_section_size"]
-    assert reader.index_span == (0, HEADER_BYTES + header.metadata_bytes)
+    assert reader.header.files_start == HEADER_BYTES + header.metadata_bytes
+    assert reader.index_span == (reader.header.compressed_size,) * 2
     for entry, said in zip(reader.entries(), expected["files"], strict=True):
         assert (entry.path, entry.start_byte, entry.size_bytes) == (said["name"], said["abs"], said["size"])
         assert entry.decoding is None

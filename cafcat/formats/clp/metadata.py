@@ -15,15 +15,19 @@ __all__ = [
     "ARCHIVE_FILES",
     "ARCHIVE_INFO",
     "MAX_METADATA_BYTES",
+    "NOTED",
     "RANGE_INDEX",
     "TIMESTAMPS",
     "LogRange",
+    "Noted",
     "Packet",
     "TimestampDictionary",
     "TimestampRange",
+    "pack_noted",
     "pack_packets",
     "pack_section_table",
     "parse_info",
+    "parse_noted",
     "parse_packets",
     "parse_ranges",
     "parse_section_table",
@@ -37,6 +41,8 @@ ARCHIVE_INFO: Final = 0
 ARCHIVE_FILES: Final = 1
 TIMESTAMPS: Final = 2
 RANGE_INDEX: Final = 3
+NOTED: Final = 202
+"""Of cafcat's own: clp-s goes over packets of types that it does not know."""
 
 _PACKET: Final = struct.Struct("<BI")
 
@@ -73,6 +79,14 @@ class TimestampDictionary(NamedTuple):
 
     ranges: tuple[TimestampRange, ...]
     patterns: dict[int, str]
+
+
+class Noted(NamedTuple):
+    """What cafcat adds to an archive that it had clp-s make. checksums: CRC-32C of each section; sources: size in
+    bytes and modification time (nanoseconds since 1970) of the log file of each range."""
+
+    checksums: tuple[int, ...]
+    sources: tuple[tuple[int, int], ...]
 
 
 def parse_packets(raw: bytes, name: str) -> list[Packet]:
@@ -162,6 +176,29 @@ def _log_range(item: Any, name: str) -> LogRange:
         raise Corrupt("a range of the range index has no fields", chunk=name)
     file_name = fields.get("_filename")
     return LogRange(file_name if isinstance(file_name, str) else None, start, end, fields)
+
+
+def parse_noted(content: bytes, name: str) -> Noted:
+    """Raises Corrupt."""
+    found = _unpacked(content, name, "what cafcat noted")
+    checksums, sources = map(found.get, ("crc32c", "sources")) if isinstance(found, dict) else (None, None)
+    if not isinstance(checksums, list) or not all(type(one) is int and 0 <= one < 1 << 32 for one in checksums):
+        raise Corrupt("what cafcat noted has no checksums", chunk=name)
+    if not isinstance(sources, list) or not all(map(_is_source, sources)):
+        raise Corrupt("what cafcat noted has no sizes and times", chunk=name)
+    return Noted(tuple(checksums), tuple((size, modified) for size, modified in sources))
+
+
+def _is_source(item: Any) -> bool:
+    is_pair = isinstance(item, list) and len(item) == 2 and all(type(value) is int for value in item)
+    return is_pair and 0 <= item[0] < 1 << 63 and -1 << 63 <= item[1] < 1 << 63
+
+
+def pack_noted(noted: Noted) -> Packet:
+    """The way back."""
+    import msgpack
+
+    return Packet(NOTED, msgpack.packb({"crc32c": noted.checksums, "sources": noted.sources}))
 
 
 def _unpacked(content: bytes, name: str, what: str) -> Any:

@@ -14,18 +14,22 @@ from cafcat.formats.clp.metadata import (
     ARCHIVE_FILES,
     ARCHIVE_INFO,
     MAX_METADATA_BYTES,
+    NOTED,
     RANGE_INDEX,
     TIMESTAMPS,
     LogRange,
+    Noted,
     Packet,
     TimestampDictionary,
     parse_info,
+    parse_noted,
     parse_packets,
     parse_ranges,
     parse_section_table,
     parse_timestamps,
 )
-from cafcat.model import Entry
+from cafcat.formats.clp.units import units_of
+from cafcat.model import ArchiveUnits, Entry
 
 __all__ = ["MAX_SECTION_BYTES", "ClpReader"]
 
@@ -122,17 +126,32 @@ class ClpReader:
         content = self._packet(RANGE_INDEX)
         return [] if content is None else parse_ranges(content, self._archive.name)
 
+    @cached_property
+    def noted(self) -> Noted | None:
+        """What cafcat added, of an archive that it had made. Raises Corrupt, also if it is of other sections."""
+        content = self._packet(NOTED)
+        noted = None if content is None else parse_noted(content, self._archive.name)
+        if noted is not None and len(noted.checksums) != len(self._sections):
+            raise self._corrupt(f"there are {len(noted.checksums)} checksums of {len(self._sections)} sections")
+        return noted
+
+    def units(self) -> ArchiveUnits:
+        """Its log files and times, as the catalog has them. Raises Corrupt, and Unsupported for what it cannot
+        hold."""
+        return units_of(self.ranges, self.timestamps, self.noted, self._archive.name)
+
     @property
     def index_span(self) -> tuple[int, int]:
-        """Header and metadata, which are at the begin."""
-        return 0, self.header.files_start
+        """There is none behind the sections: header and metadata are before them."""
+        return self._archive.size_bytes, self._archive.size_bytes
 
     def entries(self) -> Iterator[Entry]:
         """The sections in their order, by the names that the archive has for them. What follows the size that the
-        header says belongs to none, as in the original."""
+        header says belongs to none, as in the original. Only archives that cafcat had made have checksums."""
         start = self.header.files_start
-        for section, begin, end in self._sections:
-            yield Entry(section, start + begin, start + end, None, None)
+        checksums = self.noted.checksums if self.noted else [None] * len(self._sections)
+        for (section, begin, end), checksum in zip(self._sections, checksums, strict=True):
+            yield Entry(section, start + begin, start + end, checksum, None)
 
     def open(self, entry: Entry) -> Iterator[bytes]:
         """The bytes of a section as they are, in blocks of at most 1 MiB. They are decompressed on the side: raises

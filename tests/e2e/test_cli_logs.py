@@ -1,0 +1,83 @@
+"""Logs in archives, as the users of the command see them."""
+
+import signal
+from dataclasses import fields
+from pathlib import Path
+
+from cafcat.resolve.searching import SearchReport
+from tests.e2e.conftest import Cafcat, documented_keys
+from tests.log_archives import clp_program, compressed_logs
+from tests.waiting import wait_until
+
+__all__ = ["clp_program"]
+
+LOGS = {
+    f"day{day}/app.log": [
+        {"timestamp": f"2026-01-0{day}T00:00:0{n}.000Z", "level": "ERROR" if n % 2 else "INFO", "n": n}
+        for n in range(4)
+    ]
+    for day in (1, 2)
+}
+
+
+def adopt(cafcat: Cafcat, clp_program: Path) -> None:
+    for name, records in LOGS.items():
+        cafcat("adopt", compressed_logs(clp_program, cafcat.folder / name[:4], {name: records}))
+
+
+def test_search_prints_records_as_they_are(cafcat: Cafcat, clp_program: Path) -> None:
+    adopt(cafcat, clp_program)
+    errors = [record for records in LOGS.values() for record in records if record["level"] == "ERROR"]
+    found = cafcat("search", "level: ERROR", "-v")
+    assert found.documents == errors
+    assert found.err == "cafcat: searched 2 of 2 archives: 4 records\n"
+    assert cafcat("search", "level: error", "-i", "--count").text == "4\n"
+    assert cafcat("search", "level: ERROR", "--projection", "n").lines == ['{"n":1}', '{"n":3}'] * 2
+    found = cafcat("search", "level: *", "--from", "2026-01-02", "--to", "2026-01-02T00:00:01", "-v")
+    assert found.documents == LOGS["day2/app.log"][:2]
+    assert "searched 1 of 2 archives" in found.err
+    assert cafcat("search", "level: *", "day1").documents == LOGS["day1/app.log"]
+
+
+def test_search_in_json(cafcat: Cafcat, clp_program: Path) -> None:
+    adopt(cafcat, clp_program)
+    *found, summary = cafcat("search", "n: 1", "--json").documents
+    chunks = [document["uuid"] for document in cafcat("chunks", "ls", "--json").documents]
+    assert [(one["record"]["n"], one["chunk"]) for one in found] == [(1, chunk) for chunk in chunks]
+    assert summary == {"summary": {"archives": 2, "searched": 2, "records": 2, "failed": []}}
+    assert {field.name for field in fields(SearchReport)} <= documented_keys("search")
+
+
+def test_what_fails_is_one_line(cafcat: Cafcat, clp_program: Path) -> None:
+    adopt(cafcat, clp_program)
+    result = cafcat("search", "level: (", code=2)
+    assert result.err.startswith("cafcat: not a query: ")
+    assert len(result.err.splitlines()) == 1
+    assert cafcat("search", "a: b", "--from", "2026-02-01", "--to", "2026-01-01", code=2).out == b""
+    [archive] = (cafcat.folder / "day1" / "out").iterdir()
+    archive.unlink()
+    result = cafcat("search", "n: 1", code=3)
+    assert len(result.lines) == 1
+    assert str(archive) in result.err
+
+
+def test_ctrl_c_ends_the_program_too(cafcat: Cafcat, clp_program: Path) -> None:
+    many = [{"n": n, "text": "x" * 200} for n in range(20_000)]
+    cafcat("adopt", compressed_logs(clp_program, cafcat.folder / "many", {"many.log": many}))
+    process = cafcat.popen("search", "n: *")
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()  # it waits for a reader from here on
+        [child] = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(30) == 130
+        wait_until(lambda: not Path(f"/proc/{child}").exists())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def children(pid: int) -> list[int]:
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in files for child in file.read_text().split()]
