@@ -11,7 +11,6 @@ import pytest
 import cafcat
 from cafcat.archives.choosing import format_of_output
 from cafcat.archives.making import new_archive
-from cafcat.archives.opening import ReadAhead
 from cafcat.archives.ordering import InDataOrder
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, OutputFailed, Refused, Unsupported
 from cafcat.formats import registry as formats
@@ -19,6 +18,7 @@ from cafcat.formats.base import Format
 from cafcat.formats.caf import CAF
 from cafcat.model import Entry
 from cafcat.progress import Progress
+from cafcat.read_ahead import ReadAhead
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests.car_archives import directory, leaf, v1
 from tests.written_formats import WRITTEN
