@@ -227,6 +227,15 @@ def test_an_object_smaller_than_a_part_is_one_with_its_head(store: S3Store, s3_p
     assert s3_proxy.count("UploadPart") == 1
 
 
+def test_the_part_that_waits_is_within_the_memory(store: S3Store) -> None:
+    """One is filled, one waits, the others are on their way."""
+    upload = store.create("chunk.car", rewrites_head=True)
+    upload.write(content(5 * MIB))
+    assert (upload._free.qsize() + 2) * 5 * MIB <= SMALLEST_MEMORY
+    upload.write(content(18 * MIB))
+    upload.abort()
+
+
 def test_a_head_is_not_changed_unasked(store: S3Store) -> None:
     """Its part may be gone already."""
     upload = store.create("chunk.caf")
