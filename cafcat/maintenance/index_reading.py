@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cafcat.catalog.mapping import Mapping
 from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
-from cafcat.maintenance.index_rules import data_bytes_of, refusal
+from cafcat.maintenance.index_rules import check_has_index, data_bytes_of, refusal
 from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import StoredObject
@@ -28,6 +28,7 @@ def read_index(
     TemporaryFileFailed.
     """
     start, end = archive_format.reader(archive).index_span
+    check_has_index(archive, start)
     if span not in (None, (start, end)):
         message = f"its index is in bytes [{start}, {end}), its line of the journal says [{span[0]}, {span[1]})"
         raise Corrupt(message, chunk=archive.name)

@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from cafcat.formats.base import Format
+from cafcat.errors import Corrupt
+from cafcat.formats.base import Format, RandomReader
 from cafcat.model import MAX_PATH_BYTES, Entry
 
-__all__ = ["data_bytes_of", "refusal"]
+__all__ = ["check_has_index", "data_bytes_of", "refusal"]
 
 _ONLY_FILES: Final = "caf"
 """The format that has nothing but bytes of files before its index."""
@@ -25,6 +26,12 @@ def refusal(entry: Entry, position: int) -> str | None:
     if start < position:
         return "two files share bytes, or are not in order"
     return None
+
+
+def check_has_index(archive: RandomReader, index_start_byte: int) -> None:
+    """Raises Corrupt for an archive of another program, or what is left of one, that has no index at its end."""
+    if index_start_byte >= archive.size_bytes:
+        raise Corrupt("it has no index of its files", chunk=archive.name, byte=archive.size_bytes)
 
 
 def data_bytes_of(archive_format: Format, index_start_byte: int, content_bytes: int) -> int:

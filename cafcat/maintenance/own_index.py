@@ -6,7 +6,7 @@ from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
 from cafcat.maintenance.contents import decoded
-from cafcat.maintenance.index_rules import data_bytes_of, refusal
+from cafcat.maintenance.index_rules import check_has_index, data_bytes_of, refusal
 from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import Store, StoredObject
 
@@ -31,6 +31,7 @@ def read_whole(
     archive = StoredObject(store, key)
     reader = archive_format.reader(archive)
     index_start, index_end = reader.index_span
+    check_has_index(archive, index_start)
     entries = reader.entries()
     content = _Content(store.stream(key, 0, archive.size_bytes), advance)
     file_count = content_bytes = 0

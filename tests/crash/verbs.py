@@ -57,6 +57,23 @@ def ingest(world: World) -> list[str]:
     return ["ingest", *SMALL, "tree"]
 
 
+def ingest_as(archive_format: str) -> Callable[[World], list[str]]:
+    """The same into chunks of a format, of which some are there already; with a file of several blocks."""
+
+    def prepare(world: World) -> list[str]:
+        packed(world)
+        options = (*SMALL, "--format", archive_format)
+        write_files(world, "tree", "fgno", 3)
+        world.cafcat("ingest", *options, "tree")
+        write_files(world, "tree", "acfmpqrs", 4)
+        path = world.folder / "tree" / "large.dat"
+        path.write_bytes(random.Random(6).randbytes(LARGE_BYTES))
+        os.utime(path, (MODIFIED, MODIFIED))
+        return ["ingest", *options, "tree"]
+
+    return prepare
+
+
 def ingest_by_two(world: World) -> list[str]:
     """The same, and for each of two workers a file of which a part is written directly."""
     ingest(world)
@@ -197,6 +214,8 @@ LISTINGS = ("SELECT count(*) FROM listings",)
 
 VERBS = {
     "ingest": Verb(ingest, LISTINGS),
+    "ingest as car": Verb(ingest_as("car"), LISTINGS),
+    "ingest as chunkio": Verb(ingest_as("chunkio"), LISTINGS),
     "ingest by two: leader": Verb(ingest_by_two, LISTINGS, victim=Victim(0)),
     "ingest by two: worker 1": Verb(ingest_by_two, LISTINGS, victim=Victim(1)),
     "ingest by two: worker 2": Verb(ingest_by_two, LISTINGS, victim=Victim(2)),

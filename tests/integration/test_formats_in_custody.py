@@ -1,5 +1,7 @@
 """Chunks of every format that cafcat writes: read, verified, recovered, rebuilt, repaired, repacked, copied."""
 
+import os
+import random
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,7 @@ from cafcat.model import Location, OnConflict, ProblemKind, Verdict, VerifyLevel
 from cafcat.writing.chunk import OpenChunk
 from tests.catalog_world import MODIFIED, Opener, begin, sql, state_of
 from tests.damage import flip
-from tests.places import Folder, Place
+from tests.places import Bucket, Folder, Place
 from tests.rebuild_world import World, leave_whole, local, world
 from tests.recover_world import chunk_objects, counted, die_before_commit, die_half_way, end_leases, states
 from tests.written_formats import TREE, WRITTEN, byte_of, make_tree, same_tree
@@ -143,6 +145,37 @@ def test_several_processes_pack(local_repository: cafcat.Repository, tree: Path,
     ingest(local_repository, name, jobs=2)
     assert formats_of(local_repository) == {name}
     assert_sound(local_repository)
+
+
+def test_no_url_is_signed_for_what_has_to_be_decoded(
+    open_at: Opener, bucket: Bucket, tree: Path, name: str
+) -> None:
+    repository = open_at(bucket)
+    ingest(repository, name)
+    for path in ("tree/small/040", "tree/large"):
+        location = repository.locate(path)
+        if location.decoding is None:
+            assert repository.signed_url(location, 60).start_byte == location.start_byte
+        else:
+            with pytest.raises(InvalidInput, match="has to be decoded"):
+                repository.signed_url(location, 60)
+
+
+def test_ten_thousand_files_come_back(local_repository: cafcat.Repository, tmp_path: Path, name: str) -> None:
+    """A tree with folders of folders, and sizes up to some kilobytes."""
+    chance = random.Random(10)
+    for number in range(10_000):
+        file = tmp_path / "tree" / f"{number % 7}" / f"f{number % 100:02}" / f"{number:05}"
+        if number < 700:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(chance.randbytes(min(60_000, int(chance.expovariate(1 / 1500)))))
+        os.utime(file, ns=(0, 1_700_000_000_000_001_000 + number * 1_000_000_007_000))
+    report = local_repository.ingest([tmp_path / "tree"], format=name, jobs=1)
+    assert (report.files_added, report.files_failed) == (10_000, 0)
+    assert formats_of(local_repository) == {name}
+    assert local_repository.extract("", tmp_path / "out").files == 10_000
+    assert same_tree(tmp_path / "tree", tmp_path / "out" / str(tmp_path).lstrip("/") / "tree")
+    assert local_repository.custody.verify(level="data").ok == 1
 
 
 # Verify
