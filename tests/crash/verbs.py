@@ -151,6 +151,14 @@ def repack(world: World) -> list[str]:
     return ["repack", "-q", "--max-unused", "0%", "--target-size", "8kB", "--yes"]
 
 
+def repack_into_car(world: World) -> list[str]:
+    """Chunks of two other formats."""
+    packed(world)
+    write_files(world, "tree", "bcd", 3)
+    world.cafcat("ingest", *SMALL, "--format", "chunkio", "tree")
+    return ["repack", "-q", "--format", "car", "--target-size", "8kB", "--yes"]
+
+
 def copied(world: World) -> list[str]:
     command = ["copy", "-q", "--all", "--to", world.places[1].url]
     world.cafcat(*command)
@@ -210,6 +218,8 @@ REPAIRED = (
 )
 DEAD = "SELECT sum(data_bytes - live_bytes) FROM chunks WHERE state = 'committed'"
 
+FORMATS = "SELECT format, sum(live_file_count) FROM chunks WHERE state = 'committed' GROUP BY 1 ORDER BY 1"
+
 LISTINGS = ("SELECT count(*) FROM listings",)
 
 VERBS = {
@@ -227,6 +237,7 @@ VERBS = {
     "undelete": Verb(undelete, (COUNTS,), is_atomic=True, codes=(0, 3)),
     "prune": Verb(prune, (COUNTS, NOT_COPIED)),
     "repack": Verb(repack, (DEAD,)),
+    "repack into car": Verb(repack_into_car, (DEAD, FORMATS)),
     "repair from copy": Verb(repair_from_copy, (REPAIRED,)),
     "repair from source": Verb(repair_from_source, (REPAIRED,)),
     "copy": Verb(copy, (COUNTS, NOT_COPIED)),

@@ -376,6 +376,9 @@ def test_the_stores_alone_give_the_same_catalog(world: World, tree: Path, name: 
     assert [str(chunk) for chunk in report.adopted] == [left]
     world.repository.recover()
     assert world.differences(rebuilt) == []
+    rows = "SELECT file_path, start_byte, end_byte, content_bytes, decoding FROM {} ORDER BY 1, 2"
+    for table in ("file_locations", "retired_locations"):
+        assert sql(rebuilt, rows.format(table)) == sql(world.repository, rows.format(table))
     for repository in (world.repository, rebuilt):
         assert repository.read("late") == b"late" * 500_000
 
