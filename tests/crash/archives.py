@@ -2,6 +2,7 @@
 
 import json
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ def content(kind: str, data: bytes, start: int, end: int, decoding: str | None) 
         return b"".join(part for _, part in _records(payload))
     if (kind, decoding) == ("car", "sections"):
         return b"".join(_leaves(data, start, end))
+    if kind == "databundle" and decoding.startswith("deflate "):
+        return b"".join(_inflated(data, start, end, *decoding.split()[1:]))
     raise ValueError(f"{kind} knows no {decoding}")
 
 
@@ -123,8 +126,71 @@ def _records(payload: bytes) -> list[tuple[bytes, bytes]]:
     return found
 
 
+def _databundle(data: bytes) -> tuple[int, int, list[Entry]]:
+    """The last 26 bytes name the table: protobuf, field 1 of which is a row of a key and a value."""
+    end = len(data) - 26
+    tag, start, data_start, _, word = struct.unpack("<2sQII8s", data[end:])
+    if (tag, data_start, word, data[:4]) != (b"\x7a\x18", 4096, b"daBSmeta", b"daBS"):
+        raise ValueError("no trailer")
+    entries = []
+    for _, row in _fields(data[start:end]):
+        key, value = (found for _, found in _fields(row))
+        if key[0] == 2:
+            of = dict(_fields(value))
+            file = dict(_fields(dict(_fields(of[6]))[2]))
+            path = key[1:].replace(b"\0\0", b"").decode()
+            entries.append(Entry(path, file[2], file[3], of.get(5, 0)))
+    return start, end, entries
+
+
+def _fields(message: bytes) -> list[tuple[int, Any]]:
+    """Numbers and values of the fields of a protobuf message: varints, and what has a length."""
+    found: list[tuple[int, Any]] = []
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        number, kind = divmod(varint(), 8)
+        value: Any = varint()
+        if kind == 2:
+            value, at = message[at : at + value], at + value
+        found.append((number, value))
+    return found
+
+
+def _inflated(data: bytes, start: int, end: int, offset: str, runs: str = "") -> list[bytes]:
+    """Piece by piece; only the first can begin in the midst of a record, and then without a head of zlib."""
+    zeros = {int(first): int(count) for first, count in (run.split("+") for run in runs.split(",") if run)}
+    parts: list[bytes] = []
+    number, raw = 0, offset != "0"
+    while start < end or number in zeros:
+        if number in zeros:
+            parts.append(bytes(zeros[number] << 18))
+            number += zeros[number]
+            continue
+        inflater = zlib.decompressobj(-15 if raw else 15)
+        try:
+            parts.append(inflater.decompress(data[start:end]))
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        at = end - len(inflater.unused_data) + 4 * (raw and inflater.eof)
+        start, number, raw = at + -at % 4096, number + 1, False
+    return parts
+
+
 _PARSERS: dict[str, Callable[[bytes], tuple[int, int, list[Entry]]]] = {
     "caf": _caf,
     "car": _car,
     "chunkio": _chunkio,
+    "databundle": _databundle,
 }

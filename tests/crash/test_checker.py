@@ -20,7 +20,7 @@ def seen(crash_world: World) -> Seen:
     if not _seen:
         crash_world.begin()
         packed(crash_world)
-        for archive_format in ("car", "chunkio"):
+        for archive_format in ("car", "chunkio", "databundle"):
             write_files(crash_world, archive_format, "abcdefghijkl", 1)
             crash_world.cafcat("ingest", *SMALL, "--format", archive_format, archive_format)
         copied(crash_world)
@@ -114,6 +114,7 @@ PLANTED: dict[str, tuple[Callable[[Seen], object], str]] = {
     "spoilt bytes": (lambda seen: spoil(store_of(seen), key_of(seen, "committed")), "checksum"),
     "spoilt car": (lambda seen: spoil_a_file(seen, "car"), "have another checksum"),
     "spoilt chunkio": (lambda seen: spoil_a_file(seen, "chunkio"), "have another checksum"),
+    "spoilt databundle": (lambda seen: spoil_a_file(seen, "databundle"), "have another checksum"),
     "spoilt copy": (lambda seen: spoil(copies_of(seen), key_of(seen, "committed")), "checksum"),
     "lost row": (drop("file_locations"), "neither live nor retired"),
     "lost history": (drop("retired_locations"), "neither live nor retired"),

@@ -226,6 +226,7 @@ VERBS = {
     "ingest": Verb(ingest, LISTINGS),
     "ingest as car": Verb(ingest_as("car"), LISTINGS),
     "ingest as chunkio": Verb(ingest_as("chunkio"), LISTINGS),
+    "ingest as databundle": Verb(ingest_as("databundle"), LISTINGS),
     "ingest by two: leader": Verb(ingest_by_two, LISTINGS, victim=Victim(0)),
     "ingest by two: worker 1": Verb(ingest_by_two, LISTINGS, victim=Victim(1)),
     "ingest by two: worker 2": Verb(ingest_by_two, LISTINGS, victim=Victim(2)),

@@ -296,6 +296,31 @@ def test_a_file_of_another_size(size_bytes: int) -> None:
         )
 
 
+def test_records_that_are_not_of_the_size_of_the_file() -> None:
+    span = zlib.compress(bytes(RECORD_BYTES + 10))
+    with pytest.raises(Corrupt, match="more bytes than it should"):
+        list(DATABUNDLE.decode(iter([span]), Entry("file", 4096, 9999, 0, None, RECORD_BYTES + 10, "deflate 0")))
+    with pytest.raises(Corrupt, match="ends before"):
+        list(DATABUNDLE.decode(iter([zlib.compress(b"x")]), Entry("file", 4096, 9999, 0, None, 1, "deflate 0")))
+
+
+def test_a_record_that_ends_about_a_multiple_of_4096() -> None:
+    """Its checksum may be all that is behind one."""
+    ends = set()
+    for zeros in range(4200, 4600):
+        files = [("before", b"x"), ("file", NOISE[: RECORD_BYTES - 1 - zeros] + bytes(zeros)), ("after", b"y")]
+        data, entries = packed(*files)
+        span = data[entries[1].start_byte : entries[1].end_byte]
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        inflater.decompress(span)
+        ends.add((entries[1].end_byte - len(inflater.unused_data)) % ALIGNMENT)
+        assert b"".join(DATABUNDLE.decode(iter([span]), entries[1])) == files[1][1]
+        assert entries[2].start_byte == entries[1].end_byte
+        if ends >= {4093, 4094, 4095, 0}:
+            return
+    pytest.fail(f"no record ended there: {sorted(ends)}")
+
+
 def test_more_zeros_than_the_file_has() -> None:
     for decoding in ("deflate 0 0+3", "deflate 0 0+1,7+1", "deflate 0 9+1"):
         entry = Entry("file", 0, 0, 0, None, RECORD_BYTES, decoding)
@@ -324,6 +349,7 @@ BAD_ROWS = {
     "no row": b"\x12\x02ab",
     "a row that is cut": b"\x0a\x7fabc",
     "a row that is too long": b"\x0a\xff\xff\xff\xff\x0f",
+    "a row that is larger than any": row(b"\x03" + bytes(70_000), b""),
     "a row of nothing": b"\x0a\0",
     "a row without a key": row(b"", b"value"),
     "a row of an unknown table": row(b"\x09", b""),

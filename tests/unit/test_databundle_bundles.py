@@ -238,6 +238,13 @@ def test_an_index_that_makes_no_sense(tmp_path: Path, what: str) -> None:
     assert problems
 
 
+def test_a_record_that_has_no_end_is_not_made(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "b", [NewBundleFile("zeros", bytes(RECORD_BYTES))])
+    change_row(tmp_path / "b", record_key(0, 1 << 50), record_value(1 << 50, 0, 0))
+    with Bundle(tmp_path / "b") as bundle, pytest.raises(Corrupt, match="not one after the other"):
+        list(bundle.open("zeros"))
+
+
 def test_records_of_a_size_that_is_too_large(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", new_files())
     config = messages().BundleConfig.FromString(config_of(3, 1))
