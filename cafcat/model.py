@@ -13,6 +13,7 @@ from uuid import UUID
 __all__ = [
     "LOOKED_UP_PATHS",
     "MAX_PATH_BYTES",
+    "NO_UNITS",
     "ArchiveUnits",
     "Chunk",
     "ChunkState",
@@ -251,6 +252,10 @@ class ArchiveUnits(NamedTuple):
 
     units: Sequence[LogUnit] = ()
     times: Sequence[TimeRange] = ()
+
+
+NO_UNITS = ArchiveUnits()
+"""Of an archive of files."""
 
 
 class RunState(StrEnum):

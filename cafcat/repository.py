@@ -177,6 +177,7 @@ class Repository:
         on_conflict: OnConflict = OnConflict.REPLACE,
         dry_run: bool = False,
         format: str = "caf",
+        timestamp_key: str | None = None,
         target_size: int | None = None,
         jobs: int | None = None,
         progress: Progress | None = None,
@@ -188,7 +189,8 @@ class Repository:
         and URLs in lines ("-": standard input), or separated by NUL if null_separated. unpack_tars: whether tar
         files are sources or just files. inventory: manifest of an S3 Inventory, in place of listing the one s3://
         source. A listing that was interrupted goes on, unless restart_listing. format: of the chunks, as in
-        `cafcat.formats`; target_size: bytes of a chunk.
+        `cafcat.formats`; target_size: bytes of a chunk, for clp-s of the log files in one (1 GB, if not given);
+        timestamp_key: for clp-s, the key of records that has their time.
         jobs: so many processes pack folders, each a chunk of its own, if there is enough to do for them; None: one
         for each processor, four at most. Other sources are packed by this process.
 
@@ -200,7 +202,7 @@ class Repository:
         CatalogOutdated: chunks committed before stay.
         """
         from cafcat.formats import registry as formats
-        from cafcat.ingest.run import IngestRun
+        from cafcat.ingest.run import IngestRun, target_of
         from cafcat.scanning.opening import SourceOptions
         from cafcat.workers import processors
 
@@ -229,9 +231,10 @@ class Repository:
             self._catalog,
             store,
             opening_of(self.settings, self._catalog, store, options, progress),
-            archive_format=formats.to_write(format),
+            archive_format=formats.by_name(format) if format == formats.LOGS else formats.to_write(format),
+            timestamp_key=timestamp_key,
             dry_run=dry_run,
-            target_size=self.settings.target_size if target_size is None else target_size,
+            target_size=target_of(format, self.settings.target_size) if target_size is None else target_size,
             jobs=min(processors(), _MOST_JOBS) if jobs is None else jobs,
             rooms=Rooms(self.settings),
             version=__version__,

@@ -8,11 +8,12 @@ from psycopg import errors as pg
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.events import record_event
 from cafcat.catalog.journal import append
+from cafcat.catalog.log_units import enter_units
 from cafcat.catalog.lookup import size_of
 from cafcat.catalog.mapping import COLUMNS, Mapping
 from cafcat.checksums import to_base64
 from cafcat.errors import CatalogUnavailable, Conflict
-from cafcat.model import ChunkState, ChunkSummary, JournalKind, OnConflict
+from cafcat.model import NO_UNITS, ArchiveUnits, ChunkState, ChunkSummary, JournalKind, OnConflict
 
 __all__ = ["ChunkCommit", "Commit", "map_files", "take_off_chunks"]
 
@@ -61,6 +62,7 @@ class Commit:
         *,
         all_new: bool,
         yields: bool = False,
+        units: ArchiveUnits = NO_UNITS,
     ) -> ChunkCommit:
         """Commits a durable chunk and all its mappings: one transaction, all or nothing. The mapping's paths
         are distinct; `all_new` says that none of them was in the catalog when last seen: the fast way. `yields`
@@ -68,14 +70,17 @@ class Commit:
         says, and counts as skipped.
 
         A lost connection is settled by looking: if the server had committed, that is success; if not, it is
-        tried again. Raises Conflict if a path is there already under OnConflict.FAIL, or if the chunk is no
-        longer being written; CatalogUnavailable if it could not be committed or nobody can tell: then the chunk
-        stays adoptable.
+        tried again. Raises Conflict if a path is there already under OnConflict.FAIL, if a log file of `units` is
+        in another archive, or if the chunk is no longer being written; CatalogUnavailable if it could not be
+        committed or nobody can tell: then the chunk stays adoptable.
         """
         rules = _Rules(on_conflict, all_new, yields)
         try:
             return self._settled(
-                chunk_id, summary, JournalKind.COMMIT, lambda connection: _map(connection, chunk_id, mapping, rules)
+                chunk_id,
+                summary,
+                JournalKind.COMMIT,
+                lambda connection: _enter(connection, chunk_id, mapping, rules, units),
             )
         except Conflict:
             # A recover that saw the whole object before its writer came to this has committed it for the writer.
@@ -177,6 +182,15 @@ def map_files(connection: PgConnection, chunk_id: int, mapping: Mapping, on_conf
     """Enters the mapping of a chunk, whose row is there, in the caller's transaction. Raises Conflict as
     commit_chunk does."""
     return _map(connection, chunk_id, mapping, _Rules(on_conflict, all_new=True, yields=False))
+
+
+def _enter(
+    connection: PgConnection, chunk_id: int, mapping: Mapping, rules: _Rules, units: ArchiveUnits
+) -> ChunkCommit:
+    commit = _map(connection, chunk_id, mapping, rules)
+    if units != NO_UNITS:
+        enter_units(connection, chunk_id, units, exclusive=True)
+    return commit
 
 
 def _map(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: _Rules) -> ChunkCommit:

@@ -15,9 +15,10 @@ from psycopg import errors as pg
 from cafcat.catalog import rebuilding_sql as statements
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.journal import JournalFile, JournalRecord
+from cafcat.catalog.log_units import copy_units
 from cafcat.catalog.mapping import COLUMNS, Mapping
 from cafcat.errors import Conflict, Locked
-from cafcat.model import ChunkSummary
+from cafcat.model import ArchiveUnits, ChunkSummary
 
 __all__ = ["FoundLine", "FoundObject", "PlannedChunk", "Rebuilding", "RebuiltCounts", "Stage"]
 
@@ -157,8 +158,9 @@ class Stage:
         mapping: Mapping,
         *,
         archive_format: str,
+        units: ArchiveUnits,
     ) -> None:
-        """Takes a chunk whose index was read: where it is, where its copies are, and all its files."""
+        """Takes a chunk whose index was read: where it is, where its copies are, all its files and log files."""
         statement = f"COPY entries ({COLUMNS}) FROM STDIN (FORMAT BINARY)".encode()
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             for block in mapping.blocks():
@@ -170,6 +172,7 @@ class Stage:
             "format": archive_format,
         }
         self._connection.execute(statements.READ_CHUNK, values)
+        copy_units(self._connection, chunk_id, units, "found_")
         for copied in copies:
             row = (chunk_id, self._stores[copied.store], copied.object_key)
             self._connection.execute(statements.ADD_COPY, row)

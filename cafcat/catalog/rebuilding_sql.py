@@ -28,6 +28,8 @@ CREATE TEMPORARY TABLE line_files (
     n bigint NOT NULL, start_byte bigint NOT NULL, chunk uuid NOT NULL, file_path text COLLATE "C" NOT NULL
 ) ON COMMIT DROP;
 CREATE TEMPORARY TABLE entries (LIKE file_locations) ON COMMIT DROP;
+CREATE TEMPORARY TABLE found_ingestion_units (LIKE ingestion_units) ON COMMIT DROP;
+CREATE TEMPORARY TABLE found_chunk_times (LIKE chunk_times) ON COMMIT DROP;
 CREATE TEMPORARY TABLE copies (
     chunk_id bigint NOT NULL, store text NOT NULL, object_key text NOT NULL
 ) ON COMMIT DROP;
@@ -218,6 +220,9 @@ INSERT INTO chunk_copies (chunk_id, state, committed_at, store, object_key)
 SELECT chunk_id, 'committed', now(), store, object_key FROM copies ORDER BY chunk_id, store
 """
 
+_UNITS: Final = "INSERT INTO ingestion_units SELECT * FROM found_ingestion_units ORDER BY chunk_id, number"
+_TIMES: Final = "INSERT INTO chunk_times SELECT * FROM found_chunk_times ORDER BY chunk_id"
+
 SETTLE: Final = (
     _NUMBER_ADOPTED,
     "ANALYZE entries, plan, lines",
@@ -227,6 +232,8 @@ SETTLE: Final = (
     _LIVE,
     _RETIRED,
     _CHUNKS,
+    _UNITS,
+    _TIMES,
     _JOURNAL,
     _JOURNAL_FILES,
     _COPIES,

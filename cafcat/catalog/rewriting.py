@@ -56,9 +56,10 @@ class Rewriting:
     ) -> list[RewritableChunk]:
         """Committed chunks of which a larger share than this (0 to 1) of the data is dead, the largest share first;
         then those of less than so many bytes, and those of another format than not_format. store: only its
-        chunks. Adopted archives are not among them."""
+        chunks. Adopted archives are not among them, nor archives of logs: their parts are worth nothing apart."""
         statement = (
             f"{_CHUNK} WHERE c.state = 'committed' AND c.store = coalesce(%(store)s, c.store) "
+            "AND NOT EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = c.id) "
             f"AND c.adopted_prefix IS NULL AND ({_DEAD_SHARE} > %(share)s::float8 "
             "OR c.size_bytes < %(small)s::bigint OR c.format <> %(format)s) "
             f"ORDER BY {_DEAD_SHARE} DESC, c.size_bytes, c.id"

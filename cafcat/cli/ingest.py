@@ -70,8 +70,18 @@ def ingest(
     ] = OnConflict.REPLACE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would be done.")] = False,
     format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="Of the chunks: caf, car, chunkio or databundle.")
+        str,
+        typer.Option("--format", metavar="FORMAT", help="Of the chunks: caf, car, chunkio, databundle or clp-s."),
     ] = "caf",
+    timestamp_key: Annotated[
+        str | None,
+        typer.Option(
+            "--timestamp-key",
+            metavar="KEY",
+            parser=parse_text,
+            help="Of clp-s: key of records that has their time.",
+        ),
+    ] = None,
     target_size: Annotated[
         int | None,
         typer.Option(
@@ -109,6 +119,7 @@ def ingest(
                 on_conflict=on_conflict,
                 dry_run=dry_run,
                 format=format,
+                timestamp_key=timestamp_key,
                 target_size=target_size,
                 jobs=jobs,
                 progress=progress,

@@ -12,7 +12,7 @@ from typing import Final, cast
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import Format, RandomReader
 
-__all__ = ["NAMES", "by_name", "by_suffix", "detect", "known", "to_write"]
+__all__ = ["LOGS", "NAMES", "by_name", "by_suffix", "detect", "known", "to_write"]
 
 _OWN: Final = {
     "car": "cafcat.formats.car:CAR",
@@ -24,6 +24,8 @@ _OWN: Final = {
 """In the order in which they are tried. CAF has no magic number and stays last. Each is imported when it is asked
 for: a command that reads CAF needs none of the others."""
 NAMES: Final = tuple(_OWN)
+LOGS: Final = "clp-s"
+"""Of archives of logs: what they are made of are not their entries."""
 _GROUP: Final = "cafcat.formats"
 
 _SNIFF_BYTES: Final = 64

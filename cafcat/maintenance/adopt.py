@@ -18,7 +18,7 @@ from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Corr
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format, Reader, UnitReader
 from cafcat.maintenance.index_rules import unnameable
-from cafcat.model import ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
+from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
 from cafcat.progress import Progress
 from cafcat.read_ahead import ReadAhead
 from cafcat.stores.base import Store, StoredObject
@@ -117,7 +117,7 @@ class Adopt:
         row = AdoptedArchive(chunk_id, uuid4(), archive_format.name, store.url, key, archive.size_bytes, prefix)
         with Mapping(chunk_id) as mapping:
             reader = archive_format.reader(ReadAhead(archive, archive.size_bytes))
-            units = reader.units() if isinstance(reader, UnitReader) else ArchiveUnits()
+            units = reader.units() if isinstance(reader, UnitReader) else NO_UNITS
             failed = self._read_all(reader, archive, prefix, mapping)
             if self.report.interrupted:
                 return

@@ -23,6 +23,7 @@ from cafcat.maintenance.check_data import DataCheck
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.check_index import compare, index_error
 from cafcat.maintenance.contents import entry_of
+from cafcat.maintenance.index_rules import own_prefix
 from cafcat.maintenance.index_section import IndexSection, head_of
 from cafcat.model import FindingKind, Verdict, VerifyLevel
 from cafcat.stores.base import Store, StoredObject
@@ -88,7 +89,10 @@ class ObjectCheck:
             message = f"it has {size_bytes:,} bytes, the catalog says {target.size_bytes:,}"
             self._findings.add(FindingKind.SIZE, message)
         if target.adopted_prefix is not None:
-            return self._run_adopted(target.adopted_prefix, size_bytes, level)
+            return self._run_listed(target.adopted_prefix, size_bytes, level)
+        if target.index_start_byte == target.index_end_byte:
+            prefix = own_prefix(formats.by_name(target.format), target.object_key)
+            return self._run_listed(prefix, size_bytes, level)
         failed: CafcatError | None = None
         with self._read_index(size_bytes) as section:
             index_known = self._check_index(section, tells_files=level is VerifyLevel.INDEX)
@@ -101,17 +105,28 @@ class ObjectCheck:
             return Verdict.UNREADABLE
         return Verdict.DAMAGED if self._findings else Verdict.OK
 
-    def _run_adopted(self, prefix: str, size_bytes: int, level: VerifyLevel) -> Verdict:
+    def _run_listed(self, prefix: str, size_bytes: int, level: VerifyLevel) -> Verdict:
         """Of an archive of somebody else there is no more to compare with than what it said when it was adopted: at
-        level index, that it says it again; at level data, the checksums that its files had."""
+        level index, that it says it again; at level data, the checksums that its files had. One of our own that has
+        no index at its end is checked likewise, and as a whole."""
         failed: CafcatError | None = None
-        if level is VerifyLevel.DATA:
-            failed = self._check_files(size_bytes).failed
+        data = self._check_files(size_bytes) if level is VerifyLevel.DATA else None
+        if data is not None:
+            failed = data.failed
         if failed is None:
             self._check_names(prefix, tells_files=level is VerifyLevel.INDEX)
+        if data is not None and failed is None and not self._findings and self._target.crc64nvme is not None:
+            self._check_sum(data)
         if failed is not None and len(self._findings.listed()) == 1:
             return Verdict.UNREADABLE
         return Verdict.DAMAGED if self._findings else Verdict.OK
+
+    def _check_sum(self, data: DataCheck) -> None:
+        """Its files are right: then it is the bytes between them."""
+        found = to_base64(data.crc64nvme)
+        if found != self._target.crc64nvme:
+            message = f"the whole object has CRC-64/NVME {found}, the catalog says {self._target.crc64nvme}"
+            self._tell_between(message, data, index_known=True)
 
     def _check_names(self, prefix: str, *, tells_files: bool) -> None:
         target, advance = self._target, self._advance

@@ -3,10 +3,10 @@
 from typing import Final
 
 from cafcat.errors import Corrupt
-from cafcat.formats.base import Format, RandomReader
-from cafcat.model import MAX_PATH_BYTES, Entry
+from cafcat.formats.base import Format, RandomReader, UnitReader
+from cafcat.model import MAX_PATH_BYTES, NO_UNITS, ArchiveUnits, Entry
 
-__all__ = ["check_has_index", "data_bytes_of", "refusal", "unnameable"]
+__all__ = ["check_has_index", "data_bytes_of", "own_prefix", "refusal", "units_in", "unnameable"]
 
 _ONLY_FILES: Final = "caf"
 """The format that has nothing but bytes of files before its index."""
@@ -28,9 +28,9 @@ def refusal(entry: Entry, position: int) -> str | None:
     return None
 
 
-def check_has_index(archive: RandomReader, index_start_byte: int) -> None:
-    """Raises Corrupt for an archive of another program, or what is left of one, that has no index at its end."""
-    if index_start_byte >= archive.size_bytes:
+def check_has_index(archive: RandomReader, index_start_byte: int, file_count: int) -> None:
+    """Raises Corrupt for what is left of an archive, that has neither an index at its end nor any entry."""
+    if index_start_byte >= archive.size_bytes and not file_count:
         raise Corrupt("it has no index of its files", chunk=archive.name, byte=archive.size_bytes)
 
 
@@ -45,3 +45,14 @@ def unnameable(path: str) -> str | None:
     if not path or "\0" in path or (len(path) > _SHORT_PATH and len(path.encode()) > MAX_PATH_BYTES):
         return "the catalog cannot hold this name"
     return None
+
+
+def own_prefix(archive_format: Format, object_key: str) -> str:
+    """What paths of a chunk of cafcat's own begin with before the names in it."""
+    return "" if archive_format.names_files else object_key
+
+
+def units_in(archive_format: Format, archive: RandomReader) -> ArchiveUnits:
+    """Log files and times of an archive, if it is one of logs. Raises Corrupt, Unsupported."""
+    reader = archive_format.reader(archive)
+    return reader.units() if isinstance(reader, UnitReader) else NO_UNITS

@@ -6,7 +6,7 @@ from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
 from cafcat.maintenance.contents import decoded
-from cafcat.maintenance.index_rules import check_has_index, data_bytes_of, refusal
+from cafcat.maintenance.index_rules import check_has_index, data_bytes_of, own_prefix, refusal
 from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import Store, StoredObject
 
@@ -31,8 +31,8 @@ def read_whole(
     archive = StoredObject(store, key)
     reader = archive_format.reader(archive)
     index_start, index_end = reader.index_span
-    check_has_index(archive, index_start)
     entries = reader.entries()
+    prefix = own_prefix(archive_format, key)
     content = _Content(store.stream(key, 0, archive.size_bytes), advance)
     file_count = content_bytes = 0
     for entry in entries:
@@ -42,9 +42,10 @@ def read_whole(
         found = content.crc32c_of(entry, archive_format)
         if found != entry.crc32c:
             raise _damaged(f"CRC-32C {found:08x} where its index has {entry.crc32c:08x}", entry, archive.name)
-        take(entry)
+        take(entry._replace(path=prefix + entry.path) if prefix else entry)
         file_count += 1
         content_bytes += entry.size_bytes
+    check_has_index(archive, index_start, file_count)
     content.pass_until(archive.size_bytes)
     data_bytes = data_bytes_of(archive_format, index_start, content_bytes)
     return ChunkSummary(archive.size_bytes, index_start, index_end, file_count, data_bytes, content.crc64nvme)

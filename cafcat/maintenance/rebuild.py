@@ -22,8 +22,9 @@ from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 from cafcat.maintenance.backup_keys import backup_time
 from cafcat.maintenance.index_reading import read_index
+from cafcat.maintenance.index_rules import own_prefix, units_in
 from cafcat.maintenance.index_section import head_of
-from cafcat.model import ChunkSummary
+from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.prefetch import in_order
 from cafcat.progress import Progress
 from cafcat.remote.errors import ServerFailed
@@ -206,7 +207,7 @@ class Rebuild:
         for found in planned.objects:
             mapping = Mapping(planned.id)
             try:
-                summary = _read_object(self._stores[found.store], planned, found, mapping)
+                summary, units = _read_object(self._stores[found.store], planned, found, mapping)
             except (NotFound, Corrupt, Unsupported, StoreFailed) as error:
                 mapping.close()
                 failures.append(_Failure(self._stores[found.store].locate(found.object_key), _of_object(error)))
@@ -214,7 +215,7 @@ class Rebuild:
                 mapping.close()
                 raise
             else:
-                return _ReadChunk(planned, _Found(found, summary, mapping), failures)
+                return _ReadChunk(planned, _Found(found, summary, mapping, units), failures)
         return _ReadChunk(planned, None, failures)
 
     def _take(self, stage: Stage, read: "_ReadChunk") -> None:
@@ -232,8 +233,15 @@ class Rebuild:
                 self._adopted.append(planned.uuid)
             if self._accept_loss or not self._lost_count:
                 copies = self._copies(planned, found)
-                name = _format_of(planned, found.object).name
-                stage.add_chunk(planned.id, found.object, copies, found.summary, mapping, archive_format=name)
+                stage.add_chunk(
+                    planned.id,
+                    found.object,
+                    copies,
+                    found.summary,
+                    mapping,
+                    archive_format=_format_of(planned, found.object).name,
+                    units=found.units,
+                )
             self._progress.advance(mapping.file_count, _index_bytes(planned))
 
     def _copies(self, planned: PlannedChunk, found: "_Found") -> list[FoundObject]:
@@ -314,6 +322,7 @@ class _Found(NamedTuple):
     object: FoundObject
     summary: ChunkSummary
     mapping: Mapping
+    units: ArchiveUnits
 
 
 class _ReadChunk(NamedTuple):
@@ -328,7 +337,9 @@ class _ReadChunk(NamedTuple):
             self.found.mapping.close()
 
 
-def _read_object(store: Store, planned: PlannedChunk, found: FoundObject, mapping: Mapping) -> ChunkSummary:
+def _read_object(
+    store: Store, planned: PlannedChunk, found: FoundObject, mapping: Mapping
+) -> tuple[ChunkSummary, ArchiveUnits]:
     """Raises Corrupt if the object is not the chunk that the journal means."""
     name = store.locate(found.object_key)
     if planned.size_bytes not in (None, found.size_bytes):
@@ -339,14 +350,15 @@ def _read_object(store: Store, planned: PlannedChunk, found: FoundObject, mappin
     span = None if start is None or end is None else (start, end)
     archive = StoredObject(store, found.object_key, size_bytes=found.size_bytes)
     head = head_of(store, found.object_key, found.size_bytes, archive_format)
-    summary = read_index(archive, archive_format, mapping, span, head)
+    prefix = own_prefix(archive_format, found.object_key)
+    summary = read_index(archive, archive_format, mapping, span, head=head, prefix=prefix)
     if planned.file_count not in (None, summary.file_count):
         message = f"its index has {summary.file_count} files, its line of the journal says {planned.file_count}"
         raise Corrupt(message, chunk=name)
     if planned.index_crc32c not in (None, summary.index_crc32c):
         message = f"its index has CRC-32C {summary.index_crc32c:08x}, not {planned.index_crc32c:08x}"
         raise Corrupt(message, chunk=name)
-    return summary
+    return summary, units_in(archive_format, archive)
 
 
 def _format_of(planned: PlannedChunk, found: FoundObject) -> Format:

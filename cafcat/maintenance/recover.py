@@ -30,13 +30,14 @@ from cafcat.errors import (
     NotFound,
 )
 from cafcat.formats import registry as formats
+from cafcat.maintenance.index_rules import units_in
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.maintenance.left_backups import settle_backups
 from cafcat.maintenance.left_copies import LeftCopies, SettledCopy
 from cafcat.maintenance.own_index import read_whole
-from cafcat.model import ChunkState, ChunkSummary
+from cafcat.model import ArchiveUnits, ChunkState, ChunkSummary
 from cafcat.progress import Progress
-from cafcat.stores.base import Store, has
+from cafcat.stores.base import Store, StoredObject, has
 from cafcat.stores.keys import JOURNAL_PREFIX, is_chunk_key
 from cafcat.writing.journal import remove_journal, sweep_journal, write_journal
 from cafcat.writing.lease import LEASE_SECONDS
@@ -214,8 +215,9 @@ class Recover:
             if self._stopped():
                 return
             if role_of(chunk.owner) != "recover" and has(store, chunk.object_key):
-                with contextlib.suppress(Corrupt, NotFound, Locked), Mapping(chunk.id) as mapping:
-                    self._adopt(chunk, self._read_whole(store, chunk, mapping, self._pass), mapping)
+                with contextlib.suppress(Corrupt, NotFound, Locked, Conflict), Mapping(chunk.id) as mapping:
+                    summary = self._read_whole(store, chunk, mapping, self._pass)
+                    self._adopt(chunk, summary, mapping, self._units(store, chunk))
 
     def _settle_backups(self, store: Store, url: str) -> None:
         """None is adopted: the next one is newer."""
@@ -295,15 +297,24 @@ class Recover:
         with Mapping(chunk.id) as mapping:
             try:
                 summary = self._read_whole(store, chunk, mapping, partial(self._advance, chunk))
-            except (NotFound, Corrupt) as error:
+                units = self._units(store, chunk)
+            except (NotFound, Corrupt, Conflict) as error:
                 self._abandon(store, chunk, str(error))
             else:
-                self._adopt(chunk, summary, mapping)
+                self._adopt(chunk, summary, mapping, units)
 
     def _read_whole(
         self, store: Store, chunk: LeftChunk, mapping: Mapping, advance: Callable[[int], object]
     ) -> ChunkSummary:
         return read_whole(store, chunk.object_key, formats.by_name(chunk.format), mapping.add, advance)
+
+    def _units(self, store: Store, chunk: LeftChunk) -> ArchiveUnits:
+        """Log files in the chunk. Raises Conflict if another run took one of them meanwhile: records in an archive
+        cannot be skipped."""
+        units = units_in(formats.by_name(chunk.format), StoredObject(store, chunk.object_key))
+        if units.units and (conflict := self._catalog.logs.taken(units.units, chunk.id)) is not None:
+            raise conflict
+        return units
 
     def _pass(self, size_bytes: int) -> None:
         self._should_stop()
@@ -318,24 +329,28 @@ class Recover:
             with contextlib.suppress(CatalogUnavailable):
                 self._catalog.recovery.renew(chunk.id, self._owner, LEASE_SECONDS)
 
-    def _adopt(self, chunk: LeftChunk, summary: ChunkSummary, mapping: Mapping) -> None:
+    def _adopt(self, chunk: LeftChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits) -> None:
         files, skipped, live_bytes = summary.file_count, 0, mapping.size_bytes
         if not self._dry_run:
             with _ours(chunk):
-                commit = self._commit(chunk, summary, mapping)
+                commit = self._commit(chunk, summary, mapping, units)
             files, skipped, live_bytes = commit.added + commit.replaced, commit.skipped, commit.live_bytes
         self._counts.update(files_adopted=files, files_skipped=skipped, bytes_adopted=live_bytes)
         self._progress.advance(summary.file_count, 0)
         outcome = Outcome.ADOPTED
         self._tell(SettledChunk(chunk.uuid, chunk.store, outcome, summary.file_count, summary.size_bytes))
 
-    def _commit(self, chunk: LeftChunk, summary: ChunkSummary, mapping: Mapping) -> ChunkCommit:
+    def _commit(
+        self, chunk: LeftChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits
+    ) -> ChunkCommit:
         """As its writer would have: what repack or repair copied is no news, and must bring nothing back that was
         removed or replaced since."""
         commit = self._catalog.commit
         if chunk.moves_from is not None:
             return commit.commit_moved(chunk.id, summary, mapping, chunk.moves_from)
-        return commit.commit_chunk(chunk.id, summary, mapping, chunk.on_conflict, all_new=True, yields=True)
+        return commit.commit_chunk(
+            chunk.id, summary, mapping, chunk.on_conflict, all_new=True, yields=True, units=units
+        )
 
     def _abandon(self, store: Store, chunk: LeftChunk, reason: str) -> None:
         if not self._dry_run:

@@ -11,7 +11,15 @@ from typing import Final, NamedTuple
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.rewriting import RewritableChunk
-from cafcat.errors import AccessDenied, CafcatError, CatalogOutdated, CatalogUnavailable, NotFound, StoreFailed
+from cafcat.errors import (
+    AccessDenied,
+    CafcatError,
+    CatalogOutdated,
+    CatalogUnavailable,
+    NotFound,
+    StoreFailed,
+    Unsupported,
+)
 from cafcat.formats import registry as formats
 from cafcat.maintenance.contents import Unreadable, contents, decoded
 from cafcat.maintenance.known_stores import KnownStores
@@ -100,11 +108,14 @@ class Repack:
         self._should_stop = should_stop
 
     def plan(self, options: RepackOptions) -> RepackPlan:
-        """Raises NotFound for a chunk that is not in the catalog, InvalidInput for one without live files."""
+        """Raises NotFound for a chunk that is not in the catalog, InvalidInput for one without live files,
+        Unsupported for an archive of logs, unless its sections are to become files of another format."""
         rewriting = self._catalog.rewriting
         if options.chunks:
             uuids = [self._catalog.chunks.chunk(name).uuid for name in options.chunks]
-            return _chosen(rewriting.by_uuid(uuids), options)
+            found = rewriting.by_uuid(uuids)
+            _refuse_logs(found, options)
+            return _chosen(found, options)
         found = rewriting.wasteful(options.max_unused, options.small_bytes, options.store, options.format)
         plan = _chosen(found, options)
         in_store = Counter(chunk.store for chunk in plan.chunks)
@@ -220,6 +231,14 @@ class Repack:
             return self._catalog.files.locate(file.path).chunk == chunk.uuid
         except NotFound:
             return False
+
+
+def _refuse_logs(chunks: Sequence[RewritableChunk], options: RepackOptions) -> None:
+    """Sections that are files of another archive cannot be searched any more: that is done only when asked for."""
+    for chunk in chunks:
+        if chunk.format == formats.LOGS and options.format in (None, formats.LOGS):
+            hint = "cafcat copy makes another one; --format caf packs its sections as plain files"
+            raise Unsupported("an archive of logs stays as it is", chunk=str(chunk.uuid), hint=hint)
 
 
 def _chosen(found: Sequence[RewritableChunk], options: RepackOptions) -> RepackPlan:

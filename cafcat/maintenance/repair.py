@@ -115,11 +115,18 @@ class Repair:
 
     def damaged(self, names: Sequence[str]) -> list[RewritableChunk]:
         """Chunks by uuid, or the beginning of one; otherwise those that verify found to be damaged, of which
-        something is live. Raises NotFound, InvalidInput for one that has no live files."""
+        something is live. Archives of logs are left out: their sections, in another chunk, could not be searched.
+        Raises NotFound, InvalidInput for one that has no live files."""
         rewriting = self._catalog.rewriting
         if names:
-            return rewriting.by_uuid([self._catalog.chunks.chunk(name).uuid for name in names])
-        return rewriting.by_id([chunk.id for chunk in self._catalog.verification.damaged()])
+            chunks = rewriting.by_uuid([self._catalog.chunks.chunk(name).uuid for name in names])
+        else:
+            chunks = rewriting.by_id([chunk.id for chunk in self._catalog.verification.damaged()])
+        for chunk in chunks:
+            if chunk.format == formats.LOGS:
+                what = f"chunk {chunk.uuid} is an archive of logs, which is not repaired"
+                self._progress.warn(f"{what}: take it out by cafcat rm -r, and ingest its log files again")
+        return [chunk for chunk in chunks if chunk.format != formats.LOGS]
 
     def take(self, chunks: Sequence[RewritableChunk]) -> None:
         """Mends these chunks, as far as can be. Sources are gone through once for each million of files. Raises

@@ -4,24 +4,21 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import IO, NamedTuple
+from typing import IO, Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.log_units import SearchedArchive
 from cafcat.checksums import crc64nvme, to_base64
-from cafcat.errors import (
-    AccessDenied,
-    Corrupt,
-    NotFound,
-    StoreFailed,
-    TemporaryFileFailed,
-)
+from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Corrupt, TemporaryFileFailed
 from cafcat.formats.clp import CLP, program
 from cafcat.spool import temporary_file_of
 from cafcat.stores.base import OpensFiles, Store
 
 __all__ = ["FoundRecord", "LogSearch", "SearchQuery", "SearchReport"]
+
+_FATAL: Final = (CatalogUnavailable, CatalogOutdated, TemporaryFileFailed)
+"""What would be wrong with every other archive, too."""
 
 
 class SearchQuery(NamedTuple):
@@ -90,9 +87,9 @@ class LogSearch:
             with self._readable(archive) as place:
                 yield from self._run(place)
             self.report.searched += 1
-        except TemporaryFileFailed:
+        except _FATAL:
             raise
-        except (NotFound, Corrupt, StoreFailed, AccessDenied, program.ProgramFailed) as error:
+        except CafcatError as error:
             self.report.failed.append(f"archive {archive.uuid}: {error}")
 
     def _run(self, place: str | int) -> Generator[bytes, None, None]:
@@ -114,9 +111,9 @@ class LogSearch:
             for url in before:
                 try:
                     place = stack.enter_context(self._open(url, archive))
-                except TemporaryFileFailed:
+                except _FATAL:
                     raise
-                except (NotFound, Corrupt, StoreFailed, AccessDenied) as error:
+                except CafcatError as error:
                     self._warn(f"archive {archive.uuid}: {error}; a copy is searched")
                 else:
                     break

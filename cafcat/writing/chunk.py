@@ -10,14 +10,14 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.commit import ChunkCommit
 from cafcat.catalog.mapping import Mapping
 from cafcat.errors import CafcatError, NotFound
-from cafcat.formats.base import EntryWriter, Format
-from cafcat.model import ChunkSummary, NewFile, OnConflict
+from cafcat.formats.base import EntryWriter, FinishedArchive, Format
+from cafcat.model import NO_UNITS, ChunkSummary, NewFile, OnConflict
 from cafcat.stores.base import Store
 from cafcat.writing.journal import write_journal
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["ChunkPlace", "FinishedChunk", "OpenChunk"]
+__all__ = ["BegunChunk", "ChunkPlace", "FinishedChunk", "OpenChunk"]
 
 
 class ChunkPlace(NamedTuple):
@@ -38,15 +38,16 @@ class FinishedChunk(NamedTuple):
     commit: ChunkCommit
 
 
-class OpenChunk:
-    """Exactly one of finish and abandon ends it.
+class BegunChunk:
+    """A row, an object, a mapping; what goes into the object is up to those who know. Exactly one of finish and
+    abandon ends it.
 
     Its row `writing` is in the catalog before the first byte is written, so whatever happens from here on
     leaves a trace that recovery can follow.
     """
 
     def __init__(self, place: ChunkPlace, *, moves: bool = False) -> None:
-        """moves: for live files of other chunks; move_from is told of each of these, and finish_moved ends it."""
+        """moves: for live files of other chunks."""
         self._place = place
         self.uuid = uuid4()
         self._key = f"{self.uuid}{place.archive_format.suffix}"
@@ -60,12 +61,10 @@ class OpenChunk:
             lease_seconds=LEASE_SECONDS,
             moves=moves,
         )
-        self._moves_from: list[int] = []
         self._settled = False
-        self._highest_path = ""
-        self._hashes: set[int] | None = None
         self.all_new = True
         self._mapping = Mapping(self._id)
+        self._units = NO_UNITS
         upload = None
         try:
             upload = place.store.create(self._key, rewrites_head=place.archive_format.rewrites_head)
@@ -78,13 +77,107 @@ class OpenChunk:
             self._mapping.close()
             self._forget(f"the object could not be begun: {error}", was_begun=not isinstance(error, NotFound))
             raise
-        self._writer = place.archive_format.writer(self._sink)
         renew = place.catalog.chunks.renew_lease
         self._lease = Lease(partial(renew, self._id, place.owner, LEASE_SECONDS))
 
     @property
     def file_count(self) -> int:
         return self._mapping.file_count
+
+    def check_lease(self) -> None:
+        """Raises Conflict if the chunk was taken from us."""
+        self._lease.check()
+
+    def finish(self, on_conflict: OnConflict, checkpoint: Callable[[], object]) -> FinishedChunk:
+        """Finalizes, makes durable, commits; calls `checkpoint` between these steps, which may raise to give the
+        chunk up. After an error nothing is left behind; except that a commit whose outcome nobody can tell leaves
+        a whole object and a row `writing`, for recovery to adopt."""
+        commit = self._place.catalog.commit
+        return self._finish(
+            lambda summary: commit.commit_chunk(
+                self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
+            ),
+            checkpoint,
+        )
+
+    def _finish(
+        self, commit: Callable[[ChunkSummary], ChunkCommit], checkpoint: Callable[[], object]
+    ) -> FinishedChunk:
+        try:
+            summary = self._make_durable(checkpoint)
+            checkpoint()
+            self._lease.end()
+            committed = commit(summary)
+        except BaseException as error:
+            self.abandon(str(error) or type(error).__name__)
+            raise
+        self._settled = True
+        self._mapping.close()
+        # The chunk is committed, whatever becomes of this: what is not written now recover writes.
+        with contextlib.suppress(CafcatError):
+            write_journal(self._place.catalog.journal, self._place.store)
+        return FinishedChunk(str(self.uuid), summary.size_bytes, committed)
+
+    def _finalize(self) -> FinishedArchive:
+        """Writes what is still missing of the object."""
+        raise NotImplementedError
+
+    def _make_durable(self, checkpoint: Callable[[], object]) -> ChunkSummary:
+        self._mapping.flush()
+        archive = self._finalize()
+        checksum = self._sink.finish()
+        checkpoint()
+        self._upload.commit(checksum)
+        return ChunkSummary(
+            archive.size_bytes,
+            archive.index_start_byte,
+            archive.index_end_byte,
+            archive.file_count,
+            archive.data_bytes,
+            checksum,
+            self._upload.etag,
+            archive.index_crc32c,
+        )
+
+    def abandon(self, reason: str) -> None:
+        """Removes what was written and says so in the catalog, as far as store and catalog still answer.
+        Does nothing to a chunk that is finished or abandoned already."""
+        if self._settled:
+            return
+        self._settled = True
+        self._lease.end()
+        self._sink.abort()
+        self._mapping.close()
+        with contextlib.suppress(CafcatError):
+            self._upload.abort()
+        self._forget(reason, self._upload.upload_id)
+
+    def _forget(self, reason: str, upload_id: str | None = None, *, was_begun: bool = True) -> None:
+        """The row first, then the object: where the row says that the chunk was committed after all (or nobody
+        can tell), the object stays. Last, that nothing is left: what fails on the way is for recovery to do. A
+        store that is not there has nothing."""
+        with contextlib.suppress(CafcatError):
+            self._place.catalog.chunks.abandon_chunk(self._id, reason)
+            if was_begun:
+                self._place.store.discard(self._key, upload_id)
+                self._place.store.delete(self._key)
+            self._place.catalog.chunks.record_removed(self._id)
+
+
+class OpenChunk(BegunChunk):
+    """Takes files, as long as there is room."""
+
+    def __init__(self, place: ChunkPlace, *, moves: bool = False) -> None:
+        """moves: for live files of other chunks; move_from is told of each of these, and finish_moved ends it."""
+        super().__init__(place, moves=moves)
+        self._moves_from: list[int] = []
+        self._highest_path = ""
+        self._hashes: set[int] | None = None
+        try:
+            self._writer = place.archive_format.writer(self._sink)
+        except BaseException as error:
+            self.abandon(str(error))
+            raise
 
     def size_with(self, path: str, size_bytes: int) -> int:
         """Size of the object in bytes if it were finished after that file."""
@@ -142,22 +235,6 @@ class OpenChunk:
         if self._hashes is not None:
             self._hashes.update(map(hash, paths))
 
-    def check_lease(self) -> None:
-        """Raises Conflict if the chunk was taken from us."""
-        self._lease.check()
-
-    def finish(self, on_conflict: OnConflict, checkpoint: Callable[[], object]) -> FinishedChunk:
-        """Finalizes, makes durable, commits; calls `checkpoint` between these steps, which may raise to give the
-        chunk up. After an error nothing is left behind; except that a commit whose outcome nobody can tell leaves
-        a whole object and a row `writing`, for recovery to adopt."""
-        commit = self._place.catalog.commit
-        return self._finish(
-            lambda summary: commit.commit_chunk(
-                self._id, summary, self._mapping, on_conflict, all_new=self.all_new
-            ),
-            checkpoint,
-        )
-
     def finish_moved(self, checkpoint: Callable[[], object]) -> FinishedChunk:
         """The same for a chunk that took live files of other chunks: their paths point here from now on, unless
         they changed meanwhile."""
@@ -166,61 +243,5 @@ class OpenChunk:
             lambda summary: commit.commit_moved(self._id, summary, self._mapping, self._moves_from), checkpoint
         )
 
-    def _finish(
-        self, commit: Callable[[ChunkSummary], ChunkCommit], checkpoint: Callable[[], object]
-    ) -> FinishedChunk:
-        try:
-            summary = self._make_durable(checkpoint)
-            checkpoint()
-            self._lease.end()
-            committed = commit(summary)
-        except BaseException as error:
-            self.abandon(str(error) or type(error).__name__)
-            raise
-        self._settled = True
-        self._mapping.close()
-        # The chunk is committed, whatever becomes of this: what is not written now recover writes.
-        with contextlib.suppress(CafcatError):
-            write_journal(self._place.catalog.journal, self._place.store)
-        return FinishedChunk(str(self.uuid), summary.size_bytes, committed)
-
-    def _make_durable(self, checkpoint: Callable[[], object]) -> ChunkSummary:
-        self._mapping.flush()
-        archive = self._writer.finalize()
-        checksum = self._sink.finish()
-        checkpoint()
-        self._upload.commit(checksum)
-        return ChunkSummary(
-            archive.size_bytes,
-            archive.index_start_byte,
-            archive.index_end_byte,
-            archive.file_count,
-            archive.data_bytes,
-            checksum,
-            self._upload.etag,
-            archive.index_crc32c,
-        )
-
-    def abandon(self, reason: str) -> None:
-        """Removes what was written and says so in the catalog, as far as store and catalog still answer.
-        Does nothing to a chunk that is finished or abandoned already."""
-        if self._settled:
-            return
-        self._settled = True
-        self._lease.end()
-        self._sink.abort()
-        self._mapping.close()
-        with contextlib.suppress(CafcatError):
-            self._upload.abort()
-        self._forget(reason, self._upload.upload_id)
-
-    def _forget(self, reason: str, upload_id: str | None = None, *, was_begun: bool = True) -> None:
-        """The row first, then the object: where the row says that the chunk was committed after all (or nobody
-        can tell), the object stays. Last, that nothing is left: what fails on the way is for recovery to do. A
-        store that is not there has nothing."""
-        with contextlib.suppress(CafcatError):
-            self._place.catalog.chunks.abandon_chunk(self._id, reason)
-            if was_begun:
-                self._place.store.discard(self._key, upload_id)
-                self._place.store.delete(self._key)
-            self._place.catalog.chunks.record_removed(self._id)
+    def _finalize(self) -> FinishedArchive:
+        return self._writer.finalize()

@@ -5,8 +5,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from cafcat.resolve.searching import SearchReport
-from tests.e2e.conftest import Cafcat, documented_keys
-from tests.log_archives import clp_program, compressed_logs
+from tests.e2e.conftest import Cafcat, Result, documented_keys
+from tests.log_archives import clp_program, compressed_logs, log_lines
 from tests.waiting import wait_until
 
 __all__ = ["clp_program"]
@@ -81,3 +81,72 @@ def test_ctrl_c_ends_the_program_too(cafcat: Cafcat, clp_program: Path) -> None:
 def children(pid: int) -> list[int]:
     files = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for file in files for child in file.read_text().split()]
+
+
+def write_logs(cafcat: Cafcat) -> None:
+    for name, records in LOGS.items():
+        path = cafcat.folder / "logs" / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(log_lines(records))
+
+
+def ingest(cafcat: Cafcat, *options: str, code: int = 0) -> Result:
+    return cafcat(
+        "ingest",
+        "--format",
+        "clp-s",
+        "--timestamp-key",
+        "timestamp",
+        "--prefix",
+        "app",
+        "logs",
+        *options,
+        code=code,
+    )
+
+
+def test_ingest_makes_archives_that_search_finds(cafcat: Cafcat, clp_program: Path) -> None:
+    write_logs(cafcat)
+    assert ingest(cafcat, "--dry-run").lines[0].startswith("would add 2 files")
+    assert ingest(cafcat).lines[0].startswith("added 2 files, replaced 0, unchanged 0")
+    assert ingest(cafcat).lines[0].startswith("added 0 files, replaced 0, unchanged 2")
+    found = cafcat("search", "level: *", "app/logs/day1", "--to", "2026-01-01T00:00:01", "-v")
+    assert found.documents == LOGS["day1/app.log"][:2]
+    assert cafcat("search", "level: *", "--from", "2026-02-01", "--count").text == "0\n"
+    assert [unit["log_file"] for unit in cafcat("units", "--json").documents] == [
+        f"app/logs/{name}" for name in LOGS
+    ]
+    assert "ok" in cafcat("verify", "--level", "data").text
+
+
+def test_ingest_names_what_it_does_not_take(cafcat: Cafcat, clp_program: Path) -> None:
+    write_logs(cafcat)
+    (cafcat.folder / "logs" / "note.txt").write_text("no JSON\n")
+    (cafcat.folder / "logs" / "cut.jsonl").write_text('{"a": 1}\n{"b"')
+    result = ingest(cafcat, code=3)
+    assert "app/logs/note.txt" in result.err
+    assert "clp-s: Truncated JSON" in result.err
+    assert result.lines[0].startswith("added 3 files")
+    assert "a timestamp key is for clp-s" in cafcat("ingest", "--timestamp-key", "x", "logs", code=2).err
+
+
+def test_ctrl_c_twice_ends_clp_s_and_leaves_nothing(cafcat: Cafcat, clp_program: Path) -> None:
+    (cafcat.folder / "logs").mkdir()
+    (cafcat.folder / "logs" / "large.jsonl").write_bytes(
+        b"".join(b'{"n": %d, "text": "%032x and more"}\n' % (n, n * n) for n in range(600_000))
+    )
+    process = cafcat.popen("ingest", "--format", "clp-s", "logs")
+    try:
+        wait_until(lambda: children(process.pid))
+        [child] = children(process.pid)
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            process.stderr.readline()
+        assert process.wait(60) == 130
+        assert not Path(f"/proc/{child}").exists()
+    finally:
+        process.kill()
+        process.communicate()
+    assert cafcat("chunks", "ls").text == ""
+    assert not list((cafcat.folder / "store").glob("*.clp*"))

@@ -208,6 +208,7 @@ def read_clp(data: bytes) -> str:
         _check(reader.header.compressed_size <= len(data), "a size that is not there")
         _check(isinstance(reader.info, dict) and reader.timestamps is not None, "no metadata")
         _check(all(log.start <= log.end for log in reader.ranges), "a range that is none")
+        _check(len(reader.units().units) == len(reader.ranges), "log files that are not there")
     except CafcatError as error:
         return _refusal(error)
     return _read(CLP, data)

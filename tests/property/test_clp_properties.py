@@ -14,6 +14,7 @@ from cafcat.testing.formats import BytesArchive
 FRAMES = st.lists(st.binary(max_size=50).map(compressed), max_size=3).map(b"".join)
 NAMES = st.sampled_from(["/0", "/1", "/x", "/é"])
 PACKETS = st.lists(st.builds(Packet, st.sampled_from([0, 2, 3, 4, 255]), st.binary(max_size=50)), max_size=4)
+NOTED_TOO = st.lists(st.builds(Packet, st.sampled_from([2, 3, 202]), st.binary(max_size=50)), max_size=3)
 HEADERS = st.builds(
     Header,
     st.tuples(st.just(0), st.integers(3, 5), st.integers(0, 65_535)),
@@ -31,7 +32,7 @@ def check(data: bytes) -> None:
         for entry in reader.entries():
             assert 0 <= entry.start_byte <= entry.end_byte <= len(data)
             assert len(b"".join(reader.open(entry))) == entry.size_bytes
-        assert (reader.info, reader.ranges, reader.timestamps) is not None
+        assert (reader.info, reader.ranges, reader.timestamps, reader.units()) is not None
     except CafcatError as error:
         assert isinstance(error, Corrupt | Unsupported)  # noqa: PT017 - what else is raised fails the test
         assert "\n" not in str(error)  # noqa: PT017
@@ -48,7 +49,7 @@ def test_parts_come_back(header: Header, packets: list[Packet], sections: dict[s
     assert b"".join(repacked(reader)) == data
 
 
-@given(HEADERS, PACKETS, st.dictionaries(NAMES, FRAMES, min_size=1), st.data())
+@given(HEADERS, PACKETS | NOTED_TOO, st.dictionaries(NAMES, FRAMES, min_size=1), st.data())
 def test_damage_is_read_or_refused(
     header: Header, packets: list[Packet], sections: dict[str, bytes], draw: st.DataObject
 ) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import msgpack
 import pytest
 
+from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, Unsupported
 from cafcat.formats.clp import CLP
 from cafcat.formats.clp.frames import FrameRun, compressed, zstd
 from cafcat.formats.clp.header import HEADER_BYTES, Header, parse_header
 from cafcat.formats.clp.metadata import (
+    NOTED,
     Packet,
     TimestampRange,
     pack_packets,
@@ -24,7 +26,9 @@ from cafcat.formats.clp.metadata import (
     parse_section_table,
     parse_timestamps,
 )
+from cafcat.formats.clp.noting import LogSource, noted_archive
 from cafcat.formats.clp.packing import pack_head, repacked
+from cafcat.formats.clp.program import below
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.testing.formats import BytesArchive, ListSink
 
@@ -459,3 +463,77 @@ def test_opening_is_one_read_or_two() -> None:
     archive = BytesArchive(with_metadata(pack_packets([Packet(1, TABLE), Packet(3, msgpack.packb(many))])))
     assert len(ClpReader(archive).ranges) == 200
     assert len(archive.reads) <= 2
+
+
+def noted(checksums: list[Any], sources: list[Any]) -> Packet:
+    return Packet(NOTED, msgpack.packb({"crc32c": checksums, "sources": sources}))
+
+
+def ranges_of(*names: Any) -> Packet:
+    return Packet(
+        3, msgpack.packb([{"s": n, "e": n + 1, "f": {"_filename": name}} for n, name in enumerate(names)])
+    )
+
+
+def test_what_cafcat_notes_is_read_again_and_the_archive_put_together_again() -> None:
+    data = made(SECTIONS, [ranges_of("a", "b/c")])
+    sources = [LogSource("a", 5, 1_700_000_000_000_000_001), LogSource("b/c", 0, -1)]
+    archive = noted_archive(reader_of(data), sources, "x")
+    whole = b"".join(archive.blocks)
+    reader = reader_of(whole)
+    assert list(reader.entries()) == archive.entries
+    assert [entry.crc32c for entry in archive.entries] == [crc32c(content) for content in SECTIONS.values()]
+    assert {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()} == SECTIONS
+    assert reader.units() == archive.units
+    assert [unit[0:3] + unit[4:] for unit in archive.units.units] == [
+        ("a", 0, 1, 5, 1_700_000_000_000_000_001), ("b/c", 1, 2, 0, -1),
+    ]  # fmt: skip
+    assert b"".join(repacked(reader)) == whole
+
+
+def test_an_archive_of_other_log_files_is_not_taken_for_ours() -> None:
+    reader = reader_of(made(SECTIONS, [ranges_of("a")]))
+    for names in ([], ["b"], ["a", "a"]):
+        with pytest.raises(Corrupt, match="other log files"):
+            noted_archive(reader, [LogSource(name, 0, 0) for name in names], "x")
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        noted([0] * 6, [[0, 0]]),
+        noted([0] * 7, []),
+        noted([0] * 6 + [1 << 32], [[0, 0]]),
+        noted([True] * 7, [[0, 0]]),
+        noted([0] * 7, [[0]]),
+        noted([0] * 7, [[-1, 0]]),
+        noted([0] * 7, [[0, 1 << 63]]),
+        Packet(NOTED, b""),
+        Packet(NOTED, msgpack.packb([])),
+    ],
+)
+def test_notes_that_make_no_sense(packet: Packet) -> None:
+    reader = reader_of(made(SECTIONS, [ranges_of("a"), packet]))
+    with pytest.raises(Corrupt):
+        reader.units()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "n" * 2049])
+def test_names_of_log_files_that_a_catalog_cannot_hold(name: str) -> None:
+    with pytest.raises(Unsupported, match="the catalog cannot hold"):
+        reader_of(made(SECTIONS, [ranges_of(name)])).units()
+
+
+@pytest.mark.parametrize("value", [float("nan"), "a\0b"])
+def test_fields_of_log_files_that_a_catalog_cannot_hold(value: Any) -> None:
+    packet = Packet(3, msgpack.packb([{"s": 0, "e": 1, "f": {"_filename": "a", "x": [value]}}]))
+    with pytest.raises(Unsupported):
+        reader_of(made(SECTIONS, [packet])).units()
+
+
+def test_a_query_below_a_folder() -> None:
+    name = r"a\"b\\c\*d\?e"
+    assert (
+        below('a"b\\c*d?e', "x: y OR z: 1")
+        == f'($_filename: "{name}" OR $_filename: "{name}/*") AND (x: y OR z: 1)'
+    )

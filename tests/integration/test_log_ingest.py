@@ -1,0 +1,475 @@
+"""ingest --format clp-s: log files become archives that the catalog holds like any other chunk."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cafcat
+from cafcat.errors import Conflict, InvalidInput, Unsupported
+from cafcat.formats.clp import CLP, program
+from cafcat.formats.clp.metadata import NOTED
+from cafcat.model import IngestReport, OnConflict, VerifyLevel
+from cafcat.stores.base import StoredObject
+from tests.catalog_world import Opener, live, sql
+from tests.killing import environment, run_until_killed
+from tests.listeners import Heard, problems
+from tests.log_archives import clp_program, log_lines, searched_by_hand
+from tests.places import Bucket, Folder, Place
+from tests.rebuild_world import worlds
+from tests.services import Databases
+
+__all__ = ["clp_program"]
+
+START = 1_767_225_600_000
+
+
+def write_logs(folder: Path, files: int = 4, records: int = 20) -> dict[str, list[dict[str, Any]]]:
+    """Log files below a folder, each of an hour of its own."""
+    logs = {}
+    for n in range(files):
+        name = f"app{n % 2}/day {n}.jsonl"
+        logs[name] = [
+            {"timestamp": START + n * 3_600_000 + i, "level": "ERROR" if i % 4 == 0 else "INFO", "n": n * 1000 + i}
+            for i in range(records)
+        ]
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(log_lines(logs[name]))
+    return logs
+
+
+def ingest(repository: cafcat.Repository, *sources: Path, **options: Any) -> IngestReport:
+    options = {"format": "clp-s", "timestamp_key": "timestamp", "prefix": "logs"} | options
+    return repository.ingest([os.path.relpath(source) for source in sources], **options)
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is typed is the beginning of names."""
+    monkeypatch.chdir(tmp_path)
+
+
+def search(repository: cafcat.Repository, *arguments: Any, **options: Any) -> list[Any]:
+    found = repository.custody.search(*arguments, **options)
+    records = [json.loads(record) for record, _ in found.records()]
+    assert found.report.failed == []
+    return sorted(records, key=lambda record: record["n"])
+
+
+@pytest.fixture
+def logs(tmp_path: Path, clp_program: Path) -> dict[str, list[dict[str, Any]]]:
+    return write_logs(tmp_path / "src")
+
+
+def all_of(logs: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    return sorted((record for records in logs.values() for record in records), key=lambda record: record["n"])
+
+
+def test_log_files_become_an_archive(
+    repository: cafcat.Repository, place: Place, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    report = ingest(repository, tmp_path / "src")
+    sizes = {name: (tmp_path / "src" / name).stat().st_size for name in logs}
+    assert (report.files_added, report.chunks_committed, report.bytes_added) == (4, 1, sum(sizes.values()))
+    [chunk] = repository.chunks()
+    assert (chunk.format, chunk.state, chunk.adopted_prefix, chunk.run) == ("clp-s", "committed", None, report.run)
+    [key] = [key for key in place.objects() if not key.startswith("journal/")]
+    assert key == f"{chunk.uuid}.clp"
+    units = list(repository.custody.units("logs/src"))
+    assert {unit.log_file: unit.source_bytes for unit in units} == {
+        f"logs/src/{n}": size for n, size in sizes.items()
+    }
+    assert all(unit.modified_at for unit in units)
+    assert search(repository, "n: *") == all_of(logs)
+    assert search(repository, "n: *", "logs/src/app1/day 1.jsonl") == logs["app1/day 1.jsonl"]
+    assert "/schema_tree" in {path.removeprefix(key) for path in live(repository)}
+    section = repository.read(f"{key}/schema_tree")
+    archive = StoredObject(repository._store_of(repository.settings.store), key)
+    assert section == b"".join(CLP.reader(archive).open(next(CLP.reader(archive).entries())))
+
+
+def test_groups_by_size_and_searches_only_those_of_the_time(
+    local: cafcat.Repository,
+    clp_program: Path,
+    folder: Folder,
+    tmp_path: Path,
+    logs: dict[str, list[dict[str, Any]]],
+) -> None:
+    size = max(path.stat().st_size for path in (tmp_path / "src").rglob("*.jsonl"))
+    report = ingest(local, tmp_path / "src", target_size=2 * size)
+    assert (report.files_added, report.chunks_committed) == (4, 2)
+    archives = sorted(folder.folder.glob("*.clp"))
+    by_hand = searched_by_hand(clp_program, archives, "level: ERROR")
+    found = local.custody.search("level: ERROR")
+    assert sorted(record for record, _ in found.records()) == by_hand
+    assert (found.report.archives, found.report.searched) == (2, 2)
+    found = local.custody.search("n: *", from_ms=START, to_ms=START + 3_600_000 - 1)
+    assert [json.loads(record) for record, _ in found.records()] == logs["app0/day 0.jsonl"]
+    assert found.report.searched == 1
+
+
+def test_what_is_there_already_is_left_alone(
+    local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    ingest(local, tmp_path / "src")
+    report = ingest(local, tmp_path / "src")
+    assert (report.files_unchanged, report.files_added, report.chunks_committed) == (4, 0, 0)
+    grown = tmp_path / "src" / "app0" / "day 0.jsonl"
+    grown.write_bytes(grown.read_bytes() + b'{"n": 1}\n')
+    (tmp_path / "src" / "new.jsonl").write_bytes(b'{"n": 5}\n')
+    heard = Heard()
+    report = ingest(local, tmp_path / "src", progress=heard)
+    assert (report.files_unchanged, report.files_added, report.files_failed) == (3, 1, 1)
+    [(path, kind, message)] = heard.problems
+    assert (path, kind) == ("logs/src/app0/day 0.jsonl", "exists")
+    assert "records in an archive cannot be replaced" in message
+    assert ingest(local, tmp_path / "src", on_conflict=OnConflict.SKIP).files_skipped == 1
+    with pytest.raises(Conflict):
+        ingest(local, tmp_path / "src", on_conflict=OnConflict.FAIL)
+    for chunk in local.chunks():
+        local.custody.remove(folders=[f"{chunk.uuid}.clp"])
+    assert ingest(local, tmp_path / "src").files_added == 5
+    assert len(search(local, "n: *")) == 4 * 20 + 2
+
+
+def test_what_clp_s_refuses_costs_only_itself(
+    local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    for name in ("app0/bad.txt", "other.txt", "z.gz"):
+        (tmp_path / "src" / name).write_bytes(b"no JSON\x00 at all\n")
+    (tmp_path / "src" / "empty.jsonl").write_bytes(b"")
+    (tmp_path / "src" / "odd\nname").write_bytes(b"{}\n")
+    heard = Heard()
+    report = ingest(local, tmp_path / "src", progress=heard)
+    assert (report.files_added, report.files_failed, report.chunks_committed) == (5, 4, 1)
+    names = {path.rpartition("src/")[2] for path, *_ in problems(heard)}
+    assert names == {"app0/bad.txt", "other.txt", "z.gz", "odd\nname"}
+    assert search(local, "n: *") == all_of(logs)
+
+
+def test_all_of_it_is_refused(local: cafcat.Repository, clp_program: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes(b"text")
+    report = ingest(local, tmp_path / "x.txt")
+    assert (report.files_failed, report.chunks_committed) == (1, 0)
+    assert sql(local, "SELECT count(*) FROM chunks") == [(0,)]
+
+
+def test_a_log_file_that_changes_meanwhile_is_left_for_the_next_run(
+    local: cafcat.Repository,
+    tmp_path: Path,
+    logs: dict[str, list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A writer that appends just when clp-s is done."""
+    compress = program.compress
+    live_log = tmp_path / "src" / "app0" / "day 0.jsonl"
+
+    def and_append(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(program, "compress", compress)
+        finished = compress(*arguments, **options)
+        with live_log.open("ab") as file:
+            file.write(b'{"n": -1}\n')
+        return finished
+
+    monkeypatch.setattr(program, "compress", and_append)
+    report = ingest(local, tmp_path / "src")
+    assert (report.files_added, report.files_failed) == (3, 1)
+    assert ingest(local, tmp_path / "src").files_added == 1
+    assert len(search(local, "n: *")) == 4 * 20 + 1
+
+
+def test_a_dry_run_changes_nothing(
+    local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    report = ingest(local, tmp_path / "src", dry_run=True)
+    assert (report.files_added, report.chunks_committed) == (4, 0)
+    assert sql(local, "SELECT count(*) FROM chunks") == [(0,)]
+
+
+def test_other_sources_are_refused(
+    local: cafcat.Repository, bucket: Bucket, clp_program: Path, tmp_path: Path
+) -> None:
+    tarfile.open(tmp_path / "x.tar", "w").close()
+    bucket.client.put_object(Bucket=bucket.bucket, Key="logs/x", Body=b"{}")
+    for source in ("x.tar", f"s3://{bucket.bucket}/logs"):
+        with pytest.raises(InvalidInput, match="archives of logs are made of local files"):
+            local.ingest([source], format="clp-s")
+    with pytest.raises(InvalidInput, match="a timestamp key is for clp-s"):
+        local.ingest([tmp_path], timestamp_key="x")
+    assert sql(local, "SELECT count(*) FROM ingest_runs") == [(0,)]
+
+
+def test_without_the_program_nothing_is_begun(
+    local: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_logs(tmp_path / "src")
+    monkeypatch.setattr(program, "find_spec", lambda _: None)
+    with pytest.raises(Unsupported, match=r"pip install 'cafcat\[clp\]'"):
+        ingest(local, tmp_path / "src")
+
+
+def test_a_stop_leaves_whole_archives_and_no_temporary_files(
+    local: cafcat.Repository,
+    tmp_path: Path,
+    logs: dict[str, list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    stops = [False]
+
+    class Stopping(Heard):
+        def chunk_committed(self, *_: object) -> None:
+            stops[0] = True
+
+    report = ingest(local, tmp_path / "src", target_size=1, progress=Stopping(), should_stop=lambda: stops[0])
+    assert (report.interrupted, report.files_added, report.chunks_committed) == (True, 1, 1)
+    assert list(temporary.iterdir()) == []
+    report = ingest(local, tmp_path / "src")
+    assert (report.files_unchanged, report.files_added) == (1, 3)
+    assert search(local, "n: *") == all_of(logs)
+
+
+def test_a_second_ctrl_c_leaves_nothing(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    asked = [0]
+
+    def stop() -> bool:
+        asked[0] += 1
+        if asked[0] > 6:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest(local, tmp_path / "src", should_stop=stop)
+    assert not list(folder.folder.glob("*.clp*"))
+    assert sql(local, "SELECT count(*) FROM chunks WHERE state = 'writing'") == [(0,)]
+    assert sql(local, "SELECT count(*) FROM ingestion_units") == [(0,)]
+
+
+def test_verify_proves_every_byte(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    ingest(local, tmp_path / "src")
+    [path] = folder.folder.glob("*.clp")
+
+    def verdict(level: VerifyLevel) -> list[Any]:
+        found: list[Any] = []
+        local.custody.verify(level=level, restart=True, on_checked=found.append)
+        return found
+
+    for level in (VerifyLevel.CATALOG, VerifyLevel.INDEX, VerifyLevel.DATA):
+        assert {one.verdict for one in verdict(level)} == {"ok"}
+    whole = path.read_bytes()
+    for place in (20, 100, len(whole) - 3):  # in the header, the metadata, the last section
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        path.write_bytes(damaged)
+        assert {one.verdict for one in verdict(VerifyLevel.DATA)} == {"damaged"}, place
+    path.write_bytes(whole)
+
+
+def test_a_rebuild_brings_all_of_it_back(
+    databases: Databases, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
+        ingest(world.repository, tmp_path / "src", target_size=2000)
+        world.repository.ingest([tmp_path / "src" / "app0"], prefix="files")
+        world.assert_rebuilds(world.store)
+        for key in world.journal():
+            world.objects.delete(key)
+        rebuilt, report = world.rebuilt(world.store)
+        assert len(report.adopted) == len(list(world.repository.chunks()))
+        mine = sorted(tuple(unit) for unit in map(_without_chunk, world.repository.custody.units()))
+        assert sorted(tuple(unit) for unit in map(_without_chunk, rebuilt.custody.units())) == mine
+        assert search(rebuilt, "n: *") == all_of(logs)
+        assert ingest(rebuilt, tmp_path / "src").files_unchanged == 4
+
+
+def _without_chunk(unit: Any) -> Any:
+    return unit._replace(fields=json.dumps(unit.fields))
+
+
+def test_copies_are_made_and_rebuilt_from(
+    databases: Databases, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
+        ingest(world.repository, tmp_path / "src")
+        report = world.repository.custody.copy(to=str(tmp_path / "second"))
+        assert (report.copied, report.failed) == (1, ())
+        rebuilt, _ = world.rebuilt(str(tmp_path / "second"))
+        assert search(rebuilt, "n: *") == all_of(logs)
+
+
+def test_prune_forgets_log_files(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    ingest(local, tmp_path / "src")
+    local.custody.remove(folders=["."])
+    assert search(local, "n: *") == []
+    assert local.custody.prune(grace_seconds=0).chunks == 1
+    assert not list(folder.folder.glob("*.clp"))
+    assert list(local.custody.units()) == []
+
+
+def test_clp_s_itself_reads_what_cafcat_notes(
+    local: cafcat.Repository,
+    clp_program: Path,
+    folder: Folder,
+    tmp_path: Path,
+    logs: dict[str, list[dict[str, Any]]],
+) -> None:
+    ingest(local, tmp_path / "src")
+    [path] = folder.folder.glob("*.clp")
+    store = local._store_of(local.settings.store)
+    assert NOTED in {packet.kind for packet in CLP.reader(StoredObject(store, path.name)).packets}  # type: ignore[attr-defined]
+    subprocess.run([clp_program, "x", path, tmp_path / "out"], check=True)
+    lines = (tmp_path / "out" / "original").read_bytes().splitlines()
+    assert sorted(map(json.loads, lines), key=lambda record: record["n"]) == all_of(logs)
+
+
+KILLER = """
+import sys
+from tests.killed_steps import Steps
+
+steps = Steps(int(sys.argv[1]), after=True)
+steps.count_files()
+steps.count_statements()
+from cafcat.__main__ import main
+sys.argv = ["cafcat", "ingest", "-q", "--format", "clp-s", "--target-size", "2500", "--prefix", "logs", "src"]
+main()
+"""
+
+
+def test_killed_at_any_step_nothing_is_lost_and_nothing_there_twice(
+    database_url: str, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    """An archive that is whole proves itself and is taken over; of any other nothing is left."""
+    store = Folder(tmp_path / "store")
+    variables = environment(database_url, store.url, tmp_path / "home") | {"TMPDIR": str(tmp_path)}
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=store.url) as repository:
+        kills, found = 0, -1
+        for step in itertools.count(12, 9):
+            code = run_until_killed(KILLER, step, folder=tmp_path, variables=variables)
+            kills += code == -signal.SIGKILL
+            before, found = found, len(search(repository, "n: *"))
+            assert before <= found
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL
+        assert kills >= 3
+        assert search(repository, "n: *") == all_of(logs)
+        assert ingest(repository, tmp_path / "src").files_unchanged == 4
+        states = dict(sql(repository, "SELECT object_key, state FROM chunks"))
+        objects = {key for key in store.everything() if not key.startswith("journal/")}
+        assert objects == {key for key, state in states.items() if state == "committed"}
+        assert sql(repository, "SELECT count(*) FROM chunks WHERE state = 'writing'") == [(0,)]
+
+
+def leave_whole(repository: cafcat.Repository, source: Path) -> None:
+    """A run that dies when the object of its archive is durable."""
+    store = repository._store_of(repository.settings.store)
+    variables = environment(str(repository.settings.database_url), store.url, source.parent / "home")
+    killer = KILLER.replace("int(sys.argv[1])", "0").replace(
+        "from cafcat.__main__ import main",
+        "import os; from cafcat.catalog.commit import Commit\n"
+        "Commit.commit_chunk = lambda *a, **k: os.kill(os.getpid(), 9)\nfrom cafcat.__main__ import main",
+    )
+    assert run_until_killed(killer, 0, folder=source.parent, variables=variables) == -signal.SIGKILL
+    assert sql(repository, "SELECT state FROM chunks WHERE state = 'writing'") == [("writing",)]
+
+
+def test_recover_takes_over_a_whole_archive(
+    local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    leave_whole(local, tmp_path / "src")
+    report = local.recover()
+    assert (report.adopted, report.abandoned, report.failed) == (1, 0, ())
+    found = len(search(local, "n: *"))
+    assert found > 0
+    assert {unit.source_bytes is None for unit in local.custody.units()} == {False}
+    assert ingest(local, tmp_path / "src").files_unchanged == found // 20
+    assert search(local, "n: *") == all_of(logs)
+
+
+def test_recover_gives_up_an_archive_whose_log_files_another_run_took(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    leave_whole(local, tmp_path / "src")
+    sql(local, "UPDATE chunks SET lease_owner = 'elsewhere:1:run 1'")
+    [late] = folder.folder.glob("*.clp")
+    kept = late.read_bytes()
+    late.unlink()  # so that the next run cannot take it over
+    assert ingest(local, tmp_path / "src").files_added == 4
+    late.write_bytes(kept)
+    sql(local, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
+    report = local.recover()
+    assert (report.adopted, report.abandoned) == (0, 1)
+    assert not late.exists()
+    assert search(local, "n: *") == all_of(logs)
+
+
+def test_repack_and_repair_leave_archives_of_logs_alone(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    ingest(local, tmp_path / "src", target_size=2000)
+    [first, *_] = chunks = list(local.chunks())
+    local.custody.remove(folders=[f"{first.uuid}.clp/0"])
+    for options in ({"max_unused": 0.0}, {"small": 1 << 20}, {"format": "caf"}):
+        assert local.custody.repack(**options).chunks == 0
+    with pytest.raises(Unsupported, match="stays as it is"):
+        local.custody.repack(chunks=[str(first.uuid)])
+    heard = Heard()
+    report = local.custody.repair(chunks=[str(first.uuid)], from_copies=True, progress=heard)
+    assert (report.chunks, report.chunks_written) == (0, 0)
+    assert "which is not repaired" in heard.warnings[0]
+    assert [chunk.state for chunk in local.chunks()] == ["committed"] * len(chunks)
+    assert local.custody.repack(chunks=[str(first.uuid)], format="caf").chunks_retired == 1
+
+
+def test_of_two_runs_that_take_the_same_log_files_one_gives_up(
+    open_at: Opener,
+    folder: Folder,
+    tmp_path: Path,
+    logs: dict[str, list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = open_at(folder), open_at(folder)
+    compress = program.compress
+
+    def while_another_runs(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(program, "compress", compress)
+        assert ingest(second, tmp_path / "src").files_added == 4
+        return compress(*arguments, **options)
+
+    monkeypatch.setattr(program, "compress", while_another_runs)
+    with pytest.raises(Conflict, match="another archive has records of this log file"):
+        ingest(first, tmp_path / "src")
+    assert search(first, "n: *") == all_of(logs)
+    assert len(list(folder.folder.glob("*.clp"))) == 1
+    assert ingest(first, tmp_path / "src").files_unchanged == 4
+
+
+def test_where_clp_s_cannot_work_no_log_file_is_blamed(
+    local: cafcat.Repository,
+    tmp_path: Path,
+    logs: dict[str, list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = tmp_path / "clp-s"
+    broken.write_text("#!/bin/sh\necho 'T [error] no room' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(program, "program", lambda: broken)
+    heard = Heard()
+    with pytest.raises(program.ProgramFailed, match="cannot make any archive: no room"):
+        ingest(local, tmp_path / "src", progress=heard)
+    assert heard.problems == []
