@@ -139,6 +139,12 @@ class Output:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
 
+    def raw_line(self, data: bytes) -> None:
+        """Bytes and a newline on stdout, at once where somebody looks on: nothing else may be printed between."""
+        sys.stdout.buffer.write(data + b"\n")
+        if self._on_terminal:
+            sys.stdout.buffer.flush()
+
     def notice(self, text: str) -> None:
         """A message on stderr in one line: `cafcat: text`, or `{"notice": text}` with --json."""
         if self.as_json:

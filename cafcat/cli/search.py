@@ -78,9 +78,9 @@ def _print_records(call: Call, found: "LogSearch", *, silent: bool) -> None:
             if silent:
                 continue
             if call.json:
-                call.output.raw(b'{"record": %s, "chunk": "%s"}\n' % (record, str(chunk).encode()))
+                call.output.raw_line(b'{"record": %s, "chunk": "%s"}' % (record, str(chunk).encode()))
             else:
-                call.output.raw(record + b"\n")
+                call.output.raw_line(record)
 
 
 def _end(call: Call, report: "SearchReport", *, count: bool) -> int:
