@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+_OF_LOGS: Final = frozenset({"ingestion_units", "chunk_times"})
+"""Most catalogs have none of these."""
+
 _LISTED = 100
 """So many damages, and chunks without a line, are listed; -v lists all that the report has."""
 
@@ -144,7 +147,8 @@ class _Differences:
 
 
 def _compared(report: "CompareReport") -> list[str]:
-    rows = ", ".join(f"{count} of {table}" for table, count in report.rows.items())
+    shown = {table: count for table, count in report.rows.items() if count or table not in _OF_LOGS}
+    rows = ", ".join(f"{count} of {table}" for table, count in shown.items())
     if report.equal:
         return [f"no difference: {rows}"]
     found = ", ".join(f"{count} of {table}" for table, count in report.differences.items() if count)
