@@ -1,7 +1,7 @@
 """`cafcat rebuild` and `cafcat compare`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
