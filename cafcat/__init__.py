@@ -16,7 +16,8 @@ from cafcat.errors import CafcatError
 from cafcat.progress import Progress
 
 if TYPE_CHECKING:
-    from cafcat.repository import Inspection, Repository, inspect, open
+    from cafcat.archives.inspecting import Inspection
+    from cafcat.repository import Repository, convert, inspect, open
     from cafcat.settings import Settings
     from cafcat.snapshots import Snapshot
 
@@ -30,6 +31,7 @@ __all__ = [
     "Settings",
     "Snapshot",
     "__version__",
+    "convert",
     "errors",
     "inspect",
     "model",
@@ -37,8 +39,9 @@ __all__ = [
 ]
 
 _LATER = {
-    "Inspection": "repository",
+    "Inspection": "archives.inspecting",
     "Repository": "repository",
+    "convert": "repository",
     "inspect": "repository",
     "open": "repository",
     "Settings": "settings",

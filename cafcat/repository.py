@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cafcat import __version__
 from cafcat.catalog.catalog import Catalog
@@ -16,7 +16,6 @@ from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import (
     Chunk,
     ChunkState,
-    Entry,
     ExtractReport,
     Folder,
     IngestReport,
@@ -34,28 +33,24 @@ from cafcat.stores.base import Store
 from cafcat.wiring import Rooms, Stores, opening_of
 
 if TYPE_CHECKING:
+    from cafcat.archives.convert import ConvertReport
+    from cafcat.archives.export import ExportReport
+    from cafcat.archives.inspecting import Inspection
     from cafcat.custody import Custody
+    from cafcat.formats.base import RandomReader
     from cafcat.maintenance.left_copies import SettledCopy
     from cafcat.maintenance.recover import RecoverReport, SettledChunk
+    from cafcat.remote.access import S3Access
     from cafcat.resolve.batch import Batch
     from cafcat.resolve.listing import Listing
     from cafcat.resolve.plan import ReadPlan
     from cafcat.resolve.urls import SignedUrl
     from cafcat.snapshots.writing import SnapshotReport
 
-__all__ = ["Inspection", "Repository", "inspect", "open"]
+__all__ = ["Repository", "convert", "inspect", "open"]
 
 _MOST_JOBS = 4
 """More is for those who know that their disks like it."""
-
-
-class Inspection(NamedTuple):
-    """What an archive file says of itself. entries streams; it raises Corrupt where the index is damaged."""
-
-    format: str
-    object: str
-    size_bytes: int
-    entries: Iterator[Entry]
 
 
 def open(
@@ -73,16 +68,46 @@ def open(
     return Repository(settings or Settings.load(**overrides), warn)
 
 
-def inspect(file: str | os.PathLike[str]) -> Inspection:
-    """Lists an archive without any catalog. Its format is told by its content. Raises NotFound, Corrupt,
-    Unsupported."""
-    from cafcat.formats import registry as formats
-    from cafcat.stores.local_files import LocalFile
+def inspect(file: str | os.PathLike[str], settings: Settings | None = None) -> "Inspection":
+    """Lists an archive, a file or "s3://bucket/key", without any catalog. Its format is told by its content.
+    settings: how the bucket is reached; by default, those that environment, cafcat.toml and defaults give. Raises
+    NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed."""
+    from cafcat.archives.inspecting import look_into
 
-    archive = LocalFile(os.path.abspath(file))
-    archive_format = formats.detect(archive)
-    entries = archive_format.reader(archive).entries()
-    return Inspection(archive_format.name, archive.name, archive.size_bytes, entries)
+    return look_into(_archive(file, settings))
+
+
+def convert(
+    input: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    overwrite: bool = False,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> "ConvertReport":
+    """Writes an archive, named as for `inspect`, anew in a format: the one that is named, or else the one whose
+    suffix the output's name ends with. Names, contents, times and checksums are the same, in the order of the
+    bytes; every content is checked against what the archive says of it. A clp-s archive comes of one only, byte for
+    byte.
+
+    `output` appears whole and durable, or not at all. Raises Corrupt for the first damaged entry, Conflict if
+    output is there and overwrite is false, Unsupported, InvalidInput, Refused for a name that the format cannot
+    have, OutputFailed, and as `inspect`.
+    """
+    from cafcat.archives.convert import convert_archive
+
+    archive = _archive(input, settings)
+    return convert_archive(archive, Path(output), format, overwrite=overwrite, progress=progress or Progress())
+
+
+def _archive(where: str | os.PathLike[str], settings: Settings | None) -> "RandomReader":
+    from cafcat.archives.opening import open_archive
+
+    def access(url: str) -> "S3Access":
+        return (settings or Settings.load()).access(url)
+
+    return open_archive(where, access)
 
 
 class Repository:
@@ -206,7 +231,7 @@ class Repository:
             self._catalog,
             store,
             opening_of(self.settings, self._catalog, store, options, progress),
-            archive_format=formats.by_name(format),
+            archive_format=formats.by_name(format) if format == formats.LOGS else formats.to_write(format),
             timestamp_key=timestamp_key,
             dry_run=dry_run,
             target_size=target_of(format, self.settings.target_size) if target_size is None else target_size,
@@ -408,6 +433,36 @@ class Repository:
             )
         finally:
             progress.end()
+
+    def export(
+        self,
+        prefixes: Iterable[str],
+        output: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> "ExportReport":
+        """Writes everything below folders of the catalog (or the files of these names; none: everything) into one
+        archive, under the same paths, as it is at one moment. format: as for `cafcat.convert`. Every file is
+        checked; what cannot be read is read from a copy.
+
+        `output` appears whole and durable, or not at all. Raises NotFound if there is nothing of one of the names,
+        Corrupt or StoreFailed for the first file that nobody can give, Conflict if output is there and overwrite is
+        false, Unsupported, InvalidInput, OutputFailed, AccessDenied, Unavailable, CatalogUnavailable,
+        CatalogOutdated.
+        """
+        from cafcat.archives.export import export_archive
+
+        return export_archive(
+            self._catalog,
+            self._reading,
+            list(_names(prefixes)),
+            Path(output),
+            format,
+            overwrite=overwrite,
+            progress=progress or Progress(),
+        )
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
         """All chunks, or those of a state, oldest first."""

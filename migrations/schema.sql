@@ -186,7 +186,7 @@ COMMENT ON COLUMN public.chunks.run_id IS 'The run that wrote the chunk.';
 
 COMMENT ON COLUMN public.chunks.size_bytes IS 'Size of the whole object: data, index and footer.';
 
-COMMENT ON COLUMN public.chunks.data_bytes IS 'Size of the data section, dead bytes included.';
+COMMENT ON COLUMN public.chunks.data_bytes IS 'Bytes of the files in it, live or not; in CAF all before the index.';
 
 COMMENT ON COLUMN public.chunks.index_start_byte IS 'Where the object''s own index begins.';
 
@@ -214,7 +214,7 @@ COMMENT ON COLUMN public.chunks.uuid IS 'Name of the chunk everywhere outside SQ
 
 COMMENT ON COLUMN public.chunks.state IS 'writing -> committed or abandoned; committed <-> retired -> deleted.';
 
-COMMENT ON COLUMN public.chunks.format IS 'Format of the archive: caf.';
+COMMENT ON COLUMN public.chunks.format IS 'Format of the archive: caf, car, chunkio, ...';
 
 COMMENT ON COLUMN public.chunks.store IS 'URL of the store that holds the object.';
 

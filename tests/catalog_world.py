@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import psycopg
 
 import cafcat
+from cafcat.formats.base import Format
 from cafcat.formats.caf import CAF
 from cafcat.model import OnConflict
 from cafcat.writing.chunk import ChunkPlace, OpenChunk
@@ -29,12 +30,13 @@ def begin(
     modified_ns: int | None = MODIFIED,
     *,
     all_new: bool = True,
+    archive_format: Format = CAF,
 ) -> OpenChunk:
     """A chunk with these files, as an ingest writes it, that nobody has finished. all_new: whether it takes them
     for files that the catalog has never had."""
     run = repository._catalog.runs.begin_run(sources=["tree"], options={"on_conflict": on_conflict}, version="0")
     store = repository._store_of(repository.settings.store)
-    chunk = OpenChunk(ChunkPlace(repository._catalog, store, CAF, run, "here:1:test"))
+    chunk = OpenChunk(ChunkPlace(repository._catalog, store, archive_format, run, "here:1:test"))
     chunk.all_new = all_new
     for path, content in files.items():
         chunk.add(path, content, modified_ns)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import botocore.httpsession
 
 import cafcat
+from cafcat.catalog.adopting import Adopting
 from cafcat.catalog.chunks import Chunks
 from cafcat.catalog.copies import Copies
 from cafcat.catalog.pruning import Pruning
@@ -69,6 +70,10 @@ def recover_copies(repository: cafcat.Repository, _: int, store: str) -> None:
     assert repository.custody.recover(store=store).failed == ()
 
 
+def adopt(repository: cafcat.Repository, _: int) -> None:
+    assert repository.custody.adopt(["there/x.car"]).failed == []
+
+
 VERBS = {
     "ingest": Verb(Chunks, "begin_chunk", ingest),
     "recover": Verb(Recovery, "remains", recover),
@@ -78,6 +83,7 @@ VERBS = {
     "repack": Verb(Rewriting, "wasteful", repack),
     "repair": Verb(Rewriting, "by_uuid", repair),
     "copy": Verb(Copies, "totals", copy),
+    "adopt": Verb(Adopting, "check_new", adopt),
     "recover-copies": Verb(Copies, "remains", recover_copies),
 }
 

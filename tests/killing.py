@@ -42,16 +42,17 @@ def killed_at_each_step(
     verb: str,
     *arguments: str,
     prepare: Callable[[int], object] = lambda _: None,
+    at_least: int = 10,
 ) -> Iterator[int]:
     """Prepares for each number, runs a verb of killed_verbs.py in the folder and kills it at that step, and gives
-    control; until one lives."""
+    control; until one lives, which has more than at_least steps."""
     variables = environment(str(repository.settings.database_url), store, folder / "home")
     with _children(folder, variables, verb, *arguments) as run:
         for number in itertools.count(1):
             prepare(number)
             code = run(number)
             if code == 0:
-                assert number > 10
+                assert number > at_least
                 break
             assert code == -signal.SIGKILL
             _wait_for_the_server(repository)

@@ -80,7 +80,8 @@ class Bucket:
         self._send(key, self._begin(key), b"half")
 
     def _tags(self) -> dict[str, str]:
-        found = self.client.list_objects_v2(Bucket=self.bucket, Prefix=PREFIX).get("Contents", [])
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=PREFIX)
+        found = (item for page in pages for item in page.get("Contents", []))
         return {item["Key"].removeprefix(PREFIX): item["ETag"] for item in found}
 
     def _read(self, key: str, etag: str) -> bytes:
@@ -90,7 +91,8 @@ class Bucket:
         return self._known[key, etag]
 
     def _uploads(self) -> list[tuple[str, str]]:
-        found = self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", [])
+        pages = self.client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket)
+        found = (item for page in pages for item in page.get("Uploads", []))
         return [(upload["Key"].removeprefix(PREFIX), upload["UploadId"]) for upload in found]
 
     def _begin(self, key: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import cafcat
+from cafcat.formats.base import Format
+from cafcat.formats.caf import CAF
 from cafcat.maintenance.compare import Difference
 from cafcat.maintenance.rebuild import RebuildReport
 from cafcat.model import OnConflict
@@ -21,10 +23,13 @@ __all__ = ["World", "leave_whole", "local", "world", "worlds"]
 
 
 def leave_whole(
-    repository: cafcat.Repository, files: Mapping[str, bytes], on_conflict: OnConflict = OnConflict.REPLACE
+    repository: cafcat.Repository,
+    files: Mapping[str, bytes],
+    on_conflict: OnConflict = OnConflict.REPLACE,
+    archive_format: Format = CAF,
 ) -> str:
     """A chunk whose writer died when its object was durable, and its lease is over."""
-    chunk = begin(repository, files, on_conflict)
+    chunk = begin(repository, files, on_conflict, archive_format=archive_format)
     chunk._lease.end()
     chunk._make_durable(lambda: None)
     chunk._mapping.close()

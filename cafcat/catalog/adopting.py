@@ -28,7 +28,7 @@ _INSERT: Final = """
 INSERT INTO chunks (id, uuid, format, store, object_key, state, size_bytes, data_bytes, index_start_byte,
                     index_end_byte, file_count, etag, adopted_prefix)
 OVERRIDING SYSTEM VALUE
-VALUES (%(id)s, %(uuid)s, %(format)s, %(store)s, %(object_key)s, 'writing', %(size_bytes)s, %(size_bytes)s,
+VALUES (%(id)s, %(uuid)s, %(format)s, %(store)s, %(object_key)s, 'writing', %(size_bytes)s, %(data_bytes)s,
         %(size_bytes)s, %(size_bytes)s, %(file_count)s, %(etag)s, %(prefix)s)
 """
 _COMMITTED: Final = """
@@ -40,8 +40,8 @@ WHERE id = %(id)s
 
 
 class AdoptedArchive(NamedTuple):
-    """An object with its size in bytes. prefix: what paths begin with before the names in the archive. All of it
-    counts as data, as what of it is an index depends on its format."""
+    """An object with its size in bytes. prefix: what paths begin with before the names in the archive. What of it
+    is an index depends on its format, and is not noted."""
 
     id: int
     uuid: UUID
@@ -97,7 +97,7 @@ class Adopting:
     ) -> ChunkCommit:
         with self._connection.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
-            values = archive._asdict() | {"file_count": mapping.file_count}
+            values = archive._asdict() | {"file_count": mapping.file_count, "data_bytes": mapping.size_bytes}
             try:
                 connection.execute(_INSERT, values)
             except pg.UniqueViolation as error:

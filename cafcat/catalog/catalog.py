@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.comparing import Comparing
     from cafcat.catalog.copies import Copies
     from cafcat.catalog.dump import Backups, Dump
+    from cafcat.catalog.exporting import Export
     from cafcat.catalog.journal import Journal
     from cafcat.catalog.listings import Listings
     from cafcat.catalog.log_units import LogUnits
@@ -41,7 +42,7 @@ class Catalog:
     listings: positions in remote sources · logs: log files in archives · recovery: what dead writers left ·
     removal: of files, and their way back · pruning: chunks that go · rebuilding: from stores alone · comparing:
     with another catalog · dump: all of it, out and in · backups: objects with that · moment: files and chunks, out
-    · reports: totals, histories, queries.
+    · export: files in the order of their bytes, out · reports: totals, histories, queries.
     """
 
     def __init__(self, connect: Callable[[], PgConnection]) -> None:
@@ -159,6 +160,12 @@ class Catalog:
         from cafcat.catalog.moment import moment
 
         return moment(self._connect)
+
+    def export(self) -> "AbstractContextManager[Export]":
+        """Its files as they are now, likewise. Raises CatalogUnavailable, CatalogOutdated."""
+        from cafcat.catalog.exporting import export
+
+        return export(self._connect)
 
     @cached_property
     def rewriting(self) -> "Rewriting":

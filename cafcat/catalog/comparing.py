@@ -25,7 +25,9 @@ class ComparedTable(StrEnum):
 
 
 _TIME: Final = "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
-_LOCATION: Final = f"l.start_byte, l.end_byte, l.crc32c, {_TIME.format('l.modified_at')}"
+_LOCATION: Final = (
+    f"l.start_byte, l.end_byte, l.crc32c, {_TIME.format('l.modified_at')}, l.content_bytes, l.decoding"
+)
 _COLUMNS: Final = {
     ComparedTable.CHUNKS: (
         "uuid",
@@ -41,9 +43,11 @@ _COLUMNS: Final = {
         "crc64nvme",
         "index_crc32c",
     ),
-    ComparedTable.FILE_LOCATIONS: ("path", "chunk", "start_byte", "end_byte", "crc32c", "modified_at"),
+    ComparedTable.FILE_LOCATIONS: (
+        "path", "chunk", "start_byte", "end_byte", "crc32c", "modified_at", "content_bytes", "decoding",
+    ),
     ComparedTable.RETIRED_LOCATIONS: (
-        "path", "chunk", "start_byte", "end_byte", "crc32c", "modified_at", "reason",
+        "path", "chunk", "start_byte", "end_byte", "crc32c", "modified_at", "content_bytes", "decoding", "reason",
     ),
     ComparedTable.INGESTION_UNITS: (
         "chunk", "number", "file_name", "first_record", "end_record", "source_bytes", "modified_at", "fields",

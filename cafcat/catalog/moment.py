@@ -6,24 +6,25 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.connection import PgConnection
-from cafcat.catalog.lookup import MICROSECONDS, folder_range
+from cafcat.catalog.lookup import MICROSECONDS, folder_range, size_of
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.catalog.runs import iso
 from cafcat.model import ChunkState
 
 __all__ = ["ChunkOfMoment", "CopyOfMoment", "FileRow", "Moment", "moment"]
 
-FileRow = tuple[str, int, int, int, int, int | None]
-"""Path, chunks.id, start_byte, end_byte, CRC-32C, modification time in microseconds since 1970 UTC."""
+FileRow = tuple[str, int, int, int, int, int | None, int | None, str | None]
+"""Path, chunks.id, start_byte, end_byte, CRC-32C, modification time in microseconds since 1970 UTC; content_bytes
+and decoding, as in Location."""
 
 _FILES: Final = f"""
-SELECT l.file_path, l.caf_file_id, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}
+SELECT l.file_path, l.caf_file_id, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, l.content_bytes, l.decoding
 FROM file_locations AS l WHERE {{condition}} ORDER BY l.file_path
 """  # noqa: S608
 _ONE: Final = "l.file_path = %(path)s"
 _BELOW: Final = "l.file_path >= %(low)s AND l.file_path < %(high)s"
 _TOTALS_BELOW: Final = (
-    f"SELECT count(*), coalesce(sum(end_byte - start_byte), 0)::bigint FROM file_locations AS l "  # noqa: S608
+    f"SELECT count(*), coalesce(sum({size_of('l.')}), 0)::bigint FROM file_locations AS l "  # noqa: S608
     f"WHERE {_ONE} OR {_BELOW}"
 )
 # The counters of the chunks say it without a look at every row.

@@ -70,7 +70,8 @@ def ingest(
     ] = OnConflict.REPLACE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would be done.")] = False,
     format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="Of the chunks: caf, car, chunkio or clp-s.")
+        str,
+        typer.Option("--format", metavar="FORMAT", help="Of the chunks: caf, car, chunkio, databundle or clp-s."),
     ] = "caf",
     timestamp_key: Annotated[
         str | None,

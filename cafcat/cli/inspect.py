@@ -1,6 +1,7 @@
 """`cafcat inspect`."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,29 +10,66 @@ from cafcat.cli.output import entry_document, timestamp
 from cafcat.model import Entry
 from cafcat.units import format_size
 
+if TYPE_CHECKING:
+    from cafcat.archives.inspecting import Inspection
+
 __all__ = ["register"]
 
 
 def inspect(
     call: Call,
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="An archive on disk.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An archive on disk, or s3://bucket/key.")],
     long: Annotated[bool, typer.Option("--long", "-l", help="Spans, sizes, checksums and times too.")] = False,
+    blocks: Annotated[
+        bool, typer.Option("--blocks", help="Of a CAR, its blocks by CID in place of files.")
+    ] = False,
 ) -> None:
     """List the files in an archive, without a catalog.
 
     Example: cafcat inspect -l backup.caf
     """
+    from cafcat.cli.archives import settings_for
     from cafcat.repository import inspect as look_into
 
-    archive = look_into(file)
-    if call.verbose and not call.json:
-        size = format_size(archive.size_bytes)
-        call.output.notice(f"{archive.object}: format {archive.format}, {archive.size_bytes} bytes ({size})")
-    for entry in archive.entries:
+    archive = look_into(file, settings_for(call, file))
+    if call.verbose:
+        _show_about(call, archive)
+    for entry in archive.blocks() if blocks else archive.entries:
         text = call.output.shown(entry.path)
         line = f"{_columns(entry)}  {text}" if long else text
         call.output.show(entry_document(entry, archive.object), [line])
+
+
+def _show_about(call: Call, archive: "Inspection") -> None:
+    """A document with --json; else lines on stderr, beside the list."""
+    document = {"object": archive.object, "format": archive.format, "size_bytes": archive.size_bytes}
+    about = archive.about()
+    if call.json:
+        call.output.document({"archive": document | dict(about)})
+        return
+    single = [_fact(key, value) for key, value in about.items() if value and not isinstance(value, list)]
+    size = f"{archive.size_bytes} bytes ({format_size(archive.size_bytes)})"
+    call.output.notice(f"{archive.object}: {', '.join([f'format {archive.format}', *single, size])}")
+    for line in _items(about.items()):
+        call.output.notice(line)
+
+
+def _items(about: Any) -> Iterator[str]:
+    """A line for each item of what is a list."""
+    for key, values in about:
+        for value in values if isinstance(values, list) else ():
+            fields = value.items() if isinstance(value, dict) else (("", value),)
+            shown = ", ".join(f"{_words(name)} {text}".strip() for name, text in fields)
+            yield f"{_words(key.removesuffix('s'))}: {shown}"
+
+
+def _fact(key: str, value: Any) -> str:
+    return _words(key) if value is True else f"{_words(key)} {value}"
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
 
 
 def _columns(entry: Entry) -> str:

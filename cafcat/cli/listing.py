@@ -136,7 +136,8 @@ def _why(before: dict[str, Any]) -> str:
 
 
 def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expires = None) -> int:
-    """Show where the bytes of a file are. The last line is a shell command that reads them without cafcat.
+    """Show where the bytes of a file are. The last line is a shell command that reads them without cafcat. A file
+    with a decoding is not those bytes, but what its format makes of them.
 
     Example: cafcat locate photos/a.jpg | tail -n 1 | sh > a.jpg
     """
@@ -150,7 +151,8 @@ def _locate(call: Call, repository: "Repository", path: str, seconds: int | None
     document = location_document(location, repository.object_of(location))
     command = _command(repository, location, seconds)
     keys = ("path", "chunk", "object", "start_byte", "end_byte")
-    call.output.fields(document | {"command": command}, {key: document[key] for key in keys})
+    shown = {key: document[key] for key in (*keys, "decoding") if key in document}
+    call.output.fields(document | {"command": command}, shown)
     if not call.json:
         call.output.line(command)
 

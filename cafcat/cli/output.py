@@ -54,7 +54,7 @@ def plural(count: int, word: str) -> str:
 
 def location_document(location: Location, archive: str) -> dict[str, Any]:
     """The keys of a file in JSON; docs/cli.md lists them."""
-    return {
+    document = {
         "path": location.path,
         "size_bytes": location.size_bytes,
         "start_byte": location.start_byte,
@@ -64,11 +64,13 @@ def location_document(location: Location, archive: str) -> dict[str, Any]:
         "chunk": str(location.chunk),
         "object": archive,
     }
+    return document | _decoding(location)
 
 
 def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
-    """The keys of a file of an archive that is in no catalog: all but `chunk`."""
-    return {
+    """The keys of a file of an archive that is in no catalog: all but `chunk`; and its size once more where it has
+    to be decoded."""
+    document = {
         "path": entry.path,
         "size_bytes": entry.size_bytes,
         "start_byte": entry.start_byte,
@@ -77,6 +79,13 @@ def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
         "modified_at": timestamp(entry.modified_ns),
         "object": archive,
     }
+    content = {} if entry.content_bytes is None else {"content_bytes": entry.content_bytes}
+    return document | content | _decoding(entry)
+
+
+def _decoding(file: Location | Entry) -> dict[str, str]:
+    """Where the bytes of the archive are not those of the file: how its format makes it of them."""
+    return {} if file.decoding is None else {"decoding": file.decoding}
 
 
 def folder_document(folder: Folder) -> dict[str, Any]:

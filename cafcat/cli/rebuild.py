@@ -1,7 +1,7 @@
 """`cafcat rebuild` and `cafcat compare`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from cafcat.maintenance.rebuild import Damage, RebuildReport
 
 __all__ = ["register"]
+
+_OF_LOGS: Final = frozenset({"ingestion_units", "chunk_times"})
+"""Most catalogs have none of these."""
 
 _LISTED = 100
 """So many damages, and chunks without a line, are listed; -v lists all that the report has."""
@@ -144,7 +147,8 @@ class _Differences:
 
 
 def _compared(report: "CompareReport") -> list[str]:
-    rows = ", ".join(f"{count} of {table}" for table, count in report.rows.items())
+    shown = {table: count for table, count in report.rows.items() if count or table not in _OF_LOGS}
+    rows = ", ".join(f"{count} of {table}" for table, count in shown.items())
     if report.equal:
         return [f"no difference: {rows}"]
     found = ", ".join(f"{count} of {table}" for table, count in report.differences.items() if count)

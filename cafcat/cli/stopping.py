@@ -1,15 +1,16 @@
-"""Ctrl-C in verbs that write: the first asks to finish what is open, the second drops it."""
+"""Ctrl-C in verbs that write. Mostly the first asks to finish what is open, and the second drops it."""
 
 import contextlib
 import json
 import os
 import signal
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from cafcat.cli.errors import INTERRUPTED
 
-__all__ = ["StopOnSignal"]
+__all__ = ["StopOnSignal", "interrupted_by_signals"]
 
 
 class StopOnSignal:
@@ -37,10 +38,7 @@ class StopOnSignal:
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1
         if self._signals > len(self._messages):
-            # At once, also where a thread waits for a server that hangs. As after SIGKILL, recover does the rest.
-            if os.isatty(2):
-                os.write(2, b"\x1b[?25h\n")  # the cursor, which a progress bar hides
-            os._exit(INTERRUPTED)
+            _end_at_once()
         message = self._messages[self._signals - 1]
         text = json.dumps({"warning": message}) if self._as_json else f"cafcat: {message}"
         with contextlib.suppress(OSError):
@@ -48,10 +46,7 @@ class StopOnSignal:
             os.write(2, f"{text}\n".encode())
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # started by nohup: a terminal that goes away is no reason to stop
-            self._before[number] = signal.signal(number, self._handle)
+        self._before = _handled(self._handle)
         return self
 
     def __exit__(
@@ -59,3 +54,42 @@ class StopOnSignal:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """For work whose half is worth nothing: within, a SIGTERM or SIGHUP raises KeyboardInterrupt as a SIGINT does.
+    While what was written is being removed, a further signal changes nothing; the third ends the program."""
+    signals = 0
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 2:
+            _end_at_once()
+        if signals == 1:
+            raise KeyboardInterrupt
+
+    before = _handled(handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_at_once() -> None:
+    """Also where a thread waits for a server that hangs. As after SIGKILL, recover does the rest."""
+    if os.isatty(2):
+        os.write(2, b"\x1b[?25h\n")  # the cursor, which a progress bar hides
+    os._exit(INTERRUPTED)
+
+
+def _handled(handle: Any) -> dict[signal.Signals, Any]:
+    """Handlers that were there before."""
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+            continue  # started by nohup: a terminal that goes away is no reason to stop
+        before[number] = signal.signal(number, handle)
+    return before

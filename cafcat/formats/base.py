@@ -1,7 +1,7 @@
 """What a format is: bytes to entries and back. No store, no SQL, no settings."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cafcat.model import ArchiveUnits, Entry, NewFile
 
@@ -10,9 +10,12 @@ __all__ = [
     "FinishedArchive",
     "Format",
     "HeadSink",
+    "ListsBlocks",
     "RandomReader",
     "Reader",
+    "Repacks",
     "Sink",
+    "TellsMore",
     "UnitReader",
     "Writer",
 ]
@@ -48,7 +51,8 @@ class HeadSink(Sink, Protocol):
 
 class FinishedArchive(NamedTuple):
     """Sizes of a finished archive in bytes. The index span is `[index_start_byte, index_end_byte)`; index_crc32c is
-    that of all bytes from its start to the end of the archive."""
+    that of all bytes from its start to the end of the archive. data_bytes: the sizes of all entries together; in
+    CAF, which has nothing else before its index, with what was given up."""
 
     size_bytes: int
     index_start_byte: int
@@ -115,6 +119,22 @@ class Reader(Protocol):
 
 
 @runtime_checkable
+class TellsMore(Reader, Protocol):
+    """A reader of archives that say more of themselves than their entries."""
+
+    def about(self) -> dict[str, Any]:
+        """By name, as JSON has it; `version`: of the format. Raises Corrupt."""
+
+
+@runtime_checkable
+class ListsBlocks(Reader, Protocol):
+    """A reader of archives that are made of blocks with CIDs."""
+
+    def blocks(self) -> Iterator[Entry]:
+        """The blocks by their CIDs, each once, also where `entries` gives files. Raises as that does."""
+
+
+@runtime_checkable
 class UnitReader(Reader, Protocol):
     """Reads an archive of logs: what was put in are not its entries."""
 
@@ -152,3 +172,11 @@ class Format(Protocol):
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """The content of an entry with `decoding` in blocks of at most 1 MiB, from the bytes of its span alone, in
         blocks of any size. Raises Corrupt if they cannot be right, as far as they tell by themselves."""
+
+
+@runtime_checkable
+class Repacks(Format, Protocol):
+    """A format whose archives can be put together again from their own parts, and not from files."""
+
+    def repacked(self, archive: RandomReader) -> Iterator[bytes]:
+        """The archive again, byte for byte, in blocks. Each part is checked. Raises Corrupt, Unsupported."""

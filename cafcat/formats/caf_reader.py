@@ -65,6 +65,10 @@ class CafReader:
     def index_span(self) -> tuple[int, int]:
         return self._index_span
 
+    def about(self) -> dict[str, str]:
+        """The version: there is one."""
+        return {"version": _VERSION.decode()}
+
     def entries(self) -> Iterator[Entry]:
         """The entries in the order of the index; of a name that comes twice the last, as JSON readers take it.
 

@@ -12,11 +12,12 @@ from typing import Final, cast
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import Format, RandomReader
 
-__all__ = ["LOGS", "NAMES", "by_name", "by_suffix", "detect"]
+__all__ = ["LOGS", "NAMES", "by_name", "by_suffix", "detect", "known", "to_write"]
 
 _OWN: Final = {
     "car": "cafcat.formats.car:CAR",
     "chunkio": "cafcat.formats.chunkio:CHUNKIO",
+    "databundle": "cafcat.formats.databundle:DATABUNDLE",
     "clp-s": "cafcat.formats.clp:CLP",
     "caf": "cafcat.formats.caf:CAF",
 }
@@ -41,11 +42,27 @@ def by_name(name: str) -> Format:
     raise Unsupported(f"there is no format {name!r}", hint=f"this version has {_names()}")
 
 
-def by_suffix(suffix: str) -> Format:
-    """The format whose objects have keys that end like that, as ".caf". Raises Unsupported."""
+def to_write(name: str) -> Format:
+    """The same, if archives of it can be written. Raises Unsupported."""
+    found = by_name(name)
+    found.writer(_Nothing())
+    return found
+
+
+class _Nothing:
+    """A HeadSink that keeps nothing."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def rewrite_head(self, data: bytes) -> None: ...
+
+
+def by_suffix(object_key: str) -> Format:
+    """The format whose chunks have keys that end like this one. Raises Unsupported."""
     for archive_format in _all():
-        if archive_format.suffix == suffix:
+        if object_key.endswith(archive_format.suffix):
             return archive_format
+    suffix = object_key.rpartition("/")[2].rpartition(".")[2]
     raise Unsupported(f"there is no format with the suffix {suffix!r}", hint=f"this version has {_names()}")
 
 
@@ -65,6 +82,11 @@ def detect(archive: RandomReader) -> Format:
             return archive_format
     message = "not an archive, or one whose end is missing"
     raise Unsupported(message, chunk=archive.name, hint=f"this version knows {_names()}")
+
+
+def known() -> Iterator[Format]:
+    """All formats, in the order in which they are tried."""
+    return _all()
 
 
 def _all() -> Iterator[Format]:

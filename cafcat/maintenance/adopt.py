@@ -7,7 +7,7 @@ said. Then the archive and all its files are entered in one transaction.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from cafcat.catalog.adopting import AdoptedArchive
@@ -16,15 +16,14 @@ from cafcat.catalog.mapping import Mapping
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Corrupt, InvalidInput, Unsupported
 from cafcat.formats import registry as formats
-from cafcat.formats.base import Format, RandomReader, Reader, UnitReader
+from cafcat.formats.base import Format, Reader, UnitReader
 from cafcat.maintenance.index_rules import unnameable
 from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
 from cafcat.progress import Progress
+from cafcat.read_ahead import ReadAhead
 from cafcat.stores.base import Store, StoredObject
 
 __all__ = ["Adopt", "AdoptReport", "AdoptedFile", "Found"]
-
-_WINDOW_BYTES: Final = 4 << 20
 
 
 class Found(NamedTuple):
@@ -117,7 +116,7 @@ class Adopt:
         chunk_id = 0 if self.report.dry_run else adopting.next_id()
         row = AdoptedArchive(chunk_id, uuid4(), archive_format.name, store.url, key, archive.size_bytes, prefix)
         with Mapping(chunk_id) as mapping:
-            reader = archive_format.reader(_Window(archive))
+            reader = archive_format.reader(ReadAhead(archive, archive.size_bytes))
             units = reader.units() if isinstance(reader, UnitReader) else NO_UNITS
             failed = self._read_all(reader, archive, prefix, mapping)
             if self.report.interrupted:
@@ -176,33 +175,3 @@ def _path_prefix(folder: str, archive_format: Format, key: str) -> str:
     in every other one."""
     prefix = f"{folder}/" if folder else ""
     return prefix if archive_format.names_files else prefix + os.path.basename(key)
-
-
-class _Window:
-    """An archive that is mostly read from its begin to its end, in small pieces: what lies behind a piece comes
-    with it. Reads that go elsewhere are left as they are."""
-
-    def __init__(self, archive: RandomReader) -> None:
-        self._archive = archive
-        self.name = archive.name
-        self.size_bytes = archive.size_bytes
-        self._start = 0
-        self._bytes = b""
-        self._next = 0
-
-    def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """As the archive itself."""
-        at = start_byte - self._start
-        if at < 0 or end_byte > self._start + len(self._bytes):
-            if not self._follows(start_byte, end_byte):
-                self._next = end_byte
-                return self._archive.read_at(start_byte, end_byte)
-            end = min(self.size_bytes, start_byte + _WINDOW_BYTES)
-            self._start, self._bytes, at = start_byte, self._archive.read_at(start_byte, end), 0
-        self._next = end_byte
-        return self._bytes[at : at + end_byte - start_byte]
-
-    def _follows(self, start_byte: int, end_byte: int) -> bool:
-        """Whether a read goes on where the last one ended, or nearly, within this archive."""
-        is_near = 0 <= start_byte - self._next <= _WINDOW_BYTES // 4
-        return is_near and start_byte <= end_byte <= min(self.size_bytes, start_byte + _WINDOW_BYTES)

@@ -24,7 +24,7 @@ from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.check_index import compare, index_error
 from cafcat.maintenance.contents import entry_of
 from cafcat.maintenance.index_rules import own_prefix
-from cafcat.maintenance.index_section import IndexSection
+from cafcat.maintenance.index_section import IndexSection, head_of
 from cafcat.model import FindingKind, Verdict, VerifyLevel
 from cafcat.stores.base import Store, StoredObject
 
@@ -145,7 +145,8 @@ class ObjectCheck:
         end = min(size_bytes, target.size_bytes)
         start = min(target.index_start_byte, end)
         blocks = self._told(self._store.stream(target.object_key, start, end) if start < end else iter(()))
-        return IndexSection(self._store.locate(target.object_key), target.index_start_byte, blocks)
+        head = head_of(self._store, target.object_key, end, formats.by_name(target.format))
+        return IndexSection(self._store.locate(target.object_key), target.index_start_byte, blocks, head)
 
     def _told(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         for block in blocks:
@@ -229,6 +230,9 @@ class ObjectCheck:
             where += "" if index_known else ", or its index is"
             span = (data.gaps[0][0], self._target.index_start_byte if more else data.gaps[-1][1])
             self._findings.add(FindingKind.GAP, f"{where}: {message}", None, *span)
+        elif index_known and data.has_decoded:
+            where = "bytes are damaged that no file is made of"
+            self._findings.add(FindingKind.GAP, f"{where}: {message}", None, 0, self._target.index_start_byte)
         elif index_known:
             self._findings.add(FindingKind.CATALOG, f"{message}; its files and its index are right, though")
         else:

@@ -20,7 +20,8 @@ class DataCheck:
     it does not depend on the object's own index.
 
     crc64nvme: of all that was read, which is `position` bytes. gaps: spans of no file, the first of them;
-    gap_count: how many there are. failed: why the store stopped giving bytes, if it did.
+    gap_count: how many there are. has_decoded: whether there are files that had to be decoded, so that not every
+    byte of a span says something. failed: why the store stopped giving bytes, if it did.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class DataCheck:
         self.crc64nvme = 0
         self.gaps: list[tuple[int, int]] = []
         self.gap_count = 0
+        self.has_decoded = False
         self.failed: CafcatError | None = None
 
     def run(self, rows: Iterable[ChunkRow]) -> None:
@@ -98,6 +100,7 @@ class DataCheck:
 
     def _check_span(self, row: ChunkRow, span: Iterator[bytes]) -> None:
         found = 0
+        self.has_decoded = self.has_decoded or row.decoding is not None
         try:
             for block in span if row.decoding is None else self._decode(guarded(span), row):
                 found = crc32c(block, found)

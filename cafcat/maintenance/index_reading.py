@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cafcat.catalog.mapping import Mapping
 from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
-from cafcat.maintenance.index_rules import refusal
+from cafcat.maintenance.index_rules import check_has_index, data_bytes_of, refusal
 from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import StoredObject
@@ -14,11 +14,17 @@ __all__ = ["read_index"]
 
 
 def read_index(
-    archive: StoredObject, archive_format: Format, mapping: Mapping, span: tuple[int, int] | None, prefix: str = ""
+    archive: StoredObject,
+    archive_format: Format,
+    mapping: Mapping,
+    span: tuple[int, int] | None,
+    *,
+    head: bytes = b"",
+    prefix: str = "",
 ) -> ChunkSummary:
     """Fetches the index of a chunk once and puts its entries into a mapping. span: where the index has to be, if
-    that is known; prefix: what paths begin with before the names in it. crc64nvme of the summary is 0: that would
-    take all bytes.
+    that is known; head: as in IndexSection; prefix: what paths begin with before the names in it. crc64nvme of the
+    summary is 0: that would take all bytes.
 
     Raises Corrupt if the index is elsewhere, cannot be read to its end, or has an entry without checksum, with a
     name that the catalog cannot hold, or before the end of the one before; NotFound, Unsupported, StoreFailed;
@@ -30,12 +36,14 @@ def read_index(
         raise Corrupt(message, chunk=archive.name)
     if start == archive.size_bytes:
         return _read_elsewhere(archive, archive_format, mapping, prefix)
-    with IndexSection(archive.name, start, archive.blocks_from(start)) as section:
+    with IndexSection(archive.name, start, archive.blocks_from(start), head) as section:
         for entry in _checked(archive_format.reader(section).entries(), archive.name):
             mapping.add(entry)
         mapping.flush()
         checksum = section.crc32c
-    return ChunkSummary(archive.size_bytes, start, end, mapping.file_count, start, 0, index_crc32c=checksum)
+    files = mapping.file_count
+    data_bytes = data_bytes_of(archive_format, start, mapping.size_bytes)
+    return ChunkSummary(archive.size_bytes, start, end, files, data_bytes, 0, index_crc32c=checksum)
 
 
 def _read_elsewhere(archive: StoredObject, archive_format: Format, mapping: Mapping, prefix: str) -> ChunkSummary:
@@ -43,8 +51,9 @@ def _read_elsewhere(archive: StoredObject, archive_format: Format, mapping: Mapp
     for entry in _checked(archive_format.reader(archive).entries(), archive.name):
         mapping.add(entry._replace(path=prefix + entry.path))
     mapping.flush()
-    size = archive.size_bytes
-    return ChunkSummary(size, size, size, mapping.file_count, mapping.size_bytes, 0)
+    size, files = archive.size_bytes, mapping.file_count
+    check_has_index(archive, size, files)
+    return ChunkSummary(size, size, size, files, data_bytes_of(archive_format, size, mapping.size_bytes), 0)
 
 
 def _checked(entries: Iterator[Entry], name: str) -> Iterator[Entry]:

@@ -6,7 +6,7 @@ from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
 from cafcat.maintenance.contents import decoded
-from cafcat.maintenance.index_rules import own_prefix, refusal
+from cafcat.maintenance.index_rules import check_has_index, data_bytes_of, own_prefix, refusal
 from cafcat.model import ChunkSummary, Entry
 from cafcat.stores.base import Store, StoredObject
 
@@ -45,8 +45,9 @@ def read_whole(
         take(entry._replace(path=prefix + entry.path) if prefix else entry)
         file_count += 1
         content_bytes += entry.size_bytes
+    check_has_index(archive, index_start, file_count)
     content.pass_until(archive.size_bytes)
-    data_bytes = content_bytes if index_start == archive.size_bytes else index_start
+    data_bytes = data_bytes_of(archive_format, index_start, content_bytes)
     return ChunkSummary(archive.size_bytes, index_start, index_end, file_count, data_bytes, content.crc64nvme)
 
 

@@ -23,6 +23,7 @@ from cafcat.formats.base import Format
 from cafcat.maintenance.backup_keys import backup_time
 from cafcat.maintenance.index_reading import read_index
 from cafcat.maintenance.index_rules import own_prefix, units_in
+from cafcat.maintenance.index_section import head_of
 from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.prefetch import in_order
 from cafcat.progress import Progress
@@ -336,13 +337,6 @@ class _ReadChunk(NamedTuple):
             self.found.mapping.close()
 
 
-def _format_of(planned: PlannedChunk, found: FoundObject) -> Format:
-    """As its line of the journal says, else as its name does. Raises Unsupported."""
-    if planned.format is not None:
-        return formats.by_name(planned.format)
-    return formats.by_suffix(f".{found.object_key.rpartition('.')[2]}")
-
-
 def _read_object(
     store: Store, planned: PlannedChunk, found: FoundObject, mapping: Mapping
 ) -> tuple[ChunkSummary, ArchiveUnits]:
@@ -355,7 +349,9 @@ def _read_object(
     start, end = planned.index_start_byte, planned.index_end_byte
     span = None if start is None or end is None else (start, end)
     archive = StoredObject(store, found.object_key, size_bytes=found.size_bytes)
-    summary = read_index(archive, archive_format, mapping, span, own_prefix(archive_format, found.object_key))
+    head = head_of(store, found.object_key, found.size_bytes, archive_format)
+    prefix = own_prefix(archive_format, found.object_key)
+    summary = read_index(archive, archive_format, mapping, span, head=head, prefix=prefix)
     if planned.file_count not in (None, summary.file_count):
         message = f"its index has {summary.file_count} files, its line of the journal says {planned.file_count}"
         raise Corrupt(message, chunk=name)
@@ -363,6 +359,11 @@ def _read_object(
         message = f"its index has CRC-32C {summary.index_crc32c:08x}, not {planned.index_crc32c:08x}"
         raise Corrupt(message, chunk=name)
     return summary, units_in(archive_format, archive)
+
+
+def _format_of(planned: PlannedChunk, found: FoundObject) -> Format:
+    """As its line of the journal says; without one its key says it. Raises Unsupported."""
+    return formats.by_suffix(found.object_key) if planned.format is None else formats.by_name(planned.format)
 
 
 def _index_bytes(planned: PlannedChunk) -> int:

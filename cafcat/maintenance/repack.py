@@ -23,7 +23,7 @@ from cafcat.errors import (
 from cafcat.formats import registry as formats
 from cafcat.maintenance.contents import Unreadable, contents, decoded
 from cafcat.maintenance.known_stores import KnownStores
-from cafcat.maintenance.rewrite import Rewriter, live_files, place_of
+from cafcat.maintenance.rewrite import Rewriter, format_after, live_files, place_of
 from cafcat.model import Entry, FileProblem, ProblemKind
 from cafcat.progress import Progress
 from cafcat.stores.base import RemoteStore, Store
@@ -144,7 +144,7 @@ class Repack:
         groups: dict[tuple[str, str, str], list[RewritableChunk]] = defaultdict(list)
         for chunk in plan.chunks:
             target = self._store if chunk.is_adopted else chunk.store
-            groups[chunk.store, target, plan.format or chunk.format].append(chunk)
+            groups[chunk.store, target, plan.format or format_after(chunk.format)].append(chunk)
         for (url, target, archive_format), chunks in sorted(groups.items()):
             if not report.interrupted:
                 # The oldest first: names that are near each other were packed near each other, and stay so.

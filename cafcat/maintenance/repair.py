@@ -26,7 +26,7 @@ from cafcat.errors import (
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 from cafcat.maintenance.contents import Unreadable, check_all, contents, decoded
-from cafcat.maintenance.rewrite import Rewriter, live_files
+from cafcat.maintenance.rewrite import Rewriter, format_after, live_files
 from cafcat.maintenance.source_files import opened_again
 from cafcat.model import Entry, FileProblem, Location, ProblemKind
 from cafcat.progress import Progress
@@ -138,7 +138,8 @@ class Repair:
         groups = list(_groups(chunks))
         if len(groups) > 1 and not self._sources_again:
             hint = "name fewer of the damaged chunks with --chunk"
-            raise InvalidInput("standard input can be read only once, for a million files", hint=hint)
+            message = "standard input can be read only once, for a million files of one format"
+            raise InvalidInput(message, hint=hint)
         try:
             with self._rewriter:
                 for group in groups:
@@ -150,6 +151,7 @@ class Repair:
             self.report.chunks_mended = self._catalog.rewriting.retired([chunk.id for chunk in chunks])
 
     def _take_group(self, group: Sequence[RewritableChunk]) -> None:
+        self._rewriter.write_as(format_after(group[0].format))
         self._lost.clear()
         self._lost_of.clear()
         for chunk in group:
@@ -278,7 +280,8 @@ class Repair:
         if opened.size_bytes != location.size_bytes:
             message = f"it has {opened.size_bytes} bytes there, {location.size_bytes} in the catalog"
             raise Unreadable(Corrupt(message))
-        file = Entry(location.path, location.start_byte, location.end_byte, location.crc32c, location.modified_ns)
+        path, start, end, checksum, modified_ns, *_ = location
+        file = Entry(path, start, end, checksum, modified_ns, location.content_bytes)
         if not self._dry_run:
             return self._rewriter.take(chunk_id, file, blocks_of(opened))
         check_all(file, self._watched(blocks_of(opened)))
@@ -308,10 +311,11 @@ class Repair:
 
 
 def _groups(chunks: Sequence[RewritableChunk]) -> Iterator[list[RewritableChunk]]:
-    """With a million files at most, or of one chunk."""
+    """Of one format, and with a million files at most, or of one chunk."""
     group: list[RewritableChunk] = []
-    for chunk in chunks:
-        if group and sum(chosen.live_files for chosen in group) + chunk.live_files > MAX_FILES:
+    for chunk in sorted(chunks, key=lambda chunk: chunk.format):
+        files = sum(chosen.live_files for chosen in group) + chunk.live_files
+        if group and (files > MAX_FILES or chunk.format != group[0].format):
             yield group
             group = []
         group.append(chunk)

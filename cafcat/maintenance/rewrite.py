@@ -1,11 +1,12 @@
 """Live files of chunks into new chunks: what repack and repair share."""
 
 from collections.abc import Callable, Iterator
-from typing import Self
+from typing import Final, Self
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.owners import owner_name
 from cafcat.checksums import crc32c
+from cafcat.errors import Unsupported
 from cafcat.formats import registry as formats
 from cafcat.maintenance.contents import Unreadable, check, entry_of, guarded
 from cafcat.model import Entry
@@ -14,12 +15,23 @@ from cafcat.stores.base import Store
 from cafcat.writing.chunk import ChunkPlace, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
-__all__ = ["Rewriter", "live_files", "place_of"]
+__all__ = ["Rewriter", "format_after", "live_files", "place_of"]
 
 
-def place_of(catalog: Catalog, store: Store, role: str, archive_format: str = "caf") -> ChunkPlace:
-    """Where new chunks of a verb go. Raises Unsupported if there is no such format."""
-    return ChunkPlace(catalog, store, formats.by_name(archive_format), None, owner_name(role))
+_FORMAT: Final = "caf"
+
+
+def place_of(catalog: Catalog, store: Store, role: str, archive_format: str = _FORMAT) -> ChunkPlace:
+    """Where new chunks of a verb go. Raises Unsupported if no archives of this format can be written."""
+    return ChunkPlace(catalog, store, formats.to_write(archive_format), None, owner_name(role))
+
+
+def format_after(name: str) -> str:
+    """Of chunks that take the files of chunks of a format: the same, if it can be written."""
+    try:
+        return formats.to_write(name).name
+    except Unsupported:
+        return _FORMAT
 
 
 def live_files(catalog: Catalog, chunk_id: int) -> Iterator[Entry]:
@@ -47,6 +59,11 @@ class Rewriter:
         self._chunk: OpenChunk | None = None
         self.files = self.bytes = self.changed = self.chunks = self.bytes_written = 0
         self.interrupted = False
+
+    def write_as(self, archive_format: str) -> None:
+        """Commits what was packed; chunks that are begun from now on are of this format. Raises Unsupported."""
+        self.finish()
+        self._place = self._place._replace(archive_format=formats.to_write(archive_format))
 
     def take(self, source: int, file: Entry, blocks: Iterator[bytes]) -> bool:
         """Takes a live file of a chunk (source: chunks.id), whose bytes have to have its checksum. False if it was

@@ -45,7 +45,7 @@ def _files(reading: Reading, store: Store, read: RangeRead, answer: _Answer) -> 
     """A function of its own, so that the bytes of a read are let go before the next is waited for."""
     blocks_of = _blocks_of(reading, store, read, answer)
     for wanted in read.wanted:
-        yield wanted, blocks_of(wanted) if wanted.size_bytes else _content(reading, wanted, b"")
+        yield wanted, blocks_of(wanted) if wanted.made_bytes else _content(reading, wanted, b"")
 
 
 def _blocks_of(reading: Reading, store: Store, read: RangeRead, answer: _Answer) -> Callable[[Wanted], _Blocks]:

@@ -10,7 +10,17 @@ from typing import Self
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput, OutputFailed
 
-__all__ = ["OutputTree", "check_free", "is_special", "placed", "safe_parts", "write_file", "write_single"]
+__all__ = [
+    "OutputTree",
+    "check_free",
+    "disk_errors",
+    "is_special",
+    "placed",
+    "safe_parts",
+    "write_all",
+    "write_file",
+    "write_single",
+]
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _UNNAMED_FLAGS = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_TMPFILE", os.O_DIRECTORY)
@@ -82,7 +92,7 @@ def _temporary_name() -> str:
 
 def _fill(file: int, blocks: Iterable[bytes], modified_ns: int | None) -> None:
     for block in blocks:
-        _write_all(file, block)
+        write_all(file, block)
     if modified_ns is not None:
         os.utime(file, ns=(modified_ns, modified_ns))
 
@@ -113,7 +123,7 @@ def _copied(file: int, folder: int) -> str:
         with _removed_after_error(temporary, folder):
             position = 0
             while block := os.pread(file, 1 << 20, position):
-                _write_all(copy, block)
+                write_all(copy, block)
                 position += len(block)
             os.utime(copy, ns=(0, os.fstat(file).st_mtime_ns))
     finally:
@@ -133,7 +143,7 @@ def _removed_after_error(temporary: str, folder: int) -> Iterator[None]:
 
 def check_free(output: Path, *, overwrite: bool) -> None:
     """Raises Conflict for what write_single would refuse to write to before it reads a byte."""
-    with _disk_errors(str(output)):
+    with disk_errors(str(output)):
         if output.is_dir() or (not overwrite and os.path.lexists(output) and not is_special(output)):
             raise FileExistsError
 
@@ -142,11 +152,11 @@ def write_single(output: Path, blocks: Iterable[bytes], modified_ns: int | None,
     """write_file for a path of the user's. What is there and is a device, a pipe or a socket is written to. Raises
     Conflict before a byte is read if there is a file or folder already."""
     check_free(output, overwrite=overwrite)
-    with _disk_errors(str(output)):
+    with disk_errors(str(output)):
         if is_special(output):
             with output.open("wb", buffering=0) as file:
                 for block in blocks:
-                    _write_all(file.fileno(), block)
+                    write_all(file.fileno(), block)
             return
         folder = os.open(output.parent, _FOLDER_FLAGS)
     try:
@@ -164,12 +174,12 @@ def placed(output: Path, *, overwrite: bool) -> Iterator[str]:
     if is_special(output):
         raise InvalidInput("this needs a file, not a device or pipe", path=str(output))
     temporary = _temporary_name()
-    with _disk_errors(str(output)):
+    with disk_errors(str(output)):
         folder = os.open(output.parent, _FOLDER_FLAGS)
     try:
         with _removed_after_error(temporary, folder):
             yield f"{os.path.abspath(output.parent)}/{temporary}"
-            with _disk_errors(str(output)):
+            with disk_errors(str(output)):
                 _sync(temporary, folder)
                 _take_name(folder, temporary, output.name, overwrite=overwrite)
                 os.fsync(folder)
@@ -190,7 +200,8 @@ def is_special(output: Path) -> bool:
     return output.is_char_device() or output.is_fifo() or output.is_socket()
 
 
-def _write_all(file: int, block: bytes) -> None:
+def write_all(file: int, block: bytes) -> None:
+    """All of a block to an open file. Raises OSError."""
     written = os.write(file, block)
     while written < len(block):
         written += os.write(file, memoryview(block)[written:])
@@ -217,7 +228,7 @@ _IN_THE_WAY = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENO
 
 
 @contextmanager
-def _disk_errors(shown: str) -> Iterator[None]:
+def disk_errors(shown: str) -> Iterator[None]:
     """What the operating system says, in cafcat's words; `shown` is the file or folder that it says it of."""
     try:
         yield
@@ -243,7 +254,7 @@ class OutputTree:
     def __init__(self, directory: Path) -> None:
         """Raises OutputFailed or Conflict if the folder cannot be made or opened."""
         self._shown = directory
-        with _disk_errors(str(directory)):
+        with disk_errors(str(directory)):
             directory.mkdir(parents=True, exist_ok=True)
             self._root = os.open(directory, _FOLDER_FLAGS)
         self._prefix = str(directory / "x")[:-1]
@@ -281,7 +292,7 @@ class OutputTree:
 
     def _enter(self, name: str, path: list[str]) -> int:
         parent = self._open[-1][1] if self._open else self._root
-        with _disk_errors(str(self._shown.joinpath(*path))):
+        with disk_errors(str(self._shown.joinpath(*path))):
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=parent)
             return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=parent)

@@ -50,7 +50,7 @@ class RangeRead:
     """One request: `[start_byte, end_byte)` of an object, and the files that it serves. Empty files are among them
     and cost nothing: a read of empty files alone has no bytes, and is no request.
 
-    in_blocks: a single file that is too large to be held in memory.
+    in_blocks: a single file that is too large to be held in memory, as it is or decoded.
     """
 
     store: str
@@ -66,7 +66,10 @@ class RangeRead:
 
     @property
     def in_blocks(self) -> bool:
-        return self.size_bytes > self.merging.read_bytes
+        return self.size_bytes > self.merging.read_bytes or any(map(self._is_made_large, self.wanted[:1]))
+
+    def _is_made_large(self, wanted: Wanted) -> bool:
+        return wanted.part is not None and wanted.made_bytes > self.merging.read_bytes
 
     def of(self, place: Place) -> "RangeRead":
         """The same bytes of another object."""
@@ -76,6 +79,8 @@ class RangeRead:
         """Whether a further file can be served by the same request."""
         _, place, start, end, _ = wanted
         if place.object_key != self.object_key or place.store != self.store:
+            return False
+        if any(map(self._is_made_large, (wanted, *self.wanted[:1]))):
             return False
         if start == end or self.start_byte == self.end_byte:
             return True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from cafcat.checksums import crc32c
-from cafcat.errors import CafcatError, InvalidInput, NotFound
+from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import LOOKED_UP_PATHS, Location
 from cafcat.resolve.checking import Damaged, check, checked
 from cafcat.resolve.decoding import decoded, decoded_blocks
@@ -206,7 +206,7 @@ class Reading:
         for place in trial.copies():
             try:
                 write(_proven(wanted, self._copy_blocks(place, wanted)))
-            except Damaged as error:
+            except Corrupt as error:
                 trial.failed(place, error)
             else:
                 trial.succeeded(place)

@@ -39,6 +39,9 @@ def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
     if not isinstance(store, RemoteStore):
         hint = "cafcat get copies the file"
         raise InvalidInput("nothing can be signed for a store that is a folder", path=location.path, hint=hint)
+    if location.decoding is not None:
+        message = f"the file has to be decoded ({location.format}): no URL gives its bytes"
+        raise InvalidInput(message, path=location.path, hint="cafcat get copies the file")
     if start == end:
         raise InvalidInput("the file is empty, and HTTP has no range of no bytes", path=location.path)
     # Taken before it is signed: it never ends earlier than said.

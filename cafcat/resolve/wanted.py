@@ -27,6 +27,11 @@ class Wanted(NamedTuple):
         return self.end_byte - self.start_byte
 
     @property
+    def made_bytes(self) -> int:
+        """Of what has to be made of it, or else read: a file that is decoded may be much larger than its span."""
+        return self.size_bytes if self.part is None else max(self.size_bytes, self.location.size_bytes)
+
+    @property
     def is_whole(self) -> bool:
         """Whether it is all of the file, so that its checksum can be checked."""
         if self.part is not None:

@@ -4,13 +4,13 @@ import os
 import sqlite3
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, Unavailable, Unsupported
-from cafcat.snapshots.schema import APPLICATION_ID, VERSION
+from cafcat.snapshots.schema import APPLICATION_ID, READ_VERSIONS
 
 __all__ = ["Rows", "SnapshotFile", "sqlite_errors"]
 
@@ -30,7 +30,7 @@ class _Connection(sqlite3.Connection):
 
 
 class SnapshotFile:
-    """The file that the name meant when this was made."""
+    """The file that the name meant when this was made. version: of its tables."""
 
     def __init__(self, path: str) -> None:
         """Raises NotFound, InvalidInput if it is not a snapshot, Unsupported for one of another version, Corrupt if
@@ -45,7 +45,7 @@ class SnapshotFile:
             raise _not_a_snapshot(path) from error
         except OSError as error:
             raise Unavailable(f"the snapshot cannot be read: {error.strerror}", path=path) from error
-        _check(path, head, status.st_size)
+        self.version = _check(path, head, status.st_size)
         self._identity = (status.st_dev, status.st_ino)
 
     def connect(self) -> _Connection:
@@ -80,6 +80,7 @@ class Rows(threading.local):
 
     def __init__(self, file: SnapshotFile) -> None:
         self._file = file
+        self.version = file.version
 
     def select(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -89,18 +90,24 @@ class Rows(threading.local):
             return self.execute(statement, parameters).fetchall()
 
 
-def _check(path: str, head: bytes, size_bytes: int) -> None:
+def _check(path: str, head: bytes, size_bytes: int) -> int:
+    """The version of its tables."""
     if len(head) < _HEADER.size:
         raise _not_a_snapshot(path)
     magic, page_bytes, pages, version, application = _HEADER.unpack(head)
     if magic != _MAGIC or application != APPLICATION_ID:
         raise _not_a_snapshot(path)
-    if version != VERSION:
-        message = f"the snapshot is of version {version}, this cafcat knows {VERSION}"
+    if version not in READ_VERSIONS:
+        message = f"the snapshot is of version {version}, this cafcat knows {_listed(READ_VERSIONS)}"
         raise Unsupported(message, path=path, hint="make it anew with this cafcat")
     expected = pages * (page_bytes if page_bytes > 1 else 1 << 16)
     if size_bytes != expected:
         raise Corrupt(f"the snapshot is cut: {size_bytes} of {expected} bytes", path=path, hint="copy it anew")
+    return int(version)
+
+
+def _listed(versions: Sequence[int]) -> str:
+    return " and ".join(map(str, versions))
 
 
 def _not_a_snapshot(path: str) -> InvalidInput:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.errors import NotFound
+from cafcat.errors import Corrupt, NotFound
 from cafcat.model import Location
 from cafcat.snapshots.database import Rows
 from cafcat.snapshots.schema import SnapshotInfo
@@ -15,9 +15,12 @@ __all__ = ["PAGE_ROWS", "SnapshotCatalog", "SnapshotCopies", "SnapshotFiles"]
 PAGE_ROWS: Final = 1000
 
 _LOCATE: Final = """
-SELECT f.file_path, f.start_byte, f.end_byte, f.crc32c, f.modified_at, c.uuid, c.store, c.object_key
+SELECT f.file_path, f.start_byte, f.end_byte, f.crc32c, f.modified_at, c.uuid, c.store, c.object_key, c.format,
+       f.content_bytes, f.decoding
 FROM files AS f JOIN chunks AS c ON c.id = f.chunk WHERE f.file_path = ?
 """
+_LOCATE_1: Final = _LOCATE.replace("f.content_bytes, f.decoding", "NULL, NULL")
+"""In a snapshot of version 1."""
 _CHUNK_OF: Final = "SELECT chunk FROM files WHERE file_path = ?"
 _PAGE: Final = "SELECT file_path FROM files WHERE file_path > ? AND file_path < ? ORDER BY file_path LIMIT ?"
 _PAGE_TO_THE_END: Final = "SELECT file_path FROM files WHERE file_path > ? ORDER BY file_path LIMIT ?"
@@ -32,18 +35,26 @@ class SnapshotFiles:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
+        self._locate = _LOCATE_1 if rows.version == 1 else _LOCATE
 
     def locate(self, path: str) -> Location:
         """Raises NotFound; InvalidInput for what cannot be a path."""
-        rows = self._rows.select(_LOCATE, path)
+        rows = self._found(path)
         if not rows:
             raise NotFound("the snapshot has no such file", path=path)
         return _location(rows[0])
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
         """Those that are there."""
-        found = (self._rows.select(_LOCATE, path) for path in sorted(paths))
+        found = map(self._found, sorted(paths))
         return {rows[0][0]: _location(rows[0]) for rows in found if rows}
+
+    def _found(self, path: str) -> list[tuple[Any, ...]]:
+        """One row, or none. Where a neighbour's path is damaged, SQLite may find that one."""
+        rows = self._rows.select(self._locate, path)
+        if rows and rows[0][0] != path:
+            raise Corrupt("the snapshot is damaged: another row has the place of this path", path=path)
+        return rows
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Which of the names are folders: something is below them."""
@@ -88,5 +99,5 @@ class SnapshotCatalog:
 
 
 def _location(row: Sequence[Any]) -> Location:
-    path, start, end, crc32c, microseconds, chunk, store, key = row
-    return Location(path, start, end, crc32c, to_nanoseconds(microseconds), UUID(chunk), store, key)
+    path, start, end, crc32c, microseconds, chunk, *where = row
+    return Location(path, start, end, crc32c, to_nanoseconds(microseconds), UUID(chunk), *where)

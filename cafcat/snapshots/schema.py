@@ -2,12 +2,14 @@
 
 from typing import Final, NamedTuple
 
-__all__ = ["APPLICATION_ID", "TABLES", "VERSION", "SnapshotInfo"]
+__all__ = ["APPLICATION_ID", "READ_VERSIONS", "TABLES", "VERSION", "SnapshotInfo"]
 
 APPLICATION_ID: Final = int.from_bytes(b"cafs")
 """In the header of the file, so that it is known from other databases."""
-VERSION: Final = 1
+VERSION: Final = 2
 """In the header, too (user_version): of these tables."""
+READ_VERSIONS: Final = (1, VERSION)
+"""Version 1 has no files that have to be decoded, nor columns for them."""
 
 TABLES: Final = (
     """
@@ -24,7 +26,7 @@ CREATE TABLE snapshot (
 CREATE TABLE chunks (
     id INTEGER PRIMARY KEY,        -- as chunks.id in the catalog
     uuid TEXT NOT NULL,
-    format TEXT NOT NULL,          -- caf
+    format TEXT NOT NULL,          -- caf, car, chunkio, ...
     store TEXT NOT NULL,           -- URL of the store
     object_key TEXT NOT NULL,      -- in that store
     size_bytes INTEGER NOT NULL,   -- of the whole object
@@ -42,9 +44,11 @@ CREATE TABLE files (
     file_path TEXT NOT NULL PRIMARY KEY,
     chunk INTEGER NOT NULL,        -- chunks.id
     start_byte INTEGER NOT NULL,   -- in the chunk
-    end_byte INTEGER NOT NULL,     -- one past the last: the size is end_byte - start_byte
+    end_byte INTEGER NOT NULL,     -- one past the last
     crc32c INTEGER NOT NULL,       -- of the content, unsigned
-    modified_at INTEGER            -- microseconds since 1970 UTC
+    modified_at INTEGER,           -- microseconds since 1970 UTC
+    content_bytes INTEGER,         -- size of the file; NULL: end_byte - start_byte
+    decoding TEXT                  -- how the chunk's format makes the file of the bytes; NULL: they are it
 ) WITHOUT ROWID""",
 )
 

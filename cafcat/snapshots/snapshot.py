@@ -27,11 +27,14 @@ from cafcat.wiring import Stores
 __all__ = ["Snapshot"]
 
 # Python takes 0.2 us for each column of a result. So two numbers come in one, where they fit: 23 bits for the
-# chunk, 40 for a byte of it, 31 for the size of a file. What does not fit is read with care.
-_PLACE: Final = """
-SELECT chunk << 40 | start_byte, (end_byte - start_byte) << 32 | crc32c FROM files
-WHERE file_path = ? AND chunk < 8388608 AND end_byte < 1099511627776 AND end_byte - start_byte < 2147483648
+# chunk, 40 for a byte of it, 31 for the size of a file. What does not fit, or has to be decoded, is read with care.
+# Where a neighbour's path is damaged, SQLite may find that one: -1, no chunk has it.
+_PLACE_1: Final = """
+SELECT iif(file_path = ?1, chunk << 40 | start_byte, -1), (end_byte - start_byte) << 32 | crc32c FROM files
+WHERE file_path = ?1 AND chunk < 8388608 AND end_byte < 1099511627776 AND end_byte - start_byte < 2147483648
 """
+"""In a snapshot of version 1."""
+_PLACE: Final = f"{_PLACE_1} AND decoding IS NULL"
 _NOT_SO_SIMPLE: Final = (
     AttributeError,  # the first read of this thread
     KeyError,  # the first of this chunk
@@ -75,6 +78,7 @@ class Snapshot:
         _, settings, warn = self._arguments
         self._file = file
         self._rows = Rows(file)
+        self._place = _PLACE_1 if file.version == 1 else _PLACE
         self._stores = Stores(settings)
         self._catalog = SnapshotCatalog(self._rows)
         store_of = self._stores.__getitem__
@@ -87,7 +91,7 @@ class Snapshot:
         for a range beyond the file, AccessDenied, StoreFailed, Unavailable for a store out of reach."""
         if end is None and not start:
             try:  # the short way, for nearly every file of a folder's chunks
-                for place, content in self._rows.execute(_PLACE, (path,)):  # one row, or none
+                for place, content in self._rows.execute(self._place, (path,)):  # one row, or none
                     opened = self._open[place >> 40]
                     data = pread(opened.descriptor, content >> 32, place & _START_MASK)
                     if crc32c_of(data) == content & _CRC_MASK and monotonic() < opened.until:
@@ -99,7 +103,8 @@ class Snapshot:
     def _read_with_care(self, path: str, start: int, end: int | None) -> bytes:
         location = self.locate(path)
         wanted = Wanted.of(path, location, start, end)
-        if wanted.is_whole and (data := self._from_file(location)) is not None:
+        is_simple = wanted.is_whole and location.decoding is None
+        if is_simple and (data := self._from_file(location)) is not None:
             return data
         try:
             return self._reading.content(wanted)

@@ -107,7 +107,7 @@ class _Writing:
         with closing(self._moment.files(path, folder)) as pages:
             for page in pages:
                 self._insert("files", page)
-                size_bytes = sum(row[3] - row[2] for row in page)
+                size_bytes = sum(row[3] - row[2] if row[6] is None else row[6] for row in page)
                 self.chunks.update(row[1] for row in page)
                 self.files += len(page)
                 self.bytes += size_bytes

@@ -55,12 +55,14 @@ class S3Upload:
         self._upload_id, self._checked = self._begin()
         # Maps are given back when they are closed, and take memory only as far as they are filled.
         self._free: SimpleQueue[mmap] = SimpleQueue()
-        for _ in range(plan.in_flight):
+        # A first part that waits takes the memory of one on its way, unless that is the only one.
+        in_flight = max(1, plan.in_flight - rewrites_head)
+        for _ in range(in_flight):
             self._free.put(mmap(-1, plan.part_bytes))
         self._part = mmap(-1, plan.part_bytes)
         self._used = 0
         self._parts: list[Future[dict[str, Any]]] = []
-        self._pool = ThreadPoolExecutor(plan.in_flight, thread_name_prefix="cafcat-upload")
+        self._pool = ThreadPoolExecutor(in_flight, thread_name_prefix="cafcat-upload")
 
     @property
     def upload_id(self) -> str | None:

@@ -6,8 +6,9 @@ from typing import Protocol
 
 import pytest
 
+from cafcat.checksums import crc64nvme
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound
-from cafcat.stores.base import ObjectInfo, Store, StoredObject, Upload
+from cafcat.stores.base import HEAD_BYTES, ObjectInfo, Store, StoredObject, Upload
 
 __all__ = ["RawObjects", "StoreSuite"]
 
@@ -98,6 +99,50 @@ class StoreSuite:
         upload.commit()
         upload.abort()
         assert raw.read("chunk.caf") == b"stays"
+
+    @pytest.mark.parametrize("size_bytes", [1, 110, 4096, 5000, 5 * MIB, 11 * MIB + 1, 23 * MIB])
+    def test_the_head_can_be_written_anew(self, store: Store, raw: RawObjects, size_bytes: int) -> None:
+        data = bytes(range(251)) * (size_bytes // 251 + 1)
+        data = data[:size_bytes]
+        head = b"!" * min(size_bytes, HEAD_BYTES)
+        upload = store.create("chunk.caf", rewrites_head=True)
+        for start in range(0, size_bytes, MIB):
+            upload.write(data[start : start + MIB])
+        assert raw.read("chunk.caf") is None
+        upload.rewrite_head(head)
+        expected = head + data[len(head) :]
+        upload.commit(crc64nvme(expected))
+        assert raw.read("chunk.caf") == expected
+
+    def test_a_head_that_stays_as_it_was(self, store: Store, raw: RawObjects) -> None:
+        for key, data in (("nothing", b""), ("small", b"small"), ("large", bytes(range(250)) * (MIB // 20))):
+            upload = store.create(key, rewrites_head=True)
+            upload.write(data)
+            upload.commit(crc64nvme(data))
+            assert raw.read(key) == data
+
+    def test_two_heads_are_written_anew_at_once(self, store: Store, raw: RawObjects) -> None:
+        uploads = {key: store.create(key, rewrites_head=True) for key in ("first", "second")}
+        for n in range(12):
+            for key, upload in uploads.items():
+                upload.write(f"{key}{n}".encode() * (MIB // 8))
+        for key, upload in reversed(uploads.items()):
+            upload.rewrite_head(key[:4].encode().upper())
+            upload.commit()
+        for key in uploads:
+            data = b"".join(f"{key}{n}".encode() * (MIB // 8) for n in range(12))
+            assert raw.read(key) == key[:4].encode().upper() + data[4:]
+
+    def test_abort_after_the_head_leaves_nothing(self, store: Store, raw: RawObjects) -> None:
+        upload = store.create("chunk.caf", rewrites_head=True)
+        upload.write(b"first" * MIB)
+        upload.rewrite_head(b"FIRST")
+        upload.abort()
+        assert raw.read("chunk.caf") is None
+        with pytest.raises(CafcatError):
+            upload.rewrite_head(b"again")
+        put(store, "chunk.caf", b"second")
+        assert raw.read("chunk.caf") == b"second"
 
     @pytest.mark.parametrize("ending", ["commit", "abort"])
     def test_an_upload_that_ended_takes_nothing_more(self, store: Store, raw: RawObjects, ending: str) -> None:

@@ -170,7 +170,7 @@ def _chunk(document: Any) -> JournalChunk:
         raise ValueError("its chunk is no JSON object")
     size, data = _number(document, "size_bytes"), _number(document, "data_bytes")
     start, end = _number(document, "index_start_byte"), _number(document, "index_end_byte")
-    if not data <= start <= end <= size:
+    if not start <= end <= size:
         raise ValueError("the sizes of its chunk do not fit each other")
     index_crc32c = None if document.get("index_crc32c") is None else _number(document, "index_crc32c", 0xFFFF_FFFF)
     archive_format = document.get("format")

@@ -17,6 +17,17 @@ CONTENT_BYTES = "Size of the file where it has to be decoded; NULL where the byt
 DECODING = "How the chunk's format makes the file of the bytes, in its own words; NULL where they are it."
 BEFORE = "One past its last byte: the size is end_byte - start_byte."
 END_BYTE = "One past its last byte: size is end_byte - start_byte, unless there is content_bytes."
+COMMENTS = (
+    (
+        "data_bytes",
+        sa.BigInteger(),
+        True,
+        "Size of the data section, dead bytes included.",
+        "Bytes of the files in it, live or not; in CAF all before the index.",
+    ),
+    ("format", sa.Text(), False, "Format of the archive: caf.", "Format of the archive: caf, car, chunkio, ..."),
+)
+"""Of columns of chunks: name, type, whether it is nullable, before, after."""
 ADOPTED_PREFIX = (
     "Of an archive that was adopted in place: what its paths begin with before the names that it has for them itself. "
     "NULL for cafcat's own. An adopted object is never written to or deleted."
@@ -54,17 +65,21 @@ def upgrade() -> None:
     for table in LOCATIONS:
         op.add_column(table, sa.Column("content_bytes", sa.BigInteger(), nullable=True, comment=CONTENT_BYTES))
         op.add_column(table, sa.Column("decoding", sa.Text(), nullable=True, comment=DECODING))
-        _comment_end_byte(table, END_BYTE, BEFORE)
+        _comment(table, sa.Column("end_byte", sa.BigInteger(), nullable=False, comment=BEFORE), END_BYTE)
     op.add_column("chunks", sa.Column("adopted_prefix", sa.Text(), nullable=True, comment=ADOPTED_PREFIX))
     # What was adopted and let go may be adopted again.
     op.drop_constraint("chunks_store_key", "chunks")
     key = ["store", "object_key"]
     op.create_index("chunks_object_idx", "chunks", key, unique=True, postgresql_where=THERE_ONCE)
+    for name, kind, nullable, before, after in COMMENTS:
+        _comment("chunks", sa.Column(name, kind, nullable=nullable, comment=before), after)
     _create_units()
 
 
 def downgrade() -> None:
     """Back, for development: what has to be decoded cannot be read afterwards."""
+    for name, kind, nullable, before, after in COMMENTS:
+        _comment("chunks", sa.Column(name, kind, nullable=nullable, comment=after), before)
     op.execute("DROP VIEW units")
     op.drop_table("chunk_times")
     op.drop_table("ingestion_units")
@@ -72,7 +87,7 @@ def downgrade() -> None:
     op.create_unique_constraint("chunks_store_key", "chunks", ["store", "object_key"])
     op.drop_column("chunks", "adopted_prefix")
     for table in LOCATIONS:
-        _comment_end_byte(table, BEFORE, END_BYTE)
+        _comment(table, sa.Column("end_byte", sa.BigInteger(), nullable=False, comment=END_BYTE), BEFORE)
         op.drop_column(table, "decoding")
         op.drop_column(table, "content_bytes")
 
@@ -142,12 +157,12 @@ def _chunk_id() -> "sa.Column[int]":
     return sa.Column("chunk_id", sa.BigInteger(), nullable=False, comment="The archive: chunks.id.")
 
 
-def _comment_end_byte(table: str, comment: str, existing: str) -> None:
+def _comment(table: str, column: "sa.Column[object]", comment: str) -> None:
     op.alter_column(
         table,
-        "end_byte",
-        existing_type=sa.BigInteger(),
+        column.name,
+        existing_type=column.type,
         comment=comment,
-        existing_comment=existing,
-        existing_nullable=False,
+        existing_comment=column.comment,
+        existing_nullable=bool(column.nullable),
     )

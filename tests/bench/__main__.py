@@ -11,13 +11,25 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.bench import archives, baseline, bucket, commit, finding, growth, memory, packing, peers, verifying
+from tests.bench import (
+    archives,
+    baseline,
+    bucket,
+    commit,
+    finding,
+    formats,
+    growth,
+    memory,
+    packing,
+    peers,
+    verifying,
+)
 from tests.bench.bench import Bench, check_room, forget_settings
 from tests.bench.data import SMALL, scaled
 from tests.bench.machine import described, shown_command
 from tests.bench.table import NO_TARGET, Row, markdown
 
-SUBJECTS = (packing, commit, finding, verifying, bucket, memory, growth, peers, archives)
+SUBJECTS = (packing, commit, finding, verifying, bucket, memory, growth, peers, archives, formats)
 FULL = {"scale": 1.0, "rows": 1_000_000, "rounds": 5}
 QUICK = {"scale": 0.05, "rows": 100_000, "rounds": 3}
 QUICK_ROWS = (

@@ -4,6 +4,7 @@ import pytest
 
 from cafcat.formats.base import Format
 from cafcat.formats.chunkio import CHUNKIO
+from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.registry import by_name
 from cafcat.testing.formats import FormatSuite
 
@@ -18,3 +19,9 @@ class TestChunkIo(FormatSuite):
     @pytest.fixture
     def format(self) -> Format:
         return CHUNKIO
+
+
+class TestDataBundle(FormatSuite):
+    @pytest.fixture
+    def format(self) -> Format:
+        return DATABUNDLE

@@ -6,6 +6,7 @@ writer is alive, recover has run.
 
 import base64
 import json
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from awscrt.checksums import crc64nvme
 from google_crc32c import extend
 from psycopg.rows import namedtuple_row
 
+from tests.crash import archives
+from tests.crash.archives import Entry
 from tests.crash.places import Place
 
 __all__ = ["Seen", "look", "problems"]
@@ -25,14 +28,6 @@ JOURNAL, BACKUPS = "journal/", "backups/"
 KEPT = ("committed", "retired")
 Spot = tuple[int, str, int, int]
 """A file in a chunk: chunks.id, path, start and end byte."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    path: str
-    start: int
-    end: int
-    crc32c: int
 
 
 @dataclass
@@ -70,8 +65,9 @@ def look(database_url: str, places: Sequence[Place]) -> Seen:
     seen = Seen(tables, objects, {place.url: place.uploads() for place in places})
     chunks = {row.id: row for row in tables["chunks"]}
     for row in tables["file_locations"]:
-        data = seen.object_of(chunks[row.caf_file_id]) if row.caf_file_id in chunks else None
-        seen.live[row.file_path] = (data or b"")[row.start_byte : row.end_byte]
+        chunk = chunks.get(row.caf_file_id)
+        data = seen.object_of(chunk) if chunk is not None else None
+        seen.live[row.file_path] = b"" if data is None else _content(chunk, data, row)
     return seen
 
 
@@ -118,9 +114,17 @@ def _locations(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
         if data is None:
             yield f"{row.file_path} points to {chunk.object_key}, which is not there"
         elif chunk.object_key not in damaged and (
-            crc32c(data[row.start_byte : row.end_byte]) != row.crc32c or row.end_byte > chunk.index_start_byte
+            crc32c(_content(chunk, data, row)) != row.crc32c or row.end_byte > chunk.index_start_byte
         ):
             yield f"{row.file_path}: its bytes in {chunk.object_key} have another checksum"
+
+
+def _content(chunk: Any, data: bytes, row: Any) -> bytes:
+    """Of a file; what cannot be decoded is none."""
+    try:
+        return archives.content(chunk.format, data, row.start_byte, row.end_byte, row.decoding)
+    except (ValueError, struct.error, IndexError):
+        return b"it cannot be decoded"
 
 
 def _chunks(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
@@ -137,7 +141,7 @@ def _chunks(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
 
 
 def _object_problems(chunk: Any, data: bytes) -> Iterator[str]:
-    start, end, files = parse_caf(data)
+    start, end, files = archives.parse(chunk.format, data)
     if (chunk.size_bytes, chunk.index_start_byte, chunk.index_end_byte) != (len(data), start, end):
         yield "its sizes are not those of its row"
     if chunk.file_count != len(files):
@@ -147,30 +151,14 @@ def _object_problems(chunk: Any, data: bytes) -> Iterator[str]:
     if chunk.index_crc32c not in (None, crc32c(data[start:])):
         yield "the checksum of its index is not that of its row"
     for file in files:
-        if crc32c(data[file.start : file.end]) != file.crc32c:
+        if chunk.format == "caf" and crc32c(data[file.start : file.end]) != file.crc32c:
             yield f"{file.path} has another checksum than its index says"
-
-
-def parse_caf(data: bytes) -> tuple[int, int, list[Entry]]:
-    """(index start, index end, entries). Raises ValueError for what is none."""
-    end = len(data) - 4
-    start = end - int.from_bytes(data[end:], "little")
-    if end < 0 or start < 0:
-        raise ValueError("no CAF")
-    pairs: dict[str, Any] = dict(json.loads(data[start:end], object_pairs_hook=list))
-    entries = []
-    for path, members in pairs["files"]:
-        of = dict(members)
-        entries.append(Entry(path, of["start_byte"], of["end_byte"], of["crc32c"]))
-    if len({entry.path for entry in entries}) != len(entries):
-        raise ValueError("a name twice")
-    return start, end, entries
 
 
 def _entries(seen: Seen, chunk: Any, damaged: frozenset[str]) -> list[Entry] | None:
     """None where it cannot be known."""
     data = seen.object_of(chunk)
-    return None if data is None or chunk.object_key in damaged else parse_caf(data)[2]
+    return None if data is None or chunk.object_key in damaged else archives.parse(chunk.format, data)[2]
 
 
 def _entries_once(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
@@ -196,7 +184,8 @@ def _counters(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
     files, sizes = Counter[int](), Counter[int]()
     for row in seen.tables["file_locations"]:
         files[row.caf_file_id] += 1
-        sizes[row.caf_file_id] += row.end_byte - row.start_byte
+        size = row.end_byte - row.start_byte if row.content_bytes is None else row.content_bytes
+        sizes[row.caf_file_id] += size
     for chunk in seen.tables["chunks"]:
         counted = (files[chunk.id], sizes[chunk.id])
         if (chunk.live_file_count, chunk.live_bytes) != counted and (chunk.state in KEPT or any(counted)):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.crash.checker import Seen, problems
-from tests.crash.verbs import copied, packed, removed_names, write_files
+from tests.crash.verbs import SMALL, copied, packed, removed_names, write_files
 from tests.crash.world import World
 
 pytestmark = pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
@@ -20,6 +20,9 @@ def seen(crash_world: World) -> Seen:
     if not _seen:
         crash_world.begin()
         packed(crash_world)
+        for archive_format in ("car", "chunkio", "databundle"):
+            write_files(crash_world, archive_format, "abcdefghijkl", 1)
+            crash_world.cafcat("ingest", *SMALL, "--format", archive_format, archive_format)
         copied(crash_world)
         crash_world.cafcat("rm", "-q", *removed_names(crash_world))
         crash_world.cafcat("backup", "-q")
@@ -65,6 +68,13 @@ def spoil(objects: dict[str, bytes], key: str, at: int = 0) -> None:
     objects[key] = bytes(data)
 
 
+def spoil_a_file(seen: Seen, archive_format: str) -> None:
+    """Its last byte, in a chunk of that format."""
+    chunk = next(row for row in seen.tables["chunks"] if row.format == archive_format and row.live_file_count)
+    last = max(row.end_byte for row in seen.tables["file_locations"] if row.caf_file_id == chunk.id)
+    spoil(store_of(seen), chunk.object_key, last - 1)
+
+
 def key_of(seen: Seen, state: str) -> str:
     return str(seen.tables["chunks"][chunk_of(seen, state)].object_key)
 
@@ -102,6 +112,9 @@ PLANTED: dict[str, tuple[Callable[[Seen], object], str]] = {
     "no retired object": (lambda seen: store_of(seen).pop(key_of(seen, "retired")), "not there"),
     "no copy": (lambda seen: copies_of(seen).pop(key_of(seen, "committed")), "not there"),
     "spoilt bytes": (lambda seen: spoil(store_of(seen), key_of(seen, "committed")), "checksum"),
+    "spoilt car": (lambda seen: spoil_a_file(seen, "car"), "have another checksum"),
+    "spoilt chunkio": (lambda seen: spoil_a_file(seen, "chunkio"), "have another checksum"),
+    "spoilt databundle": (lambda seen: spoil_a_file(seen, "databundle"), "have another checksum"),
     "spoilt copy": (lambda seen: spoil(copies_of(seen), key_of(seen, "committed")), "checksum"),
     "lost row": (drop("file_locations"), "neither live nor retired"),
     "lost history": (drop("retired_locations"), "neither live nor retired"),

@@ -75,6 +75,17 @@ def test_the_boundaries_of_an_ingest_are_seen(crash_world: World) -> None:
 
 
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
+def test_the_head_of_a_car_is_written_before_it_is_made_durable(crash_world: World) -> None:
+    crash_world.begin()
+    write_files(crash_world, "one", "ab", 1)
+    passed = crash_world.cafcat("ingest", *SMALL, "--format", "car", "one").passed
+    assert (
+        passed.index("before file pwrite") < passed.index("after file pwrite") < passed.index("before file fsync")
+    )
+    crash_world.close()
+
+
+@pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
 def test_a_kill_comes_at_its_boundary_and_leaves_what_was_before(crash_world: World) -> None:
     """The first chunk is there, of the second there is what was done before."""
     crash_world.begin()

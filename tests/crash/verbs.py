@@ -57,6 +57,23 @@ def ingest(world: World) -> list[str]:
     return ["ingest", *SMALL, "tree"]
 
 
+def ingest_as(archive_format: str) -> Callable[[World], list[str]]:
+    """The same into chunks of a format, of which some are there already; with a file of several blocks."""
+
+    def prepare(world: World) -> list[str]:
+        packed(world)
+        options = (*SMALL, "--format", archive_format)
+        write_files(world, "tree", "fgno", 3)
+        world.cafcat("ingest", *options, "tree")
+        write_files(world, "tree", "acfmpqrs", 4)
+        path = world.folder / "tree" / "large.dat"
+        path.write_bytes(random.Random(6).randbytes(LARGE_BYTES))
+        os.utime(path, (MODIFIED, MODIFIED))
+        return ["ingest", *options, "tree"]
+
+    return prepare
+
+
 def ingest_by_two(world: World) -> list[str]:
     """The same, and for each of two workers a file of which a part is written directly."""
     ingest(world)
@@ -134,6 +151,14 @@ def repack(world: World) -> list[str]:
     return ["repack", "-q", "--max-unused", "0%", "--target-size", "8kB", "--yes"]
 
 
+def repack_into_car(world: World) -> list[str]:
+    """Chunks of two other formats."""
+    packed(world)
+    write_files(world, "tree", "bcd", 3)
+    world.cafcat("ingest", *SMALL, "--format", "chunkio", "tree")
+    return ["repack", "-q", "--format", "car", "--target-size", "8kB", "--yes"]
+
+
 def copied(world: World) -> list[str]:
     command = ["copy", "-q", "--all", "--to", world.places[1].url]
     world.cafcat(*command)
@@ -193,10 +218,15 @@ REPAIRED = (
 )
 DEAD = "SELECT sum(data_bytes - live_bytes) FROM chunks WHERE state = 'committed'"
 
+FORMATS = "SELECT format, sum(live_file_count) FROM chunks WHERE state = 'committed' GROUP BY 1 ORDER BY 1"
+
 LISTINGS = ("SELECT count(*) FROM listings",)
 
 VERBS = {
     "ingest": Verb(ingest, LISTINGS),
+    "ingest as car": Verb(ingest_as("car"), LISTINGS),
+    "ingest as chunkio": Verb(ingest_as("chunkio"), LISTINGS),
+    "ingest as databundle": Verb(ingest_as("databundle"), LISTINGS),
     "ingest by two: leader": Verb(ingest_by_two, LISTINGS, victim=Victim(0)),
     "ingest by two: worker 1": Verb(ingest_by_two, LISTINGS, victim=Victim(1)),
     "ingest by two: worker 2": Verb(ingest_by_two, LISTINGS, victim=Victim(2)),
@@ -207,6 +237,7 @@ VERBS = {
     "undelete": Verb(undelete, (COUNTS,), is_atomic=True, codes=(0, 3)),
     "prune": Verb(prune, (COUNTS, NOT_COPIED)),
     "repack": Verb(repack, (DEAD,)),
+    "repack into car": Verb(repack_into_car, (DEAD, FORMATS)),
     "repair from copy": Verb(repair_from_copy, (REPAIRED,)),
     "repair from source": Verb(repair_from_source, (REPAIRED,)),
     "copy": Verb(copy, (COUNTS, NOT_COPIED)),

@@ -10,6 +10,8 @@ import pytest
 import typer
 
 from cafcat import errors
+from cafcat.archives.convert import ConvertReport
+from cafcat.archives.export import ExportReport
 from cafcat.cli.app import app
 from cafcat.cli.errors import EXIT_CODES, describe
 from cafcat.model import Chunk, ChunkState, ExtractReport, IngestReport, Run, Stats
@@ -87,6 +89,8 @@ def _below(error: type[errors.CafcatError]) -> Iterator[type[errors.CafcatError]
     [
         ("`ingest`", IngestReport),
         ("`extract`", ExtractReport),
+        ("`export`", ExportReport),
+        ("`convert`", ConvertReport),
         ("`chunks ls`, `chunks show`", Chunk),
         ("`runs`", Run),
         ("`stats`", Stats),

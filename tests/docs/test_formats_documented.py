@@ -8,6 +8,7 @@ import msgpack
 from cafcat.formats.chunkio import CHUNKIO
 from cafcat.formats.clp.header import Header, parse_header
 from cafcat.formats.clp.metadata import Noted, Packet, pack_noted, pack_packets, pack_section_table
+from cafcat.formats.databundle import DATABUNDLE
 from cafcat.testing.formats import pack
 
 PAGES = Path(__file__).parents[2] / "docs" / "formats"
@@ -28,6 +29,22 @@ def test_the_chunkio_dump_is_what_the_writer_gives() -> None:
     assert (finished.index_start_byte, finished.index_end_byte, finished.size_bytes) == (102, 321, 361)
     text = " ".join((PAGES / "chunkio.md").read_text().split())
     assert "the records [0, 62) and [62, 102), the index is [102, 321) with 179 bytes of text" in text
+
+
+def test_the_databundle_dump_is_what_the_writer_gives() -> None:
+    data, entries, finished = pack(
+        DATABUNDLE, [("hello.txt", b"hello\n", 1_700_000_000_000_000_000), ("ü", b"", None)]
+    )
+    text = (PAGES / "databundle.md").read_text()
+    shown = bytearray(len(data))
+    for row in re.findall(r"^[0-9a-f]{8}  (?:(?:[0-9a-f]{2} ?| )+)\|", text, flags=re.MULTILINE):
+        content = bytes.fromhex(row[8:-1])
+        start = int(row[:8], 16)
+        shown[start : start + len(content)] = content
+    assert shown == data
+    assert [entry[1:3] for entry in entries] == [(4096, 4110), (4110, 4110)]
+    assert "The first span is [4096, 4110)" in text
+    assert f"The table is [{finished.index_start_byte}, {finished.index_end_byte})" in text
 
 
 def test_the_clp_dumps_are_what_the_writer_gives() -> None:

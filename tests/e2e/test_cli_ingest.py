@@ -54,6 +54,33 @@ def test_ingest_and_again(cafcat: Cafcat) -> None:
     assert paths(cafcat) == ["again/tree/a", "tree/a", "tree/b"]
 
 
+def test_a_format_is_chosen_and_changed(cafcat: Cafcat) -> None:
+    """And where the bytes of a file are not the file, locate says so."""
+    (cafcat.folder / "tree").mkdir()
+    for name, content in FORMATTED.items():
+        (cafcat.folder / "tree" / name).write_bytes(content)
+    cafcat("ingest", "-q", "--format", "chunkio", "tree")
+    [chunk] = cafcat("chunks", "ls", "--json").documents
+    assert chunk["format"] == "chunkio"
+    located = cafcat("locate", "--json", "tree/small").document
+    assert (located["decoding"], located["size_bytes"]) == ("pieces", 5)
+    assert located["end_byte"] - located["start_byte"] > 5
+    assert any(line.split() == ["decoding", "pieces"] for line in cafcat("locate", "tree/small").lines)
+    cafcat("repack", "-q", "--format", "car", "--yes")
+    assert cafcat("chunks", "ls", "--state", "committed", "--json").document["format"] == "car"
+    assert "decoding" not in cafcat("locate", "--json", "tree/small").document
+    assert cafcat("locate", "--json", "tree/large").document["decoding"] == "sections"
+    for name, content in FORMATTED.items():
+        assert cafcat("cat", f"tree/{name}").out == content
+    assert cafcat("db", "check").text == "nothing is wrong\n"
+    for wrong in ("zip", "clp-s"):
+        error = cafcat("ingest", "tree", "--format", wrong, "--json", code=1).error
+        assert error["kind"] == "unsupported"
+
+
+FORMATTED = {"small": b"small", "empty": b"", "large": bytes(range(256)) * 9000}
+
+
 def test_a_failed_file_is_listed_and_makes_3(cafcat: Cafcat) -> None:
     (cafcat.folder / "good").write_bytes(b"1")
     Path(os.fsdecode(os.fsencode(cafcat.folder) + b"/bad\xff")).write_bytes(b"2")

@@ -59,7 +59,8 @@ def test_differences_are_shown_and_counted(cafcat: Cafcat, lost: Cafcat) -> None
     assert [document["difference"]["name"] for document in found][1:] == ["tree/a.txt", "tree/b.bin"] * 2
     assert found[1]["difference"]["theirs"] is None
     assert found[1]["difference"]["ours"]["path"] == "tree/a.txt"
-    assert summary["summary"]["differences"] == {"chunks": 1, "file_locations": 2, "retired_locations": 2}
+    differences = {table: count for table, count in summary["summary"]["differences"].items() if count}
+    assert differences == {"chunks": 1, "file_locations": 2, "retired_locations": 2}
     assert summary["summary"]["equal"] is False
     assert lost("compare", cafcat.database_url, "-q", code=5).out == b""
 

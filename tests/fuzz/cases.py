@@ -10,7 +10,7 @@ from itertools import accumulate
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.fuzz.formats import damaged_chunkio
+from tests.fuzz.formats import damaged_car, damaged_chunkio, damaged_databundle
 from tests.fuzz.mutations import damaged_archive, damaged_bytes, damaged_journal, damaged_json
 from tests.fuzz.seeds import seeds_of
 from tests.fuzz.targets import TARGETS
@@ -61,8 +61,10 @@ _MUTATIONS: dict[str, Callable[[Random, bytes, bytes], bytes]] = {
     "journal": damaged_journal,
     "backup": damaged_bytes,
     "tar": damaged_bytes,
+    "car": damaged_car,
     "chunkio": damaged_chunkio,
     "clp": damaged_bytes,
+    "databundle": damaged_databundle,
 }
 
 

@@ -1,11 +1,14 @@
-"""ChunkIO files and clp-s archives to be damaged, how, and what has to hold of what is read of them."""
+"""CARs, ChunkIO files, clp-s archives, DataBundle chunks: damaged how, and what has to hold of what is read."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt
 from cafcat.formats.base import Format, Reader
+from cafcat.formats.car import CAR, CarReader
 from cafcat.formats.chunkio import CHUNKIO
 from cafcat.formats.chunkio.metering import INTERVAL_BYTES, is_position, write_meter
 from cafcat.formats.chunkio.records import HEADER_BYTES, pack_header
@@ -18,11 +21,27 @@ from cafcat.formats.clp.header import Header
 from cafcat.formats.clp.metadata import Packet
 from cafcat.formats.clp.packing import pack_head
 from cafcat.formats.clp.reader import ClpReader
+from cafcat.formats.databundle import DATABUNDLE
+from cafcat.formats.databundle.layout import RECORD_BYTES, TRAILER_BYTES, parse_trailer, trailer
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive, ListSink, pack
+from tests import car_archives as car
 from tests.fuzz.mutations import damaged_bytes
 
-__all__ = ["Wrong", "chunkio_files", "clp_archives", "damaged_chunkio", "read_chunkio", "read_clp"]
+__all__ = [
+    "Wrong",
+    "car_files",
+    "chunkio_files",
+    "clp_archives",
+    "damaged_car",
+    "damaged_chunkio",
+    "damaged_databundle",
+    "databundle_chunks",
+    "read_car",
+    "read_chunkio",
+    "read_clp",
+    "read_databundle",
+]
 
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
 _MOST_SEED_BYTES = 200_000
@@ -30,6 +49,24 @@ _MOST_SEED_BYTES = 200_000
 
 class Wrong(Exception):
     """A reader gave what cannot be."""
+
+
+def car_files() -> list[tuple[str, bytes]]:
+    """By cafcat, by hand, and by the original programs where those are there."""
+    random = Random(6)
+    files = [(f"folder{n % 3}/file{n}", random.randbytes(random.randrange(3000)), n) for n in range(20)]
+    made = [("own", pack(CAR, files)[0]), ("own, empty", pack(CAR, [])[0]), ("by hand", _tree())]
+    return [*made, ("by hand, v2", car.v2(_tree(), padding=20)), *_originals("car/*/*.car")]
+
+
+def _tree() -> bytes:
+    """Folders, a file of several blocks, and one that is inline."""
+    leaves = [car.leaf(bytes([n]) * (100 + n)) for n in range(5)]
+    large = car.file(sum(len(data) for _, data in leaves), *(cid for cid, _ in leaves))
+    small = car.file(6, inline=b"inline")
+    folder = car.directory((b"large", large[0]), (b"leaf", leaves[0][0]))
+    root = car.directory((b"folder", folder[0]), (b"small", small[0]), ("ü".encode(), folder[0]))
+    return car.v1([root[0]], [root, folder, large, small, *leaves])
 
 
 def chunkio_files() -> list[tuple[str, bytes]]:
@@ -56,9 +93,40 @@ def clp_archives() -> list[tuple[str, bytes]]:
     return [("made", head + b"".join(sections.values())), *_originals("clp/*.clp")]
 
 
+def databundle_chunks() -> list[tuple[str, bytes]]:
+    """By cafcat: there is no other program."""
+    random = Random(9)
+    small = [(f"folder/file{n}", random.randbytes(random.randrange(300)) * 3, n) for n in range(30)]
+    zeros = bytes(RECORD_BYTES * 4) + b"x" * 20
+    large = [("small", b"x", 1), ("zeros", zeros, None), ("noise", random.randbytes(100_000) + zeros, 3)]
+    named = [("own", small), ("own, empty", []), ("own, large", large), ("own, twice", [*small[:3], *small[:2]])]
+    return [(name, pack(DATABUNDLE, files)[0]) for name, files in named]
+
+
 def _originals(pattern: str) -> list[tuple[str, bytes]]:
     found = [(path.name, path.read_bytes()) for path in sorted(VECTORS.glob(pattern))]
     return [(name, data) for name, data in found if 0 < len(data) <= _MOST_SEED_BYTES]
+
+
+def damaged_car(random: Random, data: bytes, other: bytes) -> bytes:
+    """Bytes anywhere; or those of some blocks, with CIDs that are right for them."""
+    if random.random() < 0.5:
+        return damaged_bytes(random, data, other)
+    try:
+        sections = list(CarReader(BytesArchive(data)).sections())
+    except CafcatError:
+        sections = []
+    if not sections:
+        return damaged_bytes(random, data, other)
+    whole = data
+    for _ in range(random.randrange(1, 4)):
+        section = random.choice(sections)
+        block = data[section.data_start : section.data_end]
+        changed = damaged_bytes(random, block or b"?", other)[: max(1, len(block))].ljust(len(block), b"\0")
+        # Wherever the CID is named, too: then only what the block says is wrong.
+        whole = whole.replace(block, changed) if block else whole
+        whole = whole.replace(section.cid[-32:], hashlib.sha256(changed).digest())
+    return whole
 
 
 def damaged_chunkio(random: Random, data: bytes, other: bytes) -> bytes:
@@ -73,6 +141,16 @@ def damaged_chunkio(random: Random, data: bytes, other: bytes) -> bytes:
         else:
             _overwrite(whole, *_forged_header(random, bytes(whole)))
     return bytes(whole)
+
+
+def damaged_databundle(random: Random, data: bytes, other: bytes) -> bytes:
+    """Bytes anywhere; or in the table, which then has the checksum that it should."""
+    place = parse_trailer(data[-TRAILER_BYTES:], len(data))
+    if place is None or random.random() < 0.4:
+        return damaged_bytes(random, data, other)
+    start = place.table_start
+    rows = damaged_bytes(random, data[start:-TRAILER_BYTES], other[-2000:])
+    return data[:start] + rows + trailer(start, crc32c(rows))
 
 
 def _overwrite(whole: bytearray, at: int, part: bytes) -> None:
@@ -90,6 +168,20 @@ def _forged_header(random: Random, data: bytes) -> tuple[int, bytes]:
     user_data = random.choice([record.user_data, random.choice(records).user_data])
     at = record.begin if record.begin % INTERVAL_BYTES else record.begin + 16
     return at, pack_header(user_data, size, record.content_hash)
+
+
+def read_car(data: bytes) -> str:
+    """As files, as blocks, and its index."""
+    try:
+        reader = CarReader(BytesArchive(data))
+        for section in reader.sections():
+            _check(0 < section.data_start <= section.data_end <= len(data), "a block that is not in the file")
+        _check(all(record.offset >= 0 for record in reader.index()), "a place that is none")
+        blocks = list(CarReader(BytesArchive(data), by_cid=True).entries())
+        _check(len({entry.path for entry in blocks}) == len(blocks), "a CID comes twice")
+    except CafcatError as error:
+        _refusal(error)
+    return _read(CAR, data)
 
 
 def read_chunkio(data: bytes) -> str:
@@ -120,6 +212,17 @@ def read_clp(data: bytes) -> str:
     except CafcatError as error:
         return _refusal(error)
     return _read(CLP, data)
+
+
+def read_databundle(data: bytes) -> str:
+    """As an archive; files that another file follows share no byte with it."""
+    try:
+        entries = list(DATABUNDLE.reader(BytesArchive(data)).entries())
+    except CafcatError as error:
+        return _refusal(error)
+    ends = [0, *(entry.end_byte for entry in entries)]
+    _check(all(end <= entry.start_byte for end, entry in zip(ends, entries, strict=False)), "shared bytes")
+    return _read(DATABUNDLE, data)
 
 
 def _read(archive_format: Format, data: bytes) -> str:

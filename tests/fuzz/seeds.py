@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cafcat.formats.caf import CAF
 from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, TarWriter
 from cafcat.testing.formats import CONTENTS, ODD_NAMES, pack
-from tests.fuzz.formats import chunkio_files, clp_archives
+from tests.fuzz.formats import car_files, chunkio_files, clp_archives, databundle_chunks
 from tests.fuzz.mutations import footed, sealed
 
 __all__ = ["KINDS", "Seed", "seeds_of"]
@@ -195,12 +195,20 @@ def _tar(form: int) -> bytes:
     return buffer.getvalue()
 
 
+def _cars() -> list[Seed]:
+    return [Seed(name, data) for name, data in car_files()]
+
+
 def _chunkio() -> list[Seed]:
     return [Seed(name, data) for name, data in chunkio_files()]
 
 
 def _clp() -> list[Seed]:
     return [Seed(name, data) for name, data in clp_archives()]
+
+
+def _databundle() -> list[Seed]:
+    return [Seed(name, data) for name, data in databundle_chunks()]
 
 
 KINDS = {
@@ -211,6 +219,8 @@ KINDS = {
     "inventory": _inventories,
     "manifest": _manifests,
     "tar": _tars,
+    "car": _cars,
     "chunkio": _chunkio,
     "clp": _clp,
+    "databundle": _databundle,
 }

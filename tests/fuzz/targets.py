@@ -15,16 +15,20 @@ from cafcat.catalog.mapping import Mapping
 from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound, Unsupported
 from cafcat.formats import registry
+from cafcat.formats.base import Format
 from cafcat.formats.caf import CAF
+from cafcat.formats.car import CAR
+from cafcat.formats.chunkio import CHUNKIO
 from cafcat.maintenance.backup_tar import TarReader, unpacked
 from cafcat.maintenance.index_reading import read_index
+from cafcat.maintenance.index_section import head_of
 from cafcat.maintenance.own_index import read_whole
 from cafcat.model import MAX_PATH_BYTES, Entry, FileProblem
 from cafcat.sources.base import Source
 from cafcat.stores.base import ObjectInfo, StoredObject
 from cafcat.testing.formats import BytesArchive
 from cafcat.writing.journal_reader import JournalObject, read_head
-from tests.fuzz.formats import read_chunkio, read_clp
+from tests.fuzz.formats import read_car, read_chunkio, read_clp, read_databundle
 
 __all__ = ["TARGETS", "RawStore", "Stopwatch", "Wrong"]
 
@@ -103,10 +107,11 @@ def listed_entries(data: bytes) -> list[Entry] | str:
         return _refusal(error)
 
 
-def whole_entries(data: bytes) -> list[Entry] | str:
+def whole_entries(data: bytes, known: Format | None = None) -> list[Entry] | str:
+    """known: its format, if that is not to be seen."""
     entries: list[Entry] = []
     try:
-        archive_format = registry.detect(BytesArchive(data))
+        archive_format = known or registry.detect(BytesArchive(data))
         summary = read_whole(RawStore(data), "key", archive_format, entries.append, check_block)  # type: ignore[arg-type]
     except CafcatError as error:
         return _refusal(error)
@@ -246,8 +251,9 @@ def _check_journal(data: bytes, record: JournalRecord, files: list[JournalFile])
     check(all(0 <= file.start_byte < 1 << 63 for file in files), "a place that cannot be")
     chunk = record.chunk
     if chunk is not None:
-        sizes = (0, chunk.data_bytes, chunk.index_start_byte, chunk.index_end_byte, chunk.size_bytes, (1 << 63) - 1)
+        sizes = (0, chunk.index_start_byte, chunk.index_end_byte, chunk.size_bytes, (1 << 63) - 1)
         check(list(sizes) == sorted(sizes), f"sizes that cannot be: {sizes}")
+        check(0 <= chunk.data_bytes < 1 << 63, f"a size that cannot be: {chunk.data_bytes}")
         check(".." not in chunk.object_key.split("/") and chunk.object_key[:1] != "/", "a key that leads elsewhere")
 
 
@@ -310,14 +316,44 @@ def _problems(source: Source) -> int:
     return problems
 
 
+def take_car(data: bytes, timed: Stopwatch) -> str:
+    """As files, and as blocks; and as `recover` and `rebuild` would take it."""
+    _take_into_catalog(data, CAR, timed)
+    return str(timed(read_car, data))
+
+
 def take_chunkio(data: bytes, timed: Stopwatch) -> str:
-    """Records, and what `adopt` and `rebuild` would list and read of them."""
+    """Records, and what `adopt` would list and read of them; and as `recover` and `rebuild` would take it."""
+    _take_into_catalog(data, CHUNKIO, timed)
     return str(timed(read_chunkio, data))
+
+
+def _take_into_catalog(data: bytes, archive_format: Format, timed: Stopwatch) -> None:
+    """What is whole is told the same by its index alone."""
+    whole = timed(lambda data: whole_entries(data, archive_format), data)
+    indexed = timed(lambda data: _indexed(data, archive_format), data)
+    check(isinstance(whole, str) or indexed == [entry.path for entry in whole], "an index that says something else")
+
+
+def _indexed(data: bytes, archive_format: Format) -> list[str] | str:
+    store: Any = RawStore(data)
+    try:
+        head = head_of(store, "key", len(data), archive_format)
+        with Mapping(1) as mapping:
+            read_index(StoredObject(store, "key", size_bytes=len(data)), archive_format, mapping, None, head)
+            return list(mapping.paths())
+    except CafcatError as error:
+        return _refusal(error)
 
 
 def take_clp(data: bytes, timed: Stopwatch) -> str:
     """The container of a clp-s archive, and its metadata."""
     return str(timed(read_clp, data))
+
+
+def take_databundle(data: bytes, timed: Stopwatch) -> str:
+    """The table of a shard, and every file."""
+    return str(timed(read_databundle, data))
 
 
 TARGETS: dict[str, Callable[[bytes, Stopwatch], str]] = {
@@ -328,6 +364,8 @@ TARGETS: dict[str, Callable[[bytes, Stopwatch], str]] = {
     "inventory": take_inventory,
     "manifest": take_manifest,
     "tar": take_tar,
+    "car": take_car,
     "chunkio": take_chunkio,
     "clp": take_clp,
+    "databundle": take_databundle,
 }

@@ -17,12 +17,14 @@ from cafcat.formats.base import Format
 from cafcat.formats.caf import CAF
 from cafcat.formats.car import CAR
 from cafcat.formats.chunkio import CHUNKIO
+from cafcat.formats.databundle import DATABUNDLE
 from cafcat.maintenance.adopt import AdoptReport
 from cafcat.model import OnConflict, VerifyLevel
 from cafcat.stores.local_files import LocalFile
 from cafcat.testing.formats import pack
 from tests.catalog_world import MODIFIED, Opener, commit, live, sql
 from tests.damage import flip
+from tests.killing import killed_at_each_step
 from tests.listeners import Heard, problems
 from tests.places import Bucket, Folder
 
@@ -136,7 +138,7 @@ def test_every_vector_is_as_its_own_reader_says(repository: cafcat.Repository, t
         assert {path: found[path] for path in whole} == dict.fromkeys(whole, "ok")
 
 
-@pytest.mark.parametrize("archive_format", [CAF, CAR, CHUNKIO], ids=lambda one: str(one.name))
+@pytest.mark.parametrize("archive_format", [CAF, CAR, CHUNKIO, DATABUNDLE], ids=lambda one: str(one.name))
 def test_files_of_an_archive_are_read_in_place(
     repository: cafcat.Repository, tmp_path: Path, archive_format: Format
 ) -> None:
@@ -318,6 +320,28 @@ def test_a_commit_whose_answer_is_lost_is_settled_by_looking(
         other.execute("DROP TRIGGER cut ON chunks")
     adopted(repository, path)
     assert dict(repository.read_many(FILES)) == FILES
+
+
+def test_killed_anywhere_all_of_an_archive_is_there_or_nothing(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path
+) -> None:
+    path = archive(tmp_path / "there" / "x.car", CAR)
+    before = path.read_bytes()
+
+    def prepare(_: int) -> None:
+        if live(local):
+            local.custody.remove(list(FILES))
+            local.custody.prune(grace_seconds=0)
+
+    for _ in killed_at_each_step(local, folder.url, tmp_path, "adopt", prepare=prepare, at_least=3):
+        assert local.recover().failed == ()
+        found = live(local)
+        assert found in (set(), set(FILES))
+        assert len([chunk for chunk in local.chunks() if chunk.state == "committed"]) == bool(found)
+        assert dict(local.read_many(found)) == {name: FILES[name] for name in found}
+    assert live(local) == set(FILES)
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["x.car"]
 
 
 def test_entries_that_share_bytes(repository: cafcat.Repository, tmp_path: Path) -> None:

@@ -67,13 +67,13 @@ def test_what_nothing_points_to_goes_after_its_grace_period(repository: cafcat.R
 
     told: list[PrunedChunk] = []
     dry = repository.custody.prune(dry_run=True, on_pruned=told.append)
-    assert dry == PruneReport(1, 1, size, 1, waiting, (), interrupted=False, dry_run=True)
+    assert dry == PruneReport(1, 1, size, 1, waiting, 0, (), interrupted=False, dry_run=True)
     assert place.everything() == before
     assert state_of(repository, old) == "retired"
 
     done: list[PrunedChunk] = []
     report = repository.custody.prune(on_pruned=done.append)
-    assert report == PruneReport(1, 1, size, 1, waiting, (), interrupted=False, dry_run=False)
+    assert report == PruneReport(1, 1, size, 1, waiting, 0, (), interrupted=False, dry_run=False)
     assert done == told
     assert [(str(chunk.uuid), chunk.store, chunk.bytes_freed) for chunk in done] == [(old, place.url, size)]
     assert state_of(repository, old) == "deleted"
@@ -82,7 +82,7 @@ def test_what_nothing_points_to_goes_after_its_grace_period(repository: cafcat.R
     assert f"{old}.caf" in gone
     assert set(check(repository, place)) == {"kept", "replaced"}
     assert sql(repository, "SELECT kind FROM events WHERE kind = 'chunk_deleted'") == [("chunk_deleted",)]
-    assert repository.custody.prune() == PruneReport(0, 0, 0, 1, waiting, (), interrupted=False, dry_run=False)
+    assert repository.custody.prune() == PruneReport(0, 0, 0, 1, waiting, 0, (), interrupted=False, dry_run=False)
     assert repository.custody.undelete(["gone"]).files == 1
     assert kept in chunks_in(place)
 
@@ -196,7 +196,7 @@ def test_a_copy_that_cannot_be_reached_is_removed_later(
     assert len(local.custody.prune(grace_seconds=0).failed) == 1
     mounted.rename(copy.folder)
     size = sizes(local, chunk)
-    assert local.custody.prune() == PruneReport(0, 1, size, 0, 0, (), interrupted=False, dry_run=False)
+    assert local.custody.prune() == PruneReport(0, 1, size, 0, 0, 0, (), interrupted=False, dry_run=False)
     assert check(local, folder, copy) == {"other": b"other"}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cafcat.checksums import crc64nvme
-from cafcat.errors import CafcatError, Conflict, NotFound, StoreFailed
+from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.remote.access import S3Access
 from cafcat.stores.s3 import S3Store
 from tests.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
@@ -192,6 +192,103 @@ def test_another_object_under_the_key_is_never_taken_for_ours(
     with pytest.raises(Conflict):
         put(store, "chunk.caf", b"ours !")
     assert store.read("chunk.caf", 0, 6) == b"theirs"
+
+
+def with_head(store: S3Store, key: str, data: bytes, head: bytes) -> None:
+    """Writes it with another head, which replaces the first bytes in the end."""
+    upload = store.create(key, rewrites_head=True)
+    try:
+        for start in range(0, len(data), MIB):
+            upload.write(data[start : start + MIB])
+        upload.rewrite_head(head)
+        upload.commit(crc64nvme(head + data[len(head) :]))
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def test_the_part_with_the_head_goes_last(store: S3Store, s3_proxy: S3Proxy) -> None:
+    """With no request more than any object of that size takes; its checksum is that of the new bytes."""
+    data, head = content(23 * MIB), b"head" * 1000
+    with_head(store, "chunk.car", data, head)
+    assert store.read("chunk.car", 0, len(data)) == head + data[len(head) :]
+    counts = {"CreateMultipartUpload": 1, "UploadPart": 5, "CompleteMultipartUpload": 1, "HeadObject": 1}
+    assert {name: s3_proxy.count(name) for name in counts} == counts
+    parts = [request for request in s3_proxy.requests if request.operation == "UploadPart"]
+    first = next(part for part in parts if part.query["partNumber"] == "1")
+    checksum = base64.b64encode(crc64nvme(head + data[len(head) : 5 * MIB]).to_bytes(8)).decode()
+    assert first.checksums["x-amz-checksum-crc64nvme"] == checksum
+    assert "1" not in [part.query["partNumber"] for part in parts[:3]]
+
+
+def test_an_object_smaller_than_a_part_is_one_with_its_head(store: S3Store, s3_proxy: S3Proxy) -> None:
+    with_head(store, "chunk.car", b"small object", b"SMALL")
+    assert store.read("chunk.car", 0, 12) == b"SMALL object"
+    assert s3_proxy.count("UploadPart") == 1
+
+
+def test_the_part_that_waits_is_within_the_memory(store: S3Store) -> None:
+    """One is filled, one waits, the others are on their way."""
+    upload = store.create("chunk.car", rewrites_head=True)
+    upload.write(content(5 * MIB))
+    assert (upload._free.qsize() + 2) * 5 * MIB <= SMALLEST_MEMORY
+    upload.write(content(18 * MIB))
+    upload.abort()
+
+
+def test_a_head_is_not_changed_unasked(store: S3Store) -> None:
+    """Its part may be gone already."""
+    upload = store.create("chunk.caf")
+    upload.write(content(12 * MIB))
+    with pytest.raises(InvalidInput, match="head"):
+        upload.rewrite_head(b"head")
+    upload.abort()
+
+
+def test_a_head_whose_part_cannot_be_sent_ends_the_upload(
+    store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str
+) -> None:
+    s3_proxy.faults = lambda request: Fault.ERROR_503 if request.query.get("partNumber") == "1" else None
+    with pytest.raises(StoreFailed, match="SlowDown"):
+        with_head(store, "chunk.car", content(12 * MIB), b"head")
+    assert uploads_left(s3_server, s3_bucket) == []
+    with pytest.raises(NotFound):
+        store.stat("chunk.car")
+
+
+def test_what_died_before_its_head_was_sent_is_discarded(
+    store: S3Store, s3_server: S3Server, s3_bucket: str
+) -> None:
+    upload = store.create("chunk.car", rewrites_head=True)
+    upload.write(content(12 * MIB))
+    upload.rewrite_head(b"head")
+    store.discard("chunk.car", upload.upload_id)
+    assert uploads_left(s3_server, s3_bucket) == []
+    with pytest.raises(StoreFailed):
+        upload.commit()
+    with pytest.raises(NotFound):
+        store.stat("chunk.car")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_goes_wrong_an_object_has_its_new_head_or_is_not_there(
+    store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, seed: int
+) -> None:
+    data, head = content(17 * MIB, seed), b"head" * 27
+    s3_proxy.faults = seeded_faults(seed, 0.3)
+    try:
+        with_head(store, "chunk.car", data, head)
+        is_there = True
+    except CafcatError:
+        is_there = False
+    s3_proxy.faults = lambda _: None
+    if is_there:
+        assert store.read("chunk.car", 0, len(data)) == head + data[len(head) :]
+    else:
+        store.discard("chunk.car")
+        store.delete("chunk.car")
+        assert list(store.list()) == []
+    assert uploads_left(s3_server, s3_bucket) == []
 
 
 @pytest.mark.parametrize("seed", range(8))

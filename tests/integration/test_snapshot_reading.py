@@ -11,18 +11,21 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 import cafcat
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
+from cafcat.formats.registry import by_name
+from cafcat.model import OnConflict
 from cafcat.snapshots import open_chunks
 from cafcat.stores.local_files import LocalFile
-from tests.catalog_world import Opener, commit
+from tests.catalog_world import Opener, begin, commit
 from tests.damage import flip
 from tests.places import Folder, Place
+from tests.written_formats import TREE, WRITTEN, byte_of, make_tree
 
 FILES = {f"tree/n{number:03}": b"%d" % number * number for number in range(200)} | {"empty": b"", "large": b""}
 FILES["large"] = random.Random(5).randbytes(3_000_000)
@@ -430,7 +433,7 @@ def header(**values: int) -> bytes:
         (b"text\n", InvalidInput, "not a snapshot"),
         (b"x" * 5000, InvalidInput, "not a snapshot"),
         (header(application=7), InvalidInput, "not a snapshot"),
-        (header(version=2), cafcat.errors.Unsupported, "of version 2, this cafcat knows 1"),
+        (header(version=3), cafcat.errors.Unsupported, "of version 3, this cafcat knows 1 and 2.*make it anew"),
         (header(pages=2), Corrupt, "the snapshot is cut: 4096 of 8192 bytes"),
         (header(), Corrupt, "the snapshot is damaged"),
     ],
@@ -472,6 +475,22 @@ def test_a_damaged_snapshot_gives_no_wrong_bytes(by_folder: cafcat.Snapshot, tmp
             pass
 
 
+def test_a_damaged_name_is_not_taken_for_its_neighbour(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
+    """SQLite looks for the first of those that are not smaller; a name in the wrong place may be that."""
+    source = (tmp_path / "taken").read_bytes()
+    for number in range(140, 160):
+        name = b"tree/n%03d" % number
+        damaged = name.replace(b"/", b"~")
+        (tmp_path / "flipped").write_bytes(source.replace(name, damaged))
+        with open_snapshot(tmp_path / "flipped") as flipped:
+            assert flipped.read("tree/n001") == FILES["tree/n001"]  # then its chunk is open
+            for path in (f"tree/n{further:03}" for further in range(number + 1, number + 16)):
+                with suppress(NotFound, Corrupt):
+                    assert flipped.read(path) == FILES[path]
+                with suppress(NotFound, Corrupt):
+                    assert flipped.read(path, 0, 3) == FILES[path][:3]
+
+
 def test_a_folder_whose_name_has_signs_of_a_url(local: cafcat.Repository, tmp_path: Path) -> None:
     commit(local, {"a": b"a"})
     for name in ("with space", "per%20cent", "what?", "hash#", "ü", os.fsdecode(b"raw\xff"), "-o"):
@@ -489,3 +508,66 @@ def test_it_works_with_several_stores(open_at: Opener, place: Place, tmp_path: P
     with open_snapshot(tmp_path / "taken") as snapshot:
         assert dict(snapshot.read_many(["a", "b"])) == {"a": b"in the first", "b": b"in the second"}
         assert (snapshot.read("a"), snapshot.read("b")) == (b"in the first", b"in the second")
+
+
+# Files that have to be decoded
+
+
+@pytest.fixture(params=WRITTEN)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_chunks_of_every_format_are_read(
+    repository: cafcat.Repository, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_tree(tmp_path)
+    repository.ingest(["tree"], format=name, target_size=3_000_000)
+    report = repository.snapshot(tmp_path / "taken")
+    assert (report.files, report.bytes) == (len(TREE), sum(map(len, TREE.values())))
+    with open_snapshot(tmp_path / "taken") as snapshot:
+        for _ in range(2):
+            assert {path: snapshot.read(path) for path in TREE} == TREE
+        assert dict(snapshot.read_many(TREE)) == TREE
+        for path, content in TREE.items():
+            assert snapshot.locate(path) == repository.locate(path)
+            assert content[:1] == snapshot.read(path, 0, 1)
+            assert content[-5:] == snapshot.read(path, -5)
+
+
+def test_damage_is_found_in_every_format_and_a_copy_read(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, name: str
+) -> None:
+    begin(local, FILES, archive_format=by_name(name)).finish(OnConflict.REPLACE, lambda: None)
+    local.snapshot(tmp_path / "without")
+    local.custody.copy(to=str(tmp_path / "copies"))
+    local.snapshot(tmp_path / "taken")
+    for path in ("tree/n150", "large"):
+        location = local.locate(path)
+        file = Path(local.object_of(location))
+        flip(file, byte_of(file.read_bytes(), location.start_byte, location.end_byte, FILES[path][-20:]))
+    with open_snapshot(tmp_path / "without") as snapshot:
+        for path in ("tree/n150", "large"):
+            with pytest.raises(Corrupt) as raised:
+                snapshot.read(path)
+            assert raised.value.path == path
+        assert snapshot.read("tree/n149") == FILES["tree/n149"]
+    with open_snapshot(tmp_path / "taken", warn=lambda _: None) as snapshot:
+        assert {path: snapshot.read(path) for path in FILES} == FILES
+
+
+def test_a_snapshot_of_version_1_is_read(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
+    """Its table of files has fewer columns."""
+    shutil.copy(tmp_path / "taken", tmp_path / "old")
+    with closing(sqlite3.connect(tmp_path / "old", isolation_level=None)) as connection:
+        for column in ("content_bytes", "decoding"):
+            connection.execute(f"ALTER TABLE files DROP COLUMN {column}")
+        connection.execute("PRAGMA user_version = 1")
+    with open_snapshot(tmp_path / "old") as snapshot:
+        for _ in range(2):
+            assert {path: snapshot.read(path) for path in FILES} == FILES
+        assert dict(snapshot.read_many(FILES)) == FILES
+        assert snapshot.locate("large") == by_folder.locate("large")
+        assert sorted(FILES, key=str.encode) == list(snapshot.paths())
+        assert snapshot.info == by_folder.info

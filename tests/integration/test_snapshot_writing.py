@@ -145,7 +145,7 @@ def test_the_tables_say_what_the_catalog_says(repository: cafcat.Repository, tmp
     report = repository.snapshot(tmp_path / "taken", "tree")
     with contextlib.closing(sqlite3.connect(tmp_path / "taken")) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x63616673,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         files = connection.execute("SELECT * FROM files").fetchall()
         held = connection.execute("SELECT * FROM chunks ORDER BY id").fetchall()
@@ -154,7 +154,7 @@ def test_the_tables_say_what_the_catalog_says(repository: cafcat.Repository, tmp
     expected = sql(
         repository,
         "SELECT file_path, caf_file_id, start_byte, end_byte, crc32c, "
-        "(extract(epoch FROM modified_at) * 1000000)::bigint "
+        "(extract(epoch FROM modified_at) * 1000000)::bigint, content_bytes, decoding "
         "FROM file_locations WHERE file_path LIKE 'tree/%%' ORDER BY 1",
     )
     assert files == expected

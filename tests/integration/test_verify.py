@@ -279,7 +279,7 @@ def test_an_index_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
         for changed, expected in ((rows, 0), (rows[:-1], 1), ([*rows[1:], rows[1]], 1 if pending == 10 else 2)):
             findings = Findings()
             with IndexSection("test", finished.index_start_byte, [data]) as section:
-                check_index.compare(section, CAF, changed, findings, lambda _: None)
+                check_index.compare(CAF.reader(section).entries(), changed, findings, lambda _: None)
             assert findings.count(FindingKind.MAPPING) == expected
 
 

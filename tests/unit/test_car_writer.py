@@ -16,10 +16,10 @@ from cafcat.formats.car.index import IndexBuilder
 from cafcat.formats.car.manifest import large_file_bytes, trailer
 from cafcat.formats.car.nodes import LINKS_PER_NODE, put_large_file
 from cafcat.formats.car.shards import put_shards
-from cafcat.formats.car.sorting import ExternalSort
 from cafcat.formats.car.tree_names import SHARD_BYTES_PER_LINK, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
 from cafcat.model import Entry, NewFile
+from cafcat.sorting import ExternalSort
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 
 MIB = 1 << 20

@@ -67,6 +67,22 @@ def test_empty_files_cost_nothing() -> None:
     assert (plan.files, plan.requests, plan.bytes_read, len(plan.chunks)) == (2, 0, 0, 2)
 
 
+@pytest.mark.parametrize("end", [10, 50])
+def test_what_is_large_when_it_is_decoded_comes_alone_and_in_blocks(end: int) -> None:
+    """A record of zeros may have no bytes at all."""
+    place = wanted(10, end).location._replace(content_bytes=9 * MIB, decoding="some")
+    large = Wanted.of("large", place)
+    small = Wanted.of("small", place._replace(start_byte=60, end_byte=end + 50, content_bytes=8 * MIB))
+    reads = list(merged([wanted(0, 10), large, large, wanted(50, 60), small], open_store))
+    assert [[item.name for item in read.wanted] for read in reads] == [
+        ["a-0"],
+        ["large"],
+        ["large"],
+        ["a-50", "small"],
+    ]
+    assert [read.in_blocks for read in reads] == [False, True, True, False]
+
+
 def test_in_the_order_asked_for_only_neighbours_share_a_read() -> None:
     a, b, c = wanted(0, 10), wanted(10, 20), wanted(20, 30)
     assert spans([a, c, b]) == [(0, 30)]

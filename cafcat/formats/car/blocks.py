@@ -11,7 +11,7 @@ from cafcat.formats.base import RandomReader
 from cafcat.formats.car import varint
 from cafcat.formats.car.cid import is_block_of, text_of
 from cafcat.formats.car.sections import Section
-from cafcat.formats.car.sorting import ExternalSort
+from cafcat.sorting import ExternalSort
 from cafcat.spool import Spool
 
 __all__ = ["BlockTable", "Place", "multihash_of"]

@@ -4,7 +4,7 @@ What is refused, and how, is listed in docs/formats/car.md.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, Unsupported
@@ -74,6 +74,19 @@ class CarReader:
             return self._manifest.entries()
         tree = None if self._by_cid else self._tree()
         return first_of_each(self._blocks() if tree is None else tree.entries())
+
+    def blocks(self) -> Iterator[Entry]:
+        """A block for each CID in the order of the archive, also where `entries` gives files. Raises as that."""
+        return first_of_each(self._blocks())
+
+    def about(self) -> dict[str, Any]:
+        """Version, roots, and what index there is."""
+        return {
+            "version": self._layout.version,
+            "roots": [text_of(root) for root in self._layout.roots],
+            "indexed": self._layout.index_start is not None,
+            "fully_indexed": self._layout.fully_indexed,
+        }
 
     def sections(self) -> Iterator[Section]:
         """All sections in order. Raises Corrupt."""

@@ -59,6 +59,7 @@ class CarWriter:
         self._open: CarEntryWriter | None = None
         self._ended = ""
         self._cause: BaseException | None = None
+        self._content_bytes = 0
         self.file_count = 0
 
     def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
@@ -102,7 +103,7 @@ class CarWriter:
             return None
         self._tree_size.take(name, needs)
         self._tree.add(name, self._put_leaf(head, content), size_bytes)
-        self._list(text)
+        self._list(text, size_bytes)
         return entry
 
     def _add_large(self, path: str, content: bytes, modified_ns: int | None, most_bytes: int) -> Entry | None:
@@ -157,7 +158,9 @@ class CarWriter:
             index_start = data_end + self._manifest.size_bytes + FOOTER.size + TRAILER_BYTES
             self._sink.rewrite_head(head_of(root, data_end - V2_DATA_START, index_start))
         self._ended = "finished"
-        return FinishedArchive(self._position, data_end, self._position, self.file_count, data_end, checksum)
+        return FinishedArchive(
+            self._position, data_end, self._position, self.file_count, self._content_bytes, checksum
+        )
 
     def _tail(self, data_end: int) -> Iterator[bytes]:
         """What stands behind the payload."""
@@ -195,8 +198,9 @@ class CarWriter:
         self._pending_bytes = 0
         self._sink.write(data)
 
-    def _list(self, text: bytes) -> None:
+    def _list(self, text: bytes, content_bytes: int) -> None:
         self._manifest.append(text)
+        self._content_bytes += content_bytes
         self._comma = b","
         self.file_count += 1
 
@@ -283,7 +287,7 @@ class CarEntryWriter:
             text = entry_text(writer._comma, entry)
             cid, total_bytes = self._put_nodes()
             writer._tree.add(tree_name(self.path), cid, total_bytes)
-            writer._list(text)
+            writer._list(text, entry.size_bytes)
             writer._flush()
         return entry
 

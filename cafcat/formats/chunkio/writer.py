@@ -50,6 +50,7 @@ class ChunkIoWriter:
         self._open: ChunkIoEntryWriter | None = None
         self._ended = ""
         self._cause: BaseException | None = None
+        self._content_bytes = 0
         self.file_count = 0
 
     def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
@@ -90,7 +91,7 @@ class ChunkIoWriter:
         for file, entry in zip(files, entries, strict=False):
             _add_pieces(parts, entry.start_byte, file.content)
         self._put(parts, entries[-1].end_byte)
-        self._append(b"".join(texts), len(texts))
+        self._append(b"".join(texts), len(texts), sum(entry.size_bytes for entry in entries))
 
     def open(self, path: str, modified_ns: int | None) -> "ChunkIoEntryWriter":
         """Begins a file that is written in blocks. Raises Refused, with nothing written."""
@@ -137,7 +138,9 @@ class ChunkIoWriter:
         self._put([mark], index_end + len(mark))
         self._ended = "finished"
         checksum = crc32c(mark, checksum)
-        return FinishedArchive(self._position, index_begin, index_end, self.file_count, index_begin, checksum)
+        return FinishedArchive(
+            self._position, index_begin, index_end, self.file_count, self._content_bytes, checksum
+        )
 
     def _index_bytes(self) -> int:
         """Size of the index's text in bytes, with a file that is being written."""
@@ -157,13 +160,14 @@ class ChunkIoWriter:
             raise
         self._position = end
 
-    def _append(self, text: bytes, count: int = 1) -> None:
+    def _append(self, text: bytes, count: int, content_bytes: int) -> None:
         try:
             self._index.append(text)
         except BaseException as error:
             self._break(error)
             raise
         self._comma = b","
+        self._content_bytes += content_bytes
         self.file_count += count
 
     def _break(self, error: BaseException) -> None:
@@ -243,7 +247,7 @@ class ChunkIoEntryWriter:
         text = entry_text(writer._comma, entry)
         if writer._index.size_bytes + len(text) > writer._max_index_bytes:
             raise writer._index_full(self.path)
-        writer._append(text)
+        writer._append(text, 1, self._written)
         return entry
 
     def abandon(self) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 from cafcat.errors import Unsupported
 from cafcat.formats.base import Format, RandomReader, Sink, Writer
 from cafcat.formats.clp.header import MAGIC
+from cafcat.formats.clp.packing import repacked
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.model import Entry
 
@@ -34,6 +35,10 @@ class ClpFormat:
     def reader(self, archive: RandomReader) -> ClpReader:
         """Raises Corrupt or Unsupported if the header or the table of sections cannot be right."""
         return ClpReader(archive)
+
+    def repacked(self, archive: RandomReader) -> Iterator[bytes]:
+        """See packing.repacked."""
+        return repacked(ClpReader(archive))
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """There is nothing to decode: raises Unsupported."""

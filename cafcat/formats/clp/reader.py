@@ -1,5 +1,6 @@
 """Reading a clp-s archive: its sections as entries, its metadata as plain data. Logs are not decoded."""
 
+import math
 import re
 from collections.abc import Iterator
 from functools import cached_property, partial
@@ -81,6 +82,25 @@ class ClpReader:
     def _corrupt(self, message: str) -> Corrupt:
         return Corrupt(message, chunk=self._archive.name, byte=HEADER_BYTES)
 
+    def about(self) -> dict[str, Any]:
+        """Version, bytes of the logs, packets of metadata, and as far as there are such: records by log file, and
+        times by key, in the unit that the logs have. Raises Corrupt."""
+        about: dict[str, Any] = {
+            "version": ".".join(map(str, self.header.version)),
+            "log_bytes": self.header.uncompressed_size,
+            "packets": [{"type": packet.kind, "size_bytes": len(packet.content)} for packet in self.packets],
+        }
+        if self.ranges:
+            about["ranges"] = [
+                {"file_name": found.file_name, "start": found.start, "end": found.end} for found in self.ranges
+            ]
+        if self.timestamps.ranges:
+            about["timestamps"] = [
+                {"key": found.key, "begin": _finite(found.begin), "end": _finite(found.end)}
+                for found in self.timestamps.ranges
+            ]
+        return about
+
     def _packet(self, kind: int) -> bytes | None:
         """The content of the one packet of a kind. Raises Corrupt if there are several."""
         found = [packet.content for packet in self.packets if packet.kind == kind]
@@ -142,6 +162,11 @@ class ClpReader:
             check.write(block)
             yield block
         check.finish()
+
+
+def _finite(number: float | None) -> float | None:
+    """None for what JSON has no number for."""
+    return number if number is not None and math.isfinite(number) else None
 
 
 class _SectionCheck:

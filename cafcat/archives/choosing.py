@@ -1,0 +1,30 @@
+"""Which format a new archive gets."""
+
+from pathlib import Path
+
+from cafcat.errors import InvalidInput, Unsupported
+from cafcat.formats import registry as formats
+from cafcat.formats.base import Format
+
+__all__ = ["format_of_output"]
+
+
+def format_of_output(output: Path, name: str | None) -> Format:
+    """The format of that name, or else the one whose suffix the file's name ends with. Raises Unsupported if there
+    is no such format, InvalidInput if the file's name tells none."""
+    if name is not None:
+        return formats.by_name(name)
+    for archive_format in formats.known():
+        if output.name.lower().endswith(archive_format.suffix):
+            return archive_format
+    choices = sorted(f"{known.name} ({known.suffix})" for known in formats.known() if _is_writable(known))
+    hint = f"give its name one of these suffixes, or say --format: {', '.join(choices)}"
+    raise InvalidInput("the name of the new archive does not tell its format", path=str(output), hint=hint)
+
+
+def _is_writable(archive_format: Format) -> bool:
+    try:
+        formats.to_write(archive_format.name)
+    except Unsupported:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""Files of several folders at one moment, in the order in which their bytes are read best."""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from cafcat.catalog.connection import PgConnection
+from cafcat.catalog.lookup import MICROSECONDS, folder_range, location_of, size_of, successor
+from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
+from cafcat.catalog.runs import iso
+from cafcat.model import Location
+
+__all__ = ["Export", "Place", "export"]
+
+_IN_RANGES: Final = (
+    "unnest(%(lows)s::text[], %(highs)s::text[]) AS r(low, high) "
+    "JOIN file_locations AS l ON l.file_path >= r.low AND l.file_path < r.high"
+)
+_ALL: Final = "file_locations AS l"
+_TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of('l.')}), 0)::bigint FROM {{files}}"  # noqa: S608
+_FILES: Final = f"""
+SELECT l.caf_file_id, l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, l.content_bytes, l.decoding
+FROM {{files}} ORDER BY l.caf_file_id, l.start_byte, l.end_byte, l.file_path
+"""  # noqa: S608
+_ABSENT: Final = """
+SELECT r.number FROM unnest(%(paths)s::text[], %(lows)s::text[], %(highs)s::text[])
+    WITH ORDINALITY AS r(path, low, high, number)
+WHERE NOT EXISTS (SELECT FROM file_locations AS l WHERE l.file_path = r.path)
+    AND NOT EXISTS (SELECT FROM file_locations AS l WHERE l.file_path >= r.low AND l.file_path < r.high)
+ORDER BY r.number LIMIT 1
+"""
+_CHUNK: Final = "SELECT uuid, store, object_key, format FROM chunks WHERE id = %(id)s"
+
+
+class Place(NamedTuple):
+    """What somebody named: all below a folder ("" is everything, others end in "/"), and the file of that path, if
+    it could be one."""
+
+    path: str | None
+    folder: str
+
+
+class Export:
+    """Sees nothing that is committed later. taken_at: ISO 8601 in UTC."""
+
+    def __init__(self, found: RepeatableRead) -> None:
+        self._read = found
+        [(self.taken_at,)] = found.rows(f"SELECT {iso('now()')}")
+
+    def first_absent(self, places: Sequence[Place]) -> int | None:
+        """Which of the places has no file, if there is one; everything is always there."""
+        named = [(number, place) for number, place in enumerate(places) if place.folder]
+        ranges = [folder_range(place.folder) for _, place in named]
+        parameters = {
+            "paths": [place.path for _, place in named],
+            "lows": [low for low, _ in ranges],
+            "highs": [high for _, high in ranges],
+        }
+        rows = self._read.rows(_ABSENT, parameters)
+        return named[int(rows[0][0]) - 1][0] if rows else None
+
+    def totals(self, places: Sequence[Place]) -> tuple[int, int]:
+        """Number and bytes of what `files` gives."""
+        source, parameters = _source(places)
+        [(files, size_bytes)] = self._read.rows(_TOTALS.format(files=source), parameters)
+        return int(files), int(size_bytes)
+
+    def files(self, places: Sequence[Place]) -> Generator[Location, None, None]:
+        """Each file of the places once, by chunk and offset. They stream: to be read to the end, or closed."""
+        source, parameters = _source(places)
+        chunk: int | None = None
+        of_chunk: tuple[Any, ...] = ()
+        for page in self._read.pages(_FILES.format(files=source), parameters):
+            for number, path, start, end, checksum, microseconds, content_bytes, decoding in page:
+                if number != chunk:
+                    chunk, of_chunk = number, self._read.rows(_CHUNK, {"id": number})[0]
+                file = (path, start, end, checksum, microseconds)
+                yield location_of((*file, *of_chunk, content_bytes, decoding))
+
+
+def _source(places: Sequence[Place]) -> tuple[str, dict[str, Any]]:
+    """Of which table, by which parameters."""
+    if any(not place.folder for place in places):
+        return _ALL, {}
+    ranges = _disjoint(places)
+    return _IN_RANGES, {"lows": [low for low, _ in ranges], "highs": [high for _, high in ranges]}
+
+
+def _disjoint(places: Sequence[Place]) -> list[tuple[str, str]]:
+    """Half-open ranges of paths that have each file of the places once. Code points are in the order of their
+    UTF-8."""
+    ranges = [(place.path, successor(place.path)) for place in places if place.path is not None]
+    ranges += [(place.folder, f"{place.folder[:-1]}0") for place in places]
+    found: list[tuple[str, str]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        else:
+            found.append((low, high))
+    return found
+
+
+@contextmanager
+def export(connect: Callable[[], PgConnection]) -> Iterator[Export]:
+    """One transaction on a connection of its own. Raises CatalogUnavailable, CatalogOutdated."""
+    with repeatable_read(connect) as found:
+        yield Export(found)

@@ -1,0 +1,327 @@
+"""A bundle as the published design has it: a folder of shard files, and an index of them all.
+
+Nothing of this knows of catalogs or stores. `write_bundle` makes a bundle, `Bundle` reads and verifies one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from cafcat.checksums import crc32c
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, SourceFailed, StoreFailed
+from cafcat.formats.databundle.bundle_index import BundleIndex
+from cafcat.formats.databundle.compression import method_of
+from cafcat.formats.databundle.layout import VERSION_MAGIC, config_key, config_of, file_key, path_of
+from cafcat.formats.databundle.messages import DIRECTORY, REGULAR, messages
+from cafcat.formats.databundle.shard_reader import ShardReader
+from cafcat.formats.databundle.shard_writer import ShardPlace, ShardWriter
+from cafcat.formats.index_text import longest_text_bytes
+from cafcat.model import FileProblem, ProblemKind
+from cafcat.prefetch import in_order
+
+__all__ = ["Bundle", "BundleCheck", "BundleFile", "BundleSummary", "NewBundleFile", "UserData", "write_bundle"]
+
+_BLOCK_BYTES: Final = 1 << 20
+_MOST_SHARDS: Final = 100_000_000
+"""Names of shard files have eight digits."""
+
+
+class UserData(NamedTuple):
+    """A google.protobuf.Any of whoever makes the bundle."""
+
+    type_url: str
+    value: bytes
+
+
+class NewBundleFile(NamedTuple):
+    """path: its name in the bundle; content: its bytes, a file to read, or None for a directory."""
+
+    path: str
+    content: bytes | Path | None
+    user_data: UserData | None = None
+
+
+class BundleFile(NamedTuple):
+    """What the index says of a file or directory; offset: in the data of its shard before compression."""
+
+    path: str
+    is_directory: bool
+    shard: int
+    offset: int
+    size_bytes: int
+    crc32c: int
+    user_data: UserData | None = None
+
+
+class BundleSummary(NamedTuple):
+    """Counts; sizes in bytes: data_bytes of the files, stored_bytes of the shard files."""
+
+    files: int
+    directories: int
+    data_bytes: int
+    stored_bytes: int
+
+
+class BundleCheck(NamedTuple):
+    """What verify found: files and bytes that were read, and what is wrong."""
+
+    files: int
+    data_bytes: int
+    problems: Sequence[FileProblem]
+
+
+def write_bundle(
+    folder: Path,
+    files: Iterable[NewBundleFile],
+    *,
+    shards: int = 1,
+    workers: int = 1,
+    compression: str = "zlib",
+) -> BundleSummary:
+    """Makes a bundle in a folder that is empty or not there. So many threads write a shard file each at a time.
+    File n goes to shard n modulo shards, so the same files make the same shards. compression: "none", "snappy" or
+    "zlib". Memory: the list of files, and 2 MiB for each thread. The row BUNDLE_CONFIG is written last: a
+    folder that was left half-way is no bundle.
+
+    Raises Conflict if the folder has something; Refused for a name, InvalidInput for one that comes twice;
+    SourceFailed for a file that cannot be read; StoreFailed; Unsupported if a library is not installed.
+    """
+    method = method_of(compression)
+    if not 1 <= shards < _MOST_SHARDS or workers < 1:
+        raise InvalidInput(f"no bundle has {shards} shards, written by {workers} threads")
+    listed = _checked(files)
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise Conflict(f"the folder of a bundle has to be empty: {folder}")
+        index = BundleIndex(folder / "index", create=True)
+        try:
+            jobs = [
+                _ShardJob(folder, index, method, shard, shards, listed[shard::shards]) for shard in range(shards)
+            ]
+            done = list(in_order(_write_shard, jobs, most_in_flight=workers))
+            index.put_last(config_key(), config_of(method, shards))
+        finally:
+            index.close()
+    return BundleSummary(*(sum(column) for column in zip(*done, strict=True)))
+
+
+def _checked(files: Iterable[NewBundleFile]) -> list[NewBundleFile]:
+    listed = list(files)
+    seen: set[str] = set()
+    for file in listed:
+        longest_text_bytes(file.path)  # raises Refused
+        if file.path in seen:
+            raise InvalidInput("a bundle has each name once", path=file.path)
+        seen.add(file.path)
+    return listed
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreFailed(f"the bundle {folder} cannot be written: {error.strerror or error}") from error
+
+
+class _ShardJob(NamedTuple):
+    folder: Path
+    rows: BundleIndex
+    method: int
+    shard: int
+    shards: int
+    files: Sequence[NewBundleFile]
+
+
+def _write_shard(job: _ShardJob) -> BundleSummary:
+    directories = data_bytes = 0
+    path = shard_path(job.folder, job.shard)
+    with job.rows.batch() as rows, ShardWriter(path, job.method, job.shard, job.shards, rows.put) as writer:
+        for file in job.files:
+            is_directory = file.content is None
+            place = (writer.offset, 0, 0) if is_directory else writer.add(_blocks(file))
+            rows.put(file_key(file.path), _file_value(job.shard, place, file))
+            directories += is_directory
+            data_bytes += place[1]
+        writer.finish()
+        return BundleSummary(len(job.files) - directories, directories, data_bytes, writer.stored_bytes)
+
+
+def _blocks(file: NewBundleFile) -> Iterator[bytes]:
+    if isinstance(file.content, bytes):
+        yield file.content
+        return
+    assert file.content is not None  # noqa: S101 - directories have no blocks
+    try:
+        with file.content.open("rb") as source:
+            while block := source.read(_BLOCK_BYTES):
+                yield block
+    except OSError as error:
+        raise SourceFailed(f"cannot be read: {error.strerror or error}", path=file.path) from error
+
+
+def _file_value(shard: int, place: ShardPlace, file: NewBundleFile) -> bytes:
+    made = messages()
+    offset, size_bytes, checksum = place
+    metadata = made.FileMetadata(
+        type=DIRECTORY if file.content is None else REGULAR,
+        shard_index=shard,
+        shard_uncompressed_offset=offset,
+        uncompressed_size=size_bytes,
+        crc32c=checksum,
+    )
+    if file.user_data is not None:
+        metadata.user_data.type_url, metadata.user_data.value = file.user_data
+    encoded: bytes = metadata.SerializeToString()
+    return encoded
+
+
+def shard_path(folder: Path, shard: int) -> Path:
+    """As the published design names them."""
+    return folder / f"shard-{shard:08}"
+
+
+class Bundle:
+    """Reads one bundle. A context manager; threads may share it. Memory: a record for each file that is read."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises NotFound, Corrupt if it is no whole bundle, Unsupported for one of another version or if a library
+        is not installed."""
+        self._folder = folder
+        if not (folder / "index").is_dir():
+            raise NotFound(f"no bundle: there is no folder {folder / 'index'}")
+        self._index = BundleIndex(folder / "index")
+        try:
+            self._config = self._read_config()
+        except BaseException:
+            self._index.close()
+            raise
+
+    def _read_config(self) -> Any:
+        value = self._index.get(config_key())
+        if value is None:
+            raise self._corrupt("its index has no BUNDLE_CONFIG: it was not written to its end")
+        config = self._parsed(messages().BundleConfig, value)
+        if config.version_magic != VERSION_MAGIC:
+            raise self._corrupt(f"its BUNDLE_CONFIG does not say {VERSION_MAGIC}")
+        return config
+
+    @property
+    def shards(self) -> int:
+        """How many shard files there are."""
+        return int(self._config.shard_count)
+
+    def files(self) -> Iterator[BundleFile]:
+        """All files and directories, by folder and name. Raises Corrupt."""
+        for key, value in self._index.files():
+            yield self._file(key, value)
+
+    def file(self, path: str) -> BundleFile:
+        """One of them. Raises NotFound; Corrupt."""
+        key = file_key(path)
+        value = self._index.get(key)
+        if value is None:
+            raise NotFound("the bundle has no such file", path=path)
+        return self._file(key, value)
+
+    def _file(self, key: bytes, value: bytes) -> BundleFile:
+        try:
+            path = path_of(key)
+        except ValueError as error:
+            raise self._corrupt(f"a name in its index cannot be read: {error}") from error
+        metadata = self._parsed(messages().FileMetadata, value)
+        if path is None or metadata.type not in (REGULAR, DIRECTORY) or metadata.shard_index >= self.shards:
+            raise self._corrupt("a row of its index makes no sense", path)
+        user_data = None
+        if metadata.HasField("user_data"):
+            user_data = UserData(metadata.user_data.type_url, metadata.user_data.value)
+        return BundleFile(
+            path,
+            metadata.type == DIRECTORY,
+            metadata.shard_index,
+            metadata.shard_uncompressed_offset,
+            metadata.uncompressed_size,
+            metadata.crc32c,
+            user_data,
+        )
+
+    def open(self, path: str) -> Iterator[bytes]:
+        """The content of a file in blocks of at most 1 MiB; of a directory none. Raises NotFound; Corrupt where
+        records, size or CRC-32C are others, at the latest in place of the end."""
+        file = self.file(path)
+        with self._shard(file.shard) as shard:
+            yield from self._content(shard, file)
+
+    def _shard(self, shard: int) -> ShardReader:
+        return ShardReader(shard_path(self._folder, shard), self._index, shard, self._config)
+
+    def _content(self, shard: ShardReader, file: BundleFile) -> Iterator[bytes]:
+        checksum = 0
+        try:
+            for block in shard.blocks(file.offset, file.offset + file.size_bytes):
+                checksum = crc32c(block, checksum)
+                yield block
+        except Corrupt as error:
+            error.path = file.path
+            raise
+        if checksum != file.crc32c:
+            message = f"the content has the CRC-32C {checksum:08x}, the index says {file.crc32c:08x}"
+            raise self._corrupt(message, file.path)
+
+    def verify(self, workers: int = 1) -> BundleCheck:
+        """Reads every file. So many threads read a shard file each at a time. Memory: the list of files. Raises
+        Corrupt if the index itself cannot be read; what is wrong with a file or a shard is told, and not raised."""
+        by_shard: dict[int, list[BundleFile]] = defaultdict(list)
+        for file in self.files():
+            by_shard[file.shard].append(file)
+        jobs = [by_shard[shard] for shard in range(self.shards) if shard in by_shard]
+        checks = list(in_order(self._verify_shard, jobs, most_in_flight=workers))
+        problems = [problem for check in checks for problem in check.problems]
+        return BundleCheck(
+            sum(check.files for check in checks), sum(check.data_bytes for check in checks), problems
+        )
+
+    def _verify_shard(self, files: list[BundleFile]) -> BundleCheck:
+        files.sort(key=lambda file: (file.offset, file.size_bytes))
+        problems: list[FileProblem] = []
+        size_bytes = 0
+        try:
+            with self._shard(files[0].shard) as shard:
+                for file in files:
+                    size_bytes += self._verify_file(shard, file, problems)
+        except CafcatError as error:
+            name = shard_path(self._folder, files[0].shard).name
+            problems.append(FileProblem(name, ProblemKind.CORRUPT, str(error)))
+        return BundleCheck(len(files), size_bytes, problems)
+
+    def _verify_file(self, shard: ShardReader, file: BundleFile, problems: list[FileProblem]) -> int:
+        try:
+            return sum(map(len, self._content(shard, file)))
+        except Corrupt as error:
+            problems.append(FileProblem(file.path, ProblemKind.CORRUPT, str(error)))
+            return 0
+
+    def _parsed(self, kind: Any, value: bytes) -> Any:
+        try:
+            return kind.FromString(value)
+        except messages().DecodeError as error:
+            raise self._corrupt("a row of its index cannot be read") from error
+
+    def _corrupt(self, message: str, path: str | None = None) -> Corrupt:
+        return Corrupt(f"the bundle is damaged: {message}", path=path, chunk=str(self._folder))
+
+    def close(self) -> None:
+        """Others may open it."""
+        self._index.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

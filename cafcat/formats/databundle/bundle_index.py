@@ -1,0 +1,116 @@
+"""The index of a bundle: a folder in LevelDB's format, written and read by LevelDB itself (plyvel)."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from cafcat.errors import Corrupt, StoreFailed, Unsupported
+from cafcat.formats.databundle.extras import extra
+from cafcat.formats.databundle.layout import FILE_METADATA, record_key
+
+__all__ = ["BundleIndex"]
+
+_BATCH_ROWS: Final = 1000
+_SHARD_BYTES: Final = 9
+"""Of the key of a record: table and shard."""
+
+
+class BundleIndex:
+    """Opened by one process at a time, as LevelDB is; threads may share it. LevelDB writes to its folder when it
+    only reads, too: a lock and a log."""
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        """Raises Unsupported if plyvel is not installed; Corrupt if it is damaged; StoreFailed if another process
+        has it, or there is no room."""
+        self._name = str(folder)
+        self._library = _plyvel()
+        with self._translated():
+            self._rows = self._library.DB(str(folder), create_if_missing=create, error_if_exists=create)
+
+    @contextmanager
+    def batch(self) -> Iterator["_Batch"]:
+        """Rows that are written by the thousand, and the last of them at its end."""
+        with self._translated():
+            batch = _Batch(self._rows)
+            yield batch
+            batch.flush()
+
+    def put_last(self, key: bytes, value: bytes) -> None:
+        """Afterwards this row and all before it are durable."""
+        with self._translated():
+            self._rows.put(key, value, sync=True)
+
+    def get(self, key: bytes) -> bytes | None:
+        with self._translated():
+            found: bytes | None = self._rows.get(key, verify_checksums=True)
+        return found
+
+    def files(self) -> Iterator[tuple[bytes, bytes]]:
+        """All rows of FILE_METADATA, by folder and name."""
+        return self._range(bytes([FILE_METADATA]), bytes([FILE_METADATA + 1]))
+
+    def records(self, shard: int, offset: int) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of a shard from the record on that has this offset; none if there is none before or at it."""
+        wanted, end = record_key(shard, offset), record_key(shard + 1, 0)
+        begin = self._last_until(wanted)
+        return self._range(begin, end) if begin[:_SHARD_BYTES] == wanted[:_SHARD_BYTES] else iter(())
+
+    def _last_until(self, key: bytes) -> bytes:
+        """The last key that is not after this one; b"" if there is none. By LevelDB's own verbs: plyvel's iterator
+        finds nothing backwards from a place behind all keys."""
+        with self._translated(), self._rows.raw_iterator(verify_checksums=True) as rows:
+            rows.seek(key)
+            if not rows.valid():
+                rows.seek_to_last()
+            elif rows.key() != key:
+                rows.prev()
+            return bytes(rows.key()) if rows.valid() else b""
+
+    def _range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        with self._translated(), self._rows.iterator(start=start, stop=stop, verify_checksums=True) as rows:
+            yield from rows
+
+    def close(self) -> None:
+        """Others may open it."""
+        self._rows.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except self._library.Error as error:
+            reason = " ".join(str(error).split())
+            if isinstance(error, OSError):
+                message = f"the index of the bundle cannot be read or written: {reason}"
+                raise StoreFailed(message, chunk=self._name) from error
+            raise Corrupt(f"the index of the bundle cannot be used: {reason}", chunk=self._name) from error
+
+
+class _Batch:
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+        self._waiting: list[tuple[bytes, bytes]] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._waiting.append((key, value))
+        if len(self._waiting) >= _BATCH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        with self._rows.write_batch() as batch:
+            for key, value in self._waiting:
+                batch.put(key, value)
+        self._waiting.clear()
+
+
+def _plyvel() -> Any:
+    try:
+        return extra("plyvel")
+    except Unsupported as error:
+        if sys.version_info >= (3, 13) or sys.platform != "linux":
+            error.hint = (
+                "it has wheels for Python 3.11 and 3.12 on Linux only; else build it with LevelDB's headers"
+            )
+        raise

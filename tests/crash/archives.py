@@ -1,0 +1,196 @@
+"""Archives as their documentation says they are, read by nothing of cafcat's own code: for the checker."""
+
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Entry", "content", "parse"]
+
+METER_EVERY, METER_BYTES = 1 << 16, 16
+RECORD_HEADER = struct.Struct("<16sQ8s8s")
+CID_BYTES = 36
+
+
+@dataclass(frozen=True)
+class Entry:
+    path: str
+    start: int
+    end: int
+    crc32c: int
+
+
+def parse(kind: str, data: bytes) -> tuple[int, int, list[Entry]]:
+    """(index start, index end, entries). Raises ValueError for what is none."""
+    return _PARSERS[kind](data)
+
+
+def content(kind: str, data: bytes, start: int, end: int, decoding: str | None) -> bytes:
+    """The file that the bytes `[start, end)` of an archive are, or are decoded to."""
+    if decoding is None:
+        return data[start:end]
+    if (kind, decoding) == ("chunkio", "pieces"):
+        payload = _without_meters(data, start, end)
+        return b"".join(part for _, part in _records(payload))
+    if (kind, decoding) == ("car", "sections"):
+        return b"".join(_leaves(data, start, end))
+    if kind == "databundle" and decoding.startswith("deflate "):
+        return b"".join(_inflated(data, start, end, *decoding.split()[1:]))
+    raise ValueError(f"{kind} knows no {decoding}")
+
+
+def _index(text: bytes) -> list[Entry]:
+    pairs: dict[str, Any] = dict(json.loads(text, object_pairs_hook=list))
+    entries = []
+    for path, members in pairs["files"]:
+        of = dict(members)
+        entries.append(Entry(path, of["start_byte"], of["end_byte"], of["crc32c"]))
+    if len({entry.path for entry in entries}) != len(entries):
+        raise ValueError("a name twice")
+    return entries
+
+
+def _caf(data: bytes) -> tuple[int, int, list[Entry]]:
+    end = len(data) - 4
+    start = end - int.from_bytes(data[end:], "little")
+    if end < 0 or start < 0:
+        raise ValueError("no CAF")
+    return start, end, _index(data[start:end])
+
+
+def _car(data: bytes) -> tuple[int, int, list[Entry]]:
+    """CARv2; the text of a CAF index, its footer and 32 bytes of a trailer stand before the CAR's own index."""
+    if data[:11] != b"\x0a\xa1\x67version\x02":
+        raise ValueError("no CARv2")
+    data_start, data_bytes, index_start = struct.unpack("<QQQ", data[27:51])
+    start = data_start + data_bytes
+    magic, manifest_start, size = struct.unpack("<16sQQ", data[index_start - 32 : index_start])
+    if (magic, manifest_start, size) != (b"\0cafcat manifest", start, len(data)):
+        raise ValueError("no manifest")
+    text_end = index_start - 36
+    if int.from_bytes(data[text_end : text_end + 4], "little") != text_end - start:
+        raise ValueError("a manifest of another size")
+    return start, len(data), _index(data[start:text_end])
+
+
+def _leaves(data: bytes, start: int, end: int) -> list[bytes]:
+    found = []
+    while start < end:
+        size = shift = 0
+        while True:
+            byte = data[start]
+            start += 1
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        found.append(data[start + CID_BYTES : start + size])
+        start += size
+    return found
+
+
+def _chunkio(data: bytes) -> tuple[int, int, list[Entry]]:
+    """The last record is an end mark that names the first record of the index."""
+    payload = _without_meters(data, 0, len(data))
+    user_data, size, *_ = RECORD_HEADER.unpack(payload[-40:])
+    if user_data[:8] != b"cafcat1E" or size:
+        raise ValueError("no end mark")
+    start = int.from_bytes(user_data[8:], "little")
+    records = list(_records(_without_meters(data, start, len(data))))
+    if any(user_data[:8] != b"cafcat1I" for user_data, _ in records[:-1]):
+        raise ValueError("an index of something else")
+    before = len(payload) - RECORD_HEADER.size
+    end = before + METER_BYTES * -(-before // (METER_EVERY - METER_BYTES))
+    return start, end, _index(b"".join(part for _, part in records[:-1]))
+
+
+def _without_meters(data: bytes, start: int, end: int) -> bytes:
+    parts = []
+    while start < end:
+        begin = start - start % METER_EVERY
+        parts.append(data[max(start, begin + METER_BYTES) : min(end, begin + METER_EVERY)])
+        start = begin + METER_EVERY
+    return b"".join(parts)
+
+
+def _records(payload: bytes) -> list[tuple[bytes, bytes]]:
+    """User data and content of each."""
+    found, at = [], 0
+    while at < len(payload):
+        user_data, size, *_ = RECORD_HEADER.unpack_from(payload, at)
+        at += RECORD_HEADER.size
+        found.append((user_data, payload[at : at + size]))
+        at += size
+    return found
+
+
+def _databundle(data: bytes) -> tuple[int, int, list[Entry]]:
+    """The last 26 bytes name the table: protobuf, field 1 of which is a row of a key and a value."""
+    end = len(data) - 26
+    tag, start, data_start, _, word = struct.unpack("<2sQII8s", data[end:])
+    if (tag, data_start, word, data[:4]) != (b"\x7a\x18", 4096, b"daBSmeta", b"daBS"):
+        raise ValueError("no trailer")
+    entries = []
+    for _, row in _fields(data[start:end]):
+        key, value = (found for _, found in _fields(row))
+        if key[0] == 2:
+            of = dict(_fields(value))
+            file = dict(_fields(dict(_fields(of[6]))[2]))
+            path = key[1:].replace(b"\0\0", b"").decode()
+            entries.append(Entry(path, file[2], file[3], of.get(5, 0)))
+    return start, end, entries
+
+
+def _fields(message: bytes) -> list[tuple[int, Any]]:
+    """Numbers and values of the fields of a protobuf message: varints, and what has a length."""
+    found: list[tuple[int, Any]] = []
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        number, kind = divmod(varint(), 8)
+        value: Any = varint()
+        if kind == 2:
+            value, at = message[at : at + value], at + value
+        found.append((number, value))
+    return found
+
+
+def _inflated(data: bytes, start: int, end: int, offset: str, runs: str = "") -> list[bytes]:
+    """Piece by piece; only the first can begin in the midst of a record, and then without a head of zlib."""
+    zeros = {int(first): int(count) for first, count in (run.split("+") for run in runs.split(",") if run)}
+    parts: list[bytes] = []
+    number, raw = 0, offset != "0"
+    while start < end or number in zeros:
+        if number in zeros:
+            parts.append(bytes(zeros[number] << 18))
+            number += zeros[number]
+            continue
+        inflater = zlib.decompressobj(-15 if raw else 15)
+        try:
+            parts.append(inflater.decompress(data[start:end]))
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        at = end - len(inflater.unused_data) + 4 * (raw and inflater.eof)
+        start, number, raw = at + -at % 4096, number + 1, False
+    return parts
+
+
+_PARSERS: dict[str, Callable[[bytes], tuple[int, int, list[Entry]]]] = {
+    "caf": _caf,
+    "car": _car,
+    "chunkio": _chunkio,
+    "databundle": _databundle,
+}

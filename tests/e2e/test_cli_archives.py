@@ -1,0 +1,326 @@
+"""inspect of all formats, convert and export: what they print, with which code they end, what is left behind."""
+
+import re
+import resource
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cafcat.archives.convert import ConvertReport
+from cafcat.archives.export import ExportReport
+from cafcat.formats import registry as formats
+from cafcat.formats.clp.header import Header
+from cafcat.formats.clp.metadata import ARCHIVE_INFO, RANGE_INDEX, Packet
+from cafcat.formats.clp.packing import pack_head
+from cafcat.testing.formats import BytesArchive
+from tests.car_archives import directory, file, leaf, v1
+from tests.e2e.conftest import CLI_PAGE, TREE, Cafcat, documented_keys
+from tests.s3_server import S3Server
+from tests.waiting import wait_until
+from tests.written_formats import WRITTEN
+
+NAMES = {formats.by_name(name).suffix: name for name in WRITTEN}
+NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Cafcat:
+    """The command without a catalog."""
+    return Cafcat(tmp_path, NOWHERE)
+
+
+def in_archive(path: Path) -> dict[str, bytes]:
+    archive = BytesArchive(path.read_bytes(), str(path))
+    reader = formats.detect(archive).reader(archive)
+    return {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()}
+
+
+def left_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_all_keys_are_documented() -> None:
+    assert {field.name for field in fields(ExportReport)} <= documented_keys("export")
+    assert {field.name for field in fields(ConvertReport)} <= documented_keys("convert")
+
+
+@pytest.mark.parametrize("suffix", NAMES)
+def test_a_tree_goes_out_and_is_listed_and_converted_without_a_catalog(
+    filled: Cafcat, alone: Cafcat, suffix: str
+) -> None:
+    out = alone.folder / f"out{suffix}"
+    result = filled("export", "tree", "-o", out)
+    count = len(TREE)
+    said = rf"exported {count} files \(\S+ MB\) as of \S+Z to {NAMES[suffix]}: .*/out{suffix}, \S+ [kM]B\n"
+    assert re.fullmatch(said, result.text)
+    assert result.err == ""
+    assert in_archive(out) == TREE
+    documents = alone("inspect", out, "--json").documents
+    listed = {document["path"]: document for document in documents}
+    assert {path: one["size_bytes"] for path, one in listed.items()} == {p: len(c) for p, c in TREE.items()}
+    for document in filled("ls", "-R", "--json").documents:
+        found = listed[document["path"]]
+        assert (found["crc32c"], found["modified_at"]) == (document["crc32c"], document["modified_at"])
+    converted = alone("convert", out, "back.caf").text
+    assert re.fullmatch(rf"converted {count} files \(\S+ MB\) from {NAMES[suffix]} to caf: .*, \S+ MB\n", converted)
+    assert in_archive(alone.folder / "back.caf") == TREE
+    assert left_in(alone.folder) == {out.name, "back.caf"}
+    assert filled("export", "tree/folder", "tree/a.txt", "-q", "-f", "-o", out).out == b""
+    assert sorted(in_archive(out)) == ["tree/a.txt", "tree/folder/c.txt", "tree/folder/deep/d.TXT"]
+
+
+def test_as_json(filled: Cafcat, alone: Cafcat) -> None:
+    out = alone.folder / "x"
+    document = filled("export", "tree/folder", "tree/b.bin", "-o", out, "--format", "car", "--json").document
+    assert set(document) == {field.name for field in fields(ExportReport)}
+    assert (document["files"], document["bytes"], document["format"]) == (3, 2001 + 256, "car")
+    assert (document["output"], document["size_bytes"]) == (str(out), out.stat().st_size)
+    assert document["prefixes"] == ["tree/folder", "tree/b.bin"]
+    document = alone("convert", "x", "y.cio", "--json").document
+    assert set(document) == {field.name for field in fields(ConvertReport)}
+    assert (document["input"], document["input_format"]) == (str(out), "car")
+    assert (document["format"], document["files"], document["bytes"]) == ("chunkio", 3, 2001 + 256)
+    assert document["size_bytes"] == (alone.folder / "y.cio").stat().st_size
+
+
+def test_entries_that_are_decoded_say_so(filled: Cafcat, alone: Cafcat) -> None:
+    filled("export", "tree", "-o", alone.folder / "x.cio")
+    filled("export", "tree", "-o", alone.folder / "x.car")
+    filled("export", "tree", "-o", alone.folder / "x.caf")
+    for document in alone("inspect", "x.cio", "--json").documents:
+        assert document["content_bytes"] == document["size_bytes"] == len(TREE[document["path"]])
+        assert document["end_byte"] - document["start_byte"] > document["size_bytes"]
+        assert document["decoding"]
+    decoded = {one["path"]: one.get("decoding") for one in alone("inspect", "x.car", "--json").documents}
+    assert decoded == dict.fromkeys(TREE) | {"tree/big.dat": "sections"}
+    assert all("decoding" not in one for one in alone("inspect", "x.caf", "--json").documents)
+    [line] = [line for line in alone("inspect", "-l", "x.cio").lines if line.endswith("tree/a.txt")]
+    assert line.split()[2] == str(len(TREE["tree/a.txt"]))
+
+
+def clp_archive() -> bytes:
+    """Of three sections that nobody judges."""
+    import msgpack
+
+    ranges = msgpack.packb([{"s": 0, "e": 9, "f": {"_filename": "a\nb.log"}}])
+    packets = [Packet(ARCHIVE_INFO, msgpack.packb({"num_segments": 1})), Packet(RANGE_INDEX, ranges)]
+    head = pack_head(Header((0, 4, 1), 1000, 0, 0), packets, [("x", 3), ("y", 0), ("z", 5)])
+    return head + b"xxxzzzzz"
+
+
+def test_what_verbose_says_of_each_format(alone: Cafcat) -> None:
+    a, b = leaf(b"first"), leaf(b"second")
+    tree = directory((b"a", a[0]), (b"b", b[0]))
+    large = file(11, a[0], b[0])
+    (alone.folder / "tree.car").write_bytes(v1([tree[0]], [tree, a, b]))
+    (alone.folder / "large.car").write_bytes(v1([large[0]], [large, b, a]))
+    (alone.folder / "x.clp").write_bytes(clp_archive())
+    result = alone("inspect", "-v", "tree.car")
+    assert result.lines == ["a", "b"]
+    first, root = result.err.splitlines()
+    assert re.fullmatch(r"cafcat: /.*/tree\.car: format car, version 1, \d+ bytes \(\d+ B\)", first)
+    assert re.fullmatch(r"cafcat: root: bafybei\w+", root)
+    assert len(alone("inspect", "--blocks", "tree.car").lines) == 3
+    [document] = alone("inspect", "large.car", "--json").documents
+    assert (document["size_bytes"], document["decoding"]) == (11, f"dag {document['path']}")
+    about, *entries = alone("inspect", "x.clp", "-v", "--json").documents
+    assert [entry["path"] for entry in entries] == ["x", "y", "z"]
+    archive = about["archive"]
+    assert (archive["format"], archive["version"], archive["log_bytes"]) == ("clp-s", "0.4.1", 1000)
+    assert [packet["type"] for packet in archive["packets"]] == [0, 1, 3]
+    assert archive["ranges"] == [{"file_name": "a\nb.log", "start": 0, "end": 9}]
+    said = alone("inspect", "x.clp", "-v").err.splitlines()
+    assert "format clp-s, version 0.4.1, log bytes 1000" in said[0]
+    assert said[1] == "cafcat: packet: type 0, size bytes 15"
+    assert said[-1] == "cafcat: range: file name a b.log, start 0, end 9"
+    assert alone("convert", "x.clp", "again.clp", "-q").out == b""
+    assert (alone.folder / "again.clp").read_bytes() == clp_archive()
+    text = CLI_PAGE.read_text().split("`inspect` has the same")[1].split("`stat` adds")[0]
+    about = [alone("inspect", name, "-v", "--json").documents[0]["archive"] for name in ("tree.car", "x.clp")]
+    for key in {key for archive in about for key in archive} | {"content_bytes", "decoding"}:
+        assert f"`{key}`" in text
+
+
+def test_wrong_use(filled: Cafcat, alone: Cafcat) -> None:
+    out = alone.folder
+    assert "--output" in filled("export", "tree", code=2).err
+    assert "no such file or folder" in filled("export", "tree", "nothing", "-o", out / "x.caf", code=4).err
+    error = filled("export", "tree", "-o", out / "x.zip", "--json", code=2).error
+    assert (error["kind"], error["path"]) == ("invalid_input", str(out / "x.zip"))
+    assert "caf (.caf), car (.car), chunkio (.cio)" in error["hint"]
+    assert "only the program clp-s" in filled("export", "tree", "-o", out / "x.clp", code=1).err
+    assert "no format 'zip'" in filled("export", "tree", "-o", out / "x", "--format", "zip", code=1).err
+    assert left_in(out) == set()
+    filled("export", "tree", "-q", "-o", out / "x.caf")
+    assert "already" in filled("export", "tree", "-o", out / "x.caf", code=1).err
+    (out / "text").write_text("hello")
+    assert alone("convert", "text", "y.caf", "--json", code=1).error["kind"] == "unsupported"
+    assert alone("convert", "none", "y.caf", code=4)
+    assert alone("convert", "x.caf", "y.zip", "--json", code=2).error["kind"] == "invalid_input"
+    assert "only the program clp-s" in alone("convert", "x.caf", "y.clp", code=1).err
+    assert alone("convert", "x.caf", "x.caf", "--json", code=1).error["kind"] == "conflict"
+    alone("convert", "x.caf", "x.caf", "--overwrite")
+    assert in_archive(out / "x.caf") == TREE
+    assert "no blocks" in alone("inspect", "--blocks", "x.caf", code=2).err
+    assert left_in(out) == {"x.caf", "text"}
+
+
+def test_damage_is_exit_5_and_leaves_nothing(filled: Cafcat, alone: Cafcat) -> None:
+    filled("export", "tree", "-q", "-o", alone.folder / "x.caf")
+    data = bytearray((alone.folder / "x.caf").read_bytes())
+    data[data.index(b"first file")] ^= 1
+    (alone.folder / "x.caf").write_bytes(data)
+    error = alone("convert", "x.caf", "y.car", "--json", code=5).error
+    assert (error["kind"], error["path"]) == ("corrupt", "tree/a.txt")
+    assert error["chunk"] == str(alone.folder / "x.caf")
+    assert left_in(alone.folder) == {"x.caf"}
+
+
+def test_damage_of_a_chunk_ends_an_export(cafcat: Cafcat) -> None:
+    (cafcat.folder / "tree").mkdir()
+    (cafcat.folder / "tree/a").write_bytes(b"content of a")
+    (cafcat.folder / "tree/b").write_bytes(b"content of b")
+    cafcat("ingest", "tree")
+    archive = Path(cafcat("locate", "tree/a", "--json").document["object"])
+    archive.chmod(0o600)
+    archive.write_bytes(archive.read_bytes().replace(b"content of a", b"content of x"))
+    error = cafcat("export", "-o", "out.car", "--json", code=5).error
+    assert (error["kind"], error["path"]) == ("corrupt", "tree/a")
+    assert left_in(cafcat.folder) - {"home"} == {"tree", "store"}
+
+
+@contextmanager
+def waiting(cafcat: Cafcat, output: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """An export that waits, in the middle of it, for a lock that we hold."""
+    assert cafcat.database_url
+    blocked = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'file_locations'::regclass"
+    with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
+        other.autocommit = True
+        holder.execute("LOCK TABLE file_locations IN ACCESS EXCLUSIVE MODE")
+        process = cafcat.popen("export", "tree", "-f", "-o", output)
+        wait_until(lambda: other.execute(blocked).fetchone())
+        yield process
+        holder.rollback()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+def test_an_interrupted_export_leaves_nothing(filled: Cafcat, tmp_path: Path, number: signal.Signals) -> None:
+    with waiting(filled, tmp_path / "taken.car") as process:
+        assert len(list(tmp_path.iterdir())) == 1
+        process.send_signal(number)
+        assert process.stderr
+        assert process.stderr.read() == b"cafcat: interrupted; nothing was written\n"
+        assert process.wait(60) == 130
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_export_leaves_no_archive(filled: Cafcat, tmp_path: Path) -> None:
+    """Only a file of another name, that nobody takes for one."""
+    (tmp_path / "old.car").write_bytes(b"old")
+    with waiting(filled, tmp_path / "old.car") as process:
+        process.kill()
+        assert process.wait(60) == -signal.SIGKILL
+    assert (tmp_path / "old.car").read_bytes() == b"old"
+    [left] = left_in(tmp_path) - {"old.car"}
+    assert re.fullmatch(r"\.cafcat-[0-9a-f]{16}\.partial", left)
+
+
+def endless(path: Path) -> None:
+    """An archive with a file that takes long to copy and no room on disk."""
+    size_bytes = 200 << 30
+    index = f'{{"format_version":"1.0","files":{{"x":{{"start_byte":0,"end_byte":{size_bytes}}}}}}}'.encode()
+    with path.open("wb") as archive:
+        archive.seek(size_bytes)
+        archive.write(index + struct.pack("<I", len(index)))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+def test_an_interrupted_conversion_leaves_nothing(alone: Cafcat, number: signal.Signals) -> None:
+    endless(alone.folder / "endless.caf")
+    process = alone.popen("convert", "endless.caf", "out.car")
+    wait_until(lambda: any(path.stat().st_size for path in alone.folder.glob(".cafcat-*.partial")))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, b"cafcat: interrupted; nothing was written\n")
+    assert left_in(alone.folder) == {"endless.caf"}
+
+
+def of_at_most(size_bytes: int) -> Any:
+    """As a disk that is full: no file gets larger."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
+
+
+def test_no_room_is_one_line_and_leaves_nothing(filled: Cafcat, alone: Cafcat) -> None:
+    filled("export", "-q", "-o", alone.folder / "x.caf")
+    for cafcat, command in (
+        (filled, ("export", "-o", str(alone.folder / "out.car"))),
+        (alone, ("convert", "x.caf", "out.car")),
+    ):
+        process = cafcat.popen(*command, preexec_fn=of_at_most(1 << 20))
+        out, errors = process.communicate(timeout=60)
+        assert (process.returncode, out) == (1, b"")
+        assert re.fullmatch(rb"cafcat: cannot be written: File too large \(path '.*out\.car'\)\n", errors)
+        assert left_in(alone.folder) == {"x.caf"}
+
+
+LOADED = """
+import sys
+from cafcat.cli.app import run
+code = run(sys.argv[1:])
+found = {"boto3", "botocore", "obstore", "urllib3", "sqlalchemy", "tomllib"} & set(sys.modules)
+sys.exit(f"loaded: {found}" if found else code)
+"""
+
+
+@pytest.mark.parametrize("command", [("inspect", "x.caf"), ("convert", "x.caf", "y.car")], ids=lambda one: one[0])
+def test_files_need_nothing_of_s3_nor_a_configuration(
+    filled: Cafcat, alone: Cafcat, command: tuple[str, ...]
+) -> None:
+    filled("export", "-q", "-o", alone.folder / "x.caf")
+    alone.extra["CAFCAT_CONFIG"] = "/nowhere.toml"
+    process = [sys.executable, "-W", "error", "-c", LOADED, *command]
+    done = subprocess.run(process, cwd=alone.folder, env=alone.environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_times_and_names_come_through_all_formats(filled: Cafcat, alone: Cafcat) -> None:
+    filled("export", "tree", "-q", "-o", alone.folder / "0.caf")
+    for n, suffix in enumerate((".car", ".cio", ".car", ".caf")):
+        alone("convert", next(alone.folder.glob(f"{n}.*")), f"{n + 1}{suffix}", "-q")
+    assert (alone.folder / "0.caf").read_bytes() == (alone.folder / "4.caf").read_bytes()
+    times = [document["modified_at"] for document in alone("inspect", "4.caf", "--json").documents]
+    assert len(set(times)) == len(TREE)
+
+
+@pytest.mark.usefixtures("s3_environment")
+def test_archives_in_a_bucket(filled: Cafcat, alone: Cafcat, s3_server: S3Server, s3_bucket: str) -> None:
+    """How the bucket is reached, the configuration says, as for sources and stores."""
+    filled("export", "tree", "-q", "-o", alone.folder / "x.car")
+    body = (alone.folder / "x.car").read_bytes()
+    s3_server.client().put_object(Bucket=s3_bucket, Key="some//odd key", Body=body)
+    (alone.folder / "home").mkdir()
+    (alone.folder / "home/cafcat.toml").write_text(
+        f'[stores.there]\nurl = "s3://{s3_bucket}"\nendpoint_url = "{s3_server.endpoint_url}"\n'
+    )
+    alone.extra["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
+    url = f"s3://{s3_bucket}/some//odd key"
+    documents = alone("inspect", url, "--json").documents
+    assert {one["path"]: one["size_bytes"] for one in documents} == {path: len(c) for path, c in TREE.items()}
+    assert {one["object"] for one in documents} == {url}
+    assert alone("convert", url, "x.caf", "--json").document["input"] == url
+    assert in_archive(alone.folder / "x.caf") == TREE
+    assert alone("inspect", f"s3://{s3_bucket}/nothing", "--json", code=4).error["kind"] == "not_found"
+    assert "a bucket, not an archive" in alone("convert", f"s3://{s3_bucket}", "y.caf", code=2).err
+    alone.extra["AWS_SECRET_ACCESS_KEY"] = "this-is-a-very-wrong-secret"  # noqa: S105
+    assert alone("convert", url, "y.caf", "--json", code=12).error["kind"] == "credentials"
+    assert left_in(alone.folder) == {"home", "x.caf", "x.car"}

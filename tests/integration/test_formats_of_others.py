@@ -1,0 +1,55 @@
+"""A format that somebody else's package brings: found by its entry point, and used as any other."""
+
+from pathlib import Path
+
+import pytest
+
+import cafcat
+from cafcat.errors import Unsupported
+from cafcat.formats import registry
+
+MODULE = """
+from cafcat.formats.caf import CafFormat
+
+class Mine(CafFormat):
+    name = "mine"
+    suffix = ".mine"
+
+    def sniff(self, head, tail):
+        return head.startswith(b"MINE")
+
+MINE = Mine()
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pip leaves one."""
+    folder = tmp_path / "site"
+    described = folder / "mine-1.0.dist-info"
+    described.mkdir(parents=True)
+    (folder / "mine_of_others.py").write_text(MODULE)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text("[cafcat.formats]\nmine = mine_of_others:MINE\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+@pytest.mark.usefixtures("package")
+def test_it_is_packed_read_rebuilt_and_repacked(local: cafcat.Repository, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_bytes(b"MINE, all of it")
+    local.ingest([tmp_path / "tree"], prefix="p", format="mine")
+    [chunk] = local.chunks()
+    assert (chunk.format, chunk.object_key) == ("mine", f"{chunk.uuid}.mine")
+    [path] = [location.path for location in local.list()]
+    assert local.read(path) == b"MINE, all of it"
+    assert cafcat.inspect(Path(local.settings.store.removeprefix("file://")) / chunk.object_key).format == "mine"
+    local.custody.repack(chunks=[str(chunk.uuid)], format="car")
+    assert {chunk.format for chunk in local.chunks() if chunk.state == "committed"} == {"car"}
+    assert local.read(path) == b"MINE, all of it"
+
+
+def test_without_it_the_error_names_those_that_are_there(local: cafcat.Repository, tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="there is no format 'mine'") as raised:
+        local.ingest([tmp_path], format="mine")
+    assert all(name in str(raised.value) for name in registry.NAMES)
