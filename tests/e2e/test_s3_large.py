@@ -98,7 +98,7 @@ class Ingest:
 @pytest.mark.parametrize(
     ("count", "largest", "target_size"),
     [
-        pytest.param(3000, 20 * MIB, "500kB", id="3000-objects"),
+        pytest.param(1000, 20 * MIB, "200kB", id="1000-objects"),
         pytest.param(20_000, 200_000_000, "4MB", id="20000-objects", marks=pytest.mark.slow),
     ],
 )

@@ -348,6 +348,7 @@ def each_step_is_killed(world: World, folder: Path, verb: str, prepare: Callable
     return killed_at_each_step(world.repository, here, folder, verb, there, prepare=prepare)
 
 
+@pytest.mark.slow  # `make test` has samples of it: tests/crash/test_crash.py
 @pairs
 def test_a_copy_is_killed_at_every_step(world: World, tmp_path: Path) -> None:
     """The next one settles what it left: its writer is known to be dead, whatever its lease says."""
@@ -478,6 +479,7 @@ def test_what_comes_late_is_removed(world: World) -> None:
     assert set(world.second.everything()) == {"strange"}
 
 
+@pytest.mark.slow  # `make test` has samples of it: tests/crash/test_crash.py
 @pairs
 def test_a_recover_of_copies_is_killed_at_every_step(world: World, tmp_path: Path) -> None:
     count = 0

@@ -216,7 +216,9 @@ def check_nothing_lost(url: str, place: Folder, tree: dict[str, bytes]) -> None:
     assert not seen.tables["retired_locations"], "nothing was packed twice"
 
 
-@pytest.mark.parametrize("cut", list(Cut))
+@pytest.mark.parametrize(
+    "cut", [Cut.ANSWER, *(pytest.param(cut, marks=pytest.mark.slow) for cut in Cut if cut is not Cut.ANSWER)]
+)
 def test_a_connection_cut_at_every_commit(quick_databases: Databases, tree: dict[str, bytes], cut: Cut) -> None:
     """Before COMMIT arrives, and between COMMIT and its answer. A chunk's finds out what became of it: the ingest
     succeeds all the same."""

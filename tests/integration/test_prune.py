@@ -297,6 +297,7 @@ def test_interrupted_between_chunks(local: cafcat.Repository, folder: Folder) ->
     assert check(local, folder) == {}
 
 
+@pytest.mark.slow  # `make test` has samples of it: tests/crash/test_crash.py
 def test_a_prune_is_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path) -> None:
     """No live file loses a byte, and the next prune, or recover, removes what is left."""
     expected = {"always": b"there"}

@@ -563,6 +563,7 @@ def test_any_history_is_rebuilt(
     check_history(two_catalogs, tmp_path, str(tmp_path / f"store-{uuid4()}"), history)
 
 
+@pytest.mark.slow
 @settings(QUICK, max_examples=5)
 @given(history=st.lists(steps, min_size=6, max_size=10))
 def test_any_history_is_rebuilt_from_a_bucket(

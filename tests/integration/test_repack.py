@@ -549,6 +549,7 @@ def check_killed(repository: cafcat.Repository, place: Place) -> dict[str, bytes
     return {path: objects[f"{chunk}.caf"][start:end] for path, chunk, start, end in located}
 
 
+@pytest.mark.slow  # `make test` has samples of it: tests/crash/test_crash.py
 def test_a_repack_is_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path) -> None:
     """Into two chunks, out of two. Recover then has whatever it left, and the next step begins where that is."""
     expected: dict[str, bytes] = {}

@@ -435,6 +435,7 @@ def test_stopped_what_was_packed_is_committed(
     assert {name: local.read(name) for name in FILES} == FILES
 
 
+@pytest.mark.slow  # `make test` has samples of it: tests/crash/test_crash.py
 def test_a_repair_is_killed_at_every_step(
     repository: cafcat.Repository, place: Place, tree: Path, tmp_path: Path
 ) -> None:
