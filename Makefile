@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests wait for other processes half of their time: one more at once than there are processors.
+WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 
 .PHONY: help demo test test-all check fmt bench bench-quick bench-s3 crash fuzz nightly migrate clean
 
@@ -19,7 +21,7 @@ demo: $(READY)  ## ingest a real folder, read a file back, compare it, see the r
 	@sh tests/demo.sh $(BIN)
 
 test: $(READY)  ## the tests; a few minutes
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 -m "not slow"
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 
 test-all: $(READY)  ## the tests with the slow ones: a real system tree, 300,000 files, 20,000 objects, 6 GB
 	$(BIN)/python -m pytest -q
@@ -47,7 +49,7 @@ crash: $(READY)  ## SIGKILL before and after every write, request and statement 
 	$(BIN)/python -m tests.crash.campaign
 
 fuzz: $(READY)  ## property tests with 10,000 examples each, a million damaged chunks; half an hour
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n auto --maxprocesses 4 \
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n $(WORKERS) \
 		--ignore tests/property/test_state_machine.py tests/property
 	$(BIN)/python -m tests.fuzz
 

@@ -340,7 +340,7 @@ def _indexed(data: bytes, archive_format: Format) -> list[str] | str:
     try:
         head = head_of(store, "key", len(data), archive_format)
         with Mapping(1) as mapping:
-            read_index(StoredObject(store, "key", size_bytes=len(data)), archive_format, mapping, None, head)
+            read_index(StoredObject(store, "key", size_bytes=len(data)), archive_format, mapping, None, head=head)
             return list(mapping.paths())
     except CafcatError as error:
         return _refusal(error)

@@ -121,7 +121,7 @@ def test_a_setting_keeps_all_from_being_prepared(
         assert prepared_on(connection) == []
 
 
-@pytest.mark.parametrize("lost", ["DEALLOCATE ALL", "ALTER TABLE chunks ALTER object_key TYPE varchar"])
+@pytest.mark.parametrize("lost", ["DEALLOCATE ALL", "ALTER TABLE chunks ALTER format TYPE varchar"])
 def test_a_prepared_statement_that_is_lost_or_does_not_fit_any_more_is_done_without(
     repository: cafcat.Repository, tmp_path: Path, lost: str
 ) -> None:
