@@ -137,7 +137,7 @@ def test_sources_that_have_the_same_paths(repository: cafcat.Repository, tree: P
     check(repository, store, contents(tree) | {"small/x": b"x"})
 
 
-@pytest.mark.parametrize("after", [1, 1500, 3500])
+@pytest.mark.parametrize("after", [1, 1500, 2500])
 def test_a_process_that_dies_costs_its_open_chunk(
     repository: cafcat.Repository, tree: Path, store: Path, after: int
 ) -> None:
