@@ -1,5 +1,6 @@
 """Fixtures for all tests; what they are made of is in services.py."""
 
+import os
 import signal
 
 from tests.s3_proxy import s3_proxy, s3_proxy_environment
@@ -34,3 +35,6 @@ __all__ = [
 
 # A shell starts what it puts in the background with SIGINT ignored, and so would every command under test be.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Where this is set, each of thousands of commands under test would compile all of cafcat anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
