@@ -2,11 +2,10 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Final
 
 from cafcat.checksums import crc32c
-from cafcat.errors import InvalidInput, Refused, StoreFailed, Unsupported
+from cafcat.errors import Unsupported
 from cafcat.formats.base import FinishedArchive, HeadSink, Sink
 from cafcat.formats.car import varint
 from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256, SHA256
@@ -16,7 +15,8 @@ from cafcat.formats.car.manifest import FOOTER, LEAF_BYTES, SECTIONS, TRAILER_BY
 from cafcat.formats.car.nodes import SECTION_BYTES, largest_file_bytes, put_large_file
 from cafcat.formats.car.tree_names import TreeSize, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
-from cafcat.formats.index_text import MAX_INDEX_BYTES, IndexText, entry_text, longest_text_bytes
+from cafcat.formats.index_text import MAX_INDEX_BYTES, entry_text, longest_text_bytes
+from cafcat.formats.writing import FileWriter, IndexedWriter
 from cafcat.model import Entry, NewFile
 
 __all__ = ["CarEntryWriter", "CarWriter"]
@@ -30,13 +30,15 @@ _HELD_BYTES: Final = 4 << 20
 _new_tuple: Final = tuple.__new__
 
 
-class CarWriter:
+class CarWriter(IndexedWriter):
     """Writes one archive. The caller gives each path once; of a path given twice readers take the last.
 
     Memory: 4 MiB of small files or 1 MiB of a large one, and 32 bytes for each of its leaves; 8 MiB of manifest;
     three times 24 MiB for sorting, and 4 MiB of the tree. More is in temporary files: some 250 bytes for each file.
     After an error of the sink, and after finalize, every call raises.
     """
+
+    _INDEX_IS = "the archive's manifest"
 
     def __init__(self, sink: Sink, *, max_manifest_bytes: int = MAX_INDEX_BYTES) -> None:
         """max_manifest_bytes: when the archive is full; a smaller value than the format's serves tests. Raises
@@ -45,29 +47,16 @@ class CarWriter:
             raise Unsupported(
                 "a CAR cannot be written here: its first bytes are known last, and have to be changed"
             )
+        super().__init__(max_manifest_bytes)
         self._sink: HeadSink = sink
-        self._max_manifest_bytes = max_manifest_bytes
-        self._manifest = IndexText()
-        self._index = IndexBuilder()
+        self._cids = IndexBuilder()
         self._tree = TreeWriter()
         self._tree_size = TreeSize()
-        self._comma = b""
         self._pending: list[bytes] = [_NO_HEAD]
         self._pending_bytes = len(_NO_HEAD)
         self._position = HEAD_BYTES
         self._sections = 0
         self._open: CarEntryWriter | None = None
-        self._ended = ""
-        self._cause: BaseException | None = None
-        self._content_bytes = 0
-        self.file_count = 0
-
-    def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
-        """Appends a whole file. Raises Refused, with nothing written; what the sink raises."""
-        added = self.add_all((NewFile(path, content, modified_ns),), _UNLIMITED)
-        if not added:
-            raise self._manifest_full(path)
-        return added[0]
 
     def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
         """Appends whole files, from the first on, as long as the archive, if it were finalized, has at most so many
@@ -98,12 +87,12 @@ class CarWriter:
         name = tree_name(path)
         needs = self._tree_size.needs(name, size_bytes)
         after = start + size_bytes + (self._sections + 1) * SHA256_INDEX_RECORD_BYTES + self._tree_size.after(needs)
-        manifest_bytes = self._manifest.size_bytes + len(text)
-        if after + manifest_bytes + _FIXED_BYTES > most_bytes or manifest_bytes > self._max_manifest_bytes:
+        manifest_bytes = self._index.size_bytes + len(text)
+        if after + manifest_bytes + _FIXED_BYTES > most_bytes or manifest_bytes > self._max_index_bytes:
             return None
         self._tree_size.take(name, needs)
         self._tree.add(name, self._put_leaf(head, content), size_bytes)
-        self._list(text, size_bytes)
+        self._append(text, 1, size_bytes)
         return entry
 
     def _add_large(self, path: str, content: bytes, modified_ns: int | None, most_bytes: int) -> Entry | None:
@@ -116,9 +105,7 @@ class CarWriter:
 
     def open(self, path: str, modified_ns: int | None) -> "CarEntryWriter":
         """Begins a file that is written in blocks. Raises Refused, with nothing written."""
-        self._check_usable()
-        if not self.has_room(path, 0):
-            raise self._manifest_full(path)
+        self._check_can_open(path)
         name = tree_name(path)
         self._tree_size.take(name, self._tree_size.needs(name, _UNLIMITED))
         self._open = CarEntryWriter(self, path, modified_ns)
@@ -129,7 +116,7 @@ class CarWriter:
         in one folder. One more file, and the one being written, count with the longest checksum and time, and
         with all bytes abandoned so far. Raises Refused."""
         self._check_not_ended()
-        size = self._position + self._manifest_bytes() + _FIXED_BYTES + self._sections * SHA256_INDEX_RECORD_BYTES
+        size = self._position + self._index_bytes() + _FIXED_BYTES + self._sections * SHA256_INDEX_RECORD_BYTES
         if self._open is not None:
             size += self._open.bytes_to_come
         if path is None:
@@ -141,7 +128,7 @@ class CarWriter:
         """False if the manifest would outgrow its u32, whatever the file's size. Raises Refused."""
         del size_bytes
         self._check_not_ended()
-        return self._manifest_bytes() + longest_text_bytes(path) <= self._max_manifest_bytes
+        return self._index_bytes() + longest_text_bytes(path) <= self._max_index_bytes
 
     def finalize(self) -> FinishedArchive:
         """Writes tree, manifest and index, and the head anew. Raises InvalidInput while a file is open; what the
@@ -155,32 +142,32 @@ class CarWriter:
                 checksum = crc32c(block, checksum)
                 self._put(block)
             self._flush()
-            index_start = data_end + self._manifest.size_bytes + FOOTER.size + TRAILER_BYTES
+            index_start = data_end + self._index.size_bytes + FOOTER.size + TRAILER_BYTES
             self._sink.rewrite_head(head_of(root, data_end - V2_DATA_START, index_start))
-        self._ended = "finished"
+        self._finish()
         return FinishedArchive(
             self._position, data_end, self._position, self.file_count, self._content_bytes, checksum
         )
 
     def _tail(self, data_end: int) -> Iterator[bytes]:
         """What stands behind the payload."""
-        manifest_bytes = self._manifest.size_bytes
+        manifest_bytes = self._index.size_bytes
         index_start = data_end + manifest_bytes + FOOTER.size + TRAILER_BYTES
-        yield from self._manifest.blocks()
-        yield FOOTER.pack(manifest_bytes) + trailer(data_end, index_start + self._index.size_bytes)
         yield from self._index.blocks()
+        yield FOOTER.pack(manifest_bytes) + trailer(data_end, index_start + self._cids.size_bytes)
+        yield from self._cids.blocks()
 
     def _put_leaf(self, head: bytes, content: bytes) -> bytes:
         """Writes a section; returns its CID."""
         digest = hashlib.sha256(content).digest()
-        self._index.add_digest(SHA256, digest, self._position - V2_DATA_START)
+        self._cids.add_digest(SHA256, digest, self._position - V2_DATA_START)
         self._sections += 1
         cid = RAW_SHA256 + digest
         self._put(head, cid, content)
         return cid
 
     def _put_block(self, cid: bytes, block: bytes) -> None:
-        self._index.add(cid, self._position - V2_DATA_START)
+        self._cids.add(cid, self._position - V2_DATA_START)
         self._sections += 1
         self._put(varint.encode(len(cid) + len(block)), cid, block)
 
@@ -198,52 +185,13 @@ class CarWriter:
         self._pending_bytes = 0
         self._sink.write(data)
 
-    def _list(self, text: bytes, content_bytes: int) -> None:
-        self._manifest.append(text)
-        self._content_bytes += content_bytes
-        self._comma = b","
-        self.file_count += 1
 
-    def _manifest_bytes(self) -> int:
-        """With a file that is being written."""
-        size = self._manifest.size_bytes
-        return size if self._open is None else size + longest_text_bytes(self._open.path)
-
-    def _manifest_full(self, path: str) -> Refused:
-        message = f"the archive's manifest is full: it cannot exceed {self._max_manifest_bytes:,} bytes"
-        return Refused(message, path=path)
-
-    @contextmanager
-    def _breaking(self) -> Iterator[None]:
-        # How much of the data arrived is not known, so no later offset could be trusted (restic's ErrBroken).
-        try:
-            yield
-        except BaseException as error:
-            if not self._ended:
-                self._ended, self._cause = "broken", error
-            raise
-
-    def _check_usable(self) -> None:
-        self._check_not_ended()
-        if self._open is not None:
-            raise InvalidInput("another file is being written", path=self._open.path)
-
-    def _check_not_ended(self) -> None:
-        if self._cause is not None:
-            raise StoreFailed(f"the archive is broken by an earlier error: {self._cause}") from self._cause
-        if self._ended:
-            raise InvalidInput("the archive is finished: nothing can be added")
-
-
-class CarEntryWriter:
+class CarEntryWriter(FileWriter[CarWriter]):
     """One file being written in blocks. Made by CarWriter.open."""
 
     def __init__(self, writer: CarWriter, path: str, modified_ns: int | None) -> None:
-        self.path = path
-        self._writer = writer
-        self._modified_ns = modified_ns
+        super().__init__(writer, path, modified_ns)
         self._start = writer._position
-        self._checksum = 0
         self._held = bytearray()
         self._digests: list[bytes] = []
 
@@ -287,7 +235,7 @@ class CarEntryWriter:
             text = entry_text(writer._comma, entry)
             cid, total_bytes = self._put_nodes()
             writer._tree.add(tree_name(self.path), cid, total_bytes)
-            writer._list(text, entry.size_bytes)
+            writer._append(text, 1, entry.size_bytes)
             writer._flush()
         return entry
 
@@ -302,15 +250,3 @@ class CarEntryWriter:
         """CID of the whole file, and bytes of all its blocks."""
         size_bytes = (len(self._digests) - 1) * LEAF_BYTES + len(self._held)
         return put_large_file(self._writer._put_block, self._digests, LEAF_BYTES, size_bytes, self._modified_ns)
-
-    def abandon(self) -> None:
-        """Gives the file up. Its blocks stay in the archive, and no entry names them. Allowed in a broken archive,
-        where it changes nothing."""
-        if not self._writer._ended:
-            self._check_open()
-            self._writer._open = None
-
-    def _check_open(self) -> None:
-        self._writer._check_not_ended()
-        if self._writer._open is not self:
-            raise InvalidInput("this file is closed already", path=self.path)

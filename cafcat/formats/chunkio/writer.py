@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from cafcat.checksums import crc32c
-from cafcat.errors import InvalidInput, Refused, StoreFailed
 from cafcat.formats.base import FinishedArchive, Sink
 from cafcat.formats.chunkio.decoding import PIECES
 from cafcat.formats.chunkio.metering import MAX_POSITION, offset_at, position_of
@@ -18,20 +17,17 @@ from cafcat.formats.chunkio.pieces import (
     pieces_end,
 )
 from cafcat.formats.chunkio.records_writer import record_bytes
-from cafcat.formats.index_text import IndexText, entry_text, longest_text_bytes
+from cafcat.formats.index_text import MAX_INDEX_BYTES, entry_text, longest_text_bytes
+from cafcat.formats.writing import FileWriter, IndexedWriter
 from cafcat.model import Entry, NewFile
 
 __all__ = ["MAX_INDEX_BYTES", "ChunkIoEntryWriter", "ChunkIoWriter"]
 
-MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
-"""Text of the index, as in CAF: its reader is the same."""
-
-_UNLIMITED: Final = 1 << 63
 _FIRST: Final = file_mark(0)
 _Parts = list[bytes | memoryview]
 
 
-class ChunkIoWriter:
+class ChunkIoWriter(IndexedWriter):
     """Writes one chunk. The caller gives each path once: a path given twice makes two entries of that name,
     of which readers take the last.
 
@@ -40,25 +36,14 @@ class ChunkIoWriter:
     error of the sink, and after finalize, every call raises.
     """
 
+    _INDEX_IS = "the chunk's index"
+
     def __init__(self, sink: Sink, *, max_index_bytes: int = MAX_INDEX_BYTES) -> None:
         """max_index_bytes: when the chunk is full; a smaller value than the format's serves tests."""
+        super().__init__(max_index_bytes)
         self._sink = sink
-        self._max_index_bytes = max_index_bytes
-        self._index = IndexText()
-        self._comma = b""
         self._position = 0
         self._open: ChunkIoEntryWriter | None = None
-        self._ended = ""
-        self._cause: BaseException | None = None
-        self._content_bytes = 0
-        self.file_count = 0
-
-    def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
-        """Appends a whole file. Raises Refused, with nothing written; what the sink raises."""
-        added = self.add_all((NewFile(path, content, modified_ns),), _UNLIMITED)
-        if not added:
-            raise self._index_full(path)
-        return added[0]
 
     def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
         """Appends whole files, from the first on, as long as the chunk, if it were finalized, has at most so many
@@ -95,9 +80,7 @@ class ChunkIoWriter:
 
     def open(self, path: str, modified_ns: int | None) -> "ChunkIoEntryWriter":
         """Begins a file that is written in blocks. Raises Refused, with nothing written."""
-        self._check_usable()
-        if not self.has_room(path, 0):
-            raise self._index_full(path)
+        self._check_can_open(path)
         self._open = ChunkIoEntryWriter(self, path, modified_ns)
         return self._open
 
@@ -124,67 +107,26 @@ class ChunkIoWriter:
         self._check_usable()
         index_begin = self._position
         checksum = 0
-        try:
+        with self._breaking():
             for piece in self._index.blocks():
                 begin = self._position
                 block = b"".join(record_bytes(begin, index_mark(begin), piece))
                 checksum = crc32c(block, checksum)
                 self._put([block], begin + len(block))
-        except BaseException as error:
-            self._break(error)
-            raise
         index_end = self._position
         mark = b"".join(record_bytes(index_end, end_mark(index_begin), b""))
         self._put([mark], index_end + len(mark))
-        self._ended = "finished"
+        self._finish()
         checksum = crc32c(mark, checksum)
         return FinishedArchive(
             self._position, index_begin, index_end, self.file_count, self._content_bytes, checksum
         )
 
-    def _index_bytes(self) -> int:
-        """Size of the index's text in bytes, with a file that is being written."""
-        size_bytes = self._index.size_bytes
-        return size_bytes if self._open is None else size_bytes + longest_text_bytes(self._open.path)
-
-    def _index_full(self, path: str) -> Refused:
-        message = f"the chunk's index is full: it cannot exceed {self._max_index_bytes:,} bytes"
-        return Refused(message, path=path)
-
     def _put(self, parts: _Parts, end: int) -> None:
         """end: the position after them."""
-        try:
+        with self._breaking():
             self._sink.write(b"".join(parts))
-        except BaseException as error:
-            self._break(error)
-            raise
         self._position = end
-
-    def _append(self, text: bytes, count: int, content_bytes: int) -> None:
-        try:
-            self._index.append(text)
-        except BaseException as error:
-            self._break(error)
-            raise
-        self._comma = b","
-        self._content_bytes += content_bytes
-        self.file_count += count
-
-    def _break(self, error: BaseException) -> None:
-        # How much of the data arrived is not known, so no later position could be trusted (restic's ErrBroken).
-        self._ended = "broken"
-        self._cause = error
-
-    def _check_usable(self) -> None:
-        self._check_not_ended()
-        if self._open is not None:
-            raise InvalidInput("another file is being written", path=self._open.path)
-
-    def _check_not_ended(self) -> None:
-        if self._cause is not None:
-            raise StoreFailed(f"the archive is broken by an earlier error: {self._cause}") from self._cause
-        if self._ended:
-            raise InvalidInput("the archive is finished: nothing can be added")
 
 
 def _add_pieces(parts: _Parts, begin: int, content: bytes) -> None:
@@ -198,18 +140,14 @@ def _add_pieces(parts: _Parts, begin: int, content: bytes) -> None:
         begin = pieces_end(begin, len(piece))
 
 
-class ChunkIoEntryWriter:
+class ChunkIoEntryWriter(FileWriter[ChunkIoWriter]):
     """One file being written in blocks. Made by ChunkIoWriter.open."""
 
     def __init__(self, writer: ChunkIoWriter, path: str, modified_ns: int | None) -> None:
-        self.path = path
-        self._writer = writer
-        self._modified_ns = modified_ns
+        super().__init__(writer, path, modified_ns)
         self._start = writer._position
         self._piece = bytearray()
         self._written = 0
-        self._checksum = 0
-        self._closed = False
 
     @property
     def pending_bytes(self) -> int:
@@ -242,26 +180,10 @@ class ChunkIoEntryWriter:
         if self._piece or not self._written:
             self._put_piece()
         end = writer._position
-        self._end()
+        writer._open = None
         entry = Entry(self.path, self._start, end, self._checksum, self._modified_ns, self._written, PIECES)
         text = entry_text(writer._comma, entry)
         if writer._index.size_bytes + len(text) > writer._max_index_bytes:
-            raise writer._index_full(self.path)
+            raise writer._full(self.path)
         writer._append(text, 1, self._written)
         return entry
-
-    def abandon(self) -> None:
-        """Gives the file up. Pieces that are written stay in the archive, and no entry names them. Allowed in a
-        broken archive, where it changes nothing."""
-        if not self._writer._ended:
-            self._check_open()
-            self._end()
-
-    def _check_open(self) -> None:
-        self._writer._check_not_ended()
-        if self._closed:
-            raise InvalidInput("this file is closed already", path=self.path)
-
-    def _end(self) -> None:
-        self._closed = True
-        self._writer._open = None

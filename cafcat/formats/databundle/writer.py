@@ -1,11 +1,10 @@
 """Writing a chunk: one shard file with its metadata at its end."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Final
 
 from cafcat.checksums import crc32c
-from cafcat.errors import InvalidInput, Refused, StoreFailed
+from cafcat.errors import Refused
 from cafcat.formats.base import FinishedArchive, Sink
 from cafcat.formats.databundle.layout import (
     HEAD_BYTES,
@@ -21,12 +20,12 @@ from cafcat.formats.databundle.layout import (
 )
 from cafcat.formats.databundle.packing import FilePacking, Packed, RecordPacker, largest_bytes
 from cafcat.formats.databundle.rows import LONGEST_RECORD_ROW, file_row, longest_row_bytes, record_row, row
+from cafcat.formats.writing import ArchiveWriter, FileWriter
 from cafcat.model import Entry, NewFile
 from cafcat.spool import Spool
 
 __all__ = ["DataBundleEntryWriter", "DataBundleWriter"]
 
-_UNLIMITED: Final = 1 << 63
 _HELD_BYTES: Final = 4 << 20
 """Compressed, before the sink gets them."""
 _TABLE_MEMORY_BYTES: Final = 8 << 20
@@ -34,7 +33,7 @@ _TABLE_FLUSH_BYTES: Final = 256 << 10
 _BLOCK_BYTES: Final = 1 << 20
 
 
-class DataBundleWriter:
+class DataBundleWriter(ArchiveWriter):
     """Writes one chunk. The caller gives each path once; of a path given twice readers take the last.
 
     Memory: 4 MiB of compressed data, 1.25 MiB of a file that comes in blocks, 8 MiB of rows; more rows are in a
@@ -44,6 +43,7 @@ class DataBundleWriter:
 
     def __init__(self, sink: Sink) -> None:
         """Raises Unsupported if protobuf is not installed."""
+        super().__init__()
         self._sink = sink
         head = head_of(ZLIB, metadata_at_eof=True)
         self._pending = [head]
@@ -55,16 +55,6 @@ class DataBundleWriter:
         self._rows_crc32c = 0
         self._content_bytes = 0
         self._open: DataBundleEntryWriter | None = None
-        self._ended = ""
-        self._cause: BaseException | None = None
-        self.file_count = 0
-
-    def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
-        """Appends a whole file. Raises Refused, with nothing written; what the sink raises."""
-        added = self.add_all((NewFile(path, content, modified_ns),), _UNLIMITED)
-        if not added:
-            raise self._full(path)
-        return added[0]
 
     def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
         """Appends whole files, from the first on, as long as it is certain that the chunk, if it were finalized,
@@ -89,9 +79,7 @@ class DataBundleWriter:
 
     def open(self, path: str, modified_ns: int | None) -> "DataBundleEntryWriter":
         """Begins a file that is written in blocks. Raises Refused, with nothing written."""
-        self._check_usable()
-        if not self.has_room(path, 0):
-            raise self._full(path)
+        self._check_can_open(path)
         self._open = DataBundleEntryWriter(self, path, modified_ns)
         return self._open
 
@@ -121,7 +109,7 @@ class DataBundleWriter:
                 checksum = crc32c(block, checksum)
                 self._put(block)
             self._flush()
-        self._ended = "finished"
+        self._finish()
         end = start + self._rows_bytes
         size_bytes = end + TRAILER_BYTES
         return FinishedArchive(size_bytes, start, end, self.file_count, self._content_bytes, checksum)
@@ -171,45 +159,21 @@ class DataBundleWriter:
     def _full(self, path: str) -> Refused:
         return Refused(f"the chunk is full: its data cannot exceed {MOST_OFFSET:,} bytes", path=path)
 
-    @contextmanager
-    def _breaking(self) -> Iterator[None]:
-        # How much of the data arrived is not known, so no later offset could be trusted (restic's ErrBroken).
-        try:
-            yield
-        except BaseException as error:
-            if not self._ended:
-                self._ended, self._cause = "broken", error
-            raise
-
-    def _check_usable(self) -> None:
-        self._check_not_ended()
-        if self._open is not None:
-            raise InvalidInput("another file is being written", path=self._open.path)
-
-    def _check_not_ended(self) -> None:
-        if self._cause is not None:
-            raise StoreFailed(f"the archive is broken by an earlier error: {self._cause}") from self._cause
-        if self._ended:
-            raise InvalidInput("the archive is finished: nothing can be added")
-
 
 def _largest(path: str, size_bytes: int) -> int:
     records = size_bytes // RECORD_BYTES + 2
     return largest_bytes(size_bytes) + records * LONGEST_RECORD_ROW + longest_row_bytes(path)
 
 
-class DataBundleEntryWriter:
+class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
     """One file being written in blocks. Made by DataBundleWriter.open. Up to 1 MiB of it is kept: a file that is
     larger begins a record of its own."""
 
     def __init__(self, writer: DataBundleWriter, path: str, modified_ns: int | None) -> None:
-        self.path = path
-        self._writer = writer
-        self._modified_ns = modified_ns
+        super().__init__(writer, path, modified_ns)
         self._held = bytearray()
         self._packing: FilePacking | None = None
         self._size_bytes = 0
-        self._checksum = 0
 
     @property
     def held_bytes(self) -> int:
@@ -259,15 +223,3 @@ class DataBundleEntryWriter:
         if rest:
             self._packing.piece(rest)
         return self._packing.end()
-
-    def abandon(self) -> None:
-        """Gives the file up. Its records stay in the archive, and no entry names them. Allowed in a broken archive,
-        where it changes nothing."""
-        if not self._writer._ended:
-            self._check_open()
-            self._writer._open = None
-
-    def _check_open(self) -> None:
-        self._writer._check_not_ended()
-        if self._writer._open is not self:
-            raise InvalidInput("this file is closed already", path=self.path)
