@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cafcat.errors import InvalidInput
-from cafcat.remote.access import S3Access
+from cafcat.remote.access import S3Access, is_s3
 from cafcat.settings_stores import NamedStore, access_of, chosen_url, named_stores
 from cafcat.settings_values import Given, absolute_path, check_keys, size_in_bytes, text_of, yes_or_no
 from cafcat.units import format_size
@@ -97,7 +97,7 @@ class Settings:
 def redact(url: str) -> str:
     """The same libpq URL or key=value string, or store URL, with every password replaced by `***`; in an s3://
     URL the user too, which would be an access key."""
-    if url[:5].lower() == "s3://":
+    if is_s3(url):
         return _USER_IN_S3_URL.sub("://***@", url)
     if "://" not in url:
         return _PASSWORD_KEYWORD.sub(r"\1***", url)

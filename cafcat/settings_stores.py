@@ -13,7 +13,7 @@ from typing import Any, get_args
 from urllib.parse import unquote
 
 from cafcat.errors import InvalidInput
-from cafcat.remote.access import Addressing, S3Access
+from cafcat.remote.access import Addressing, S3Access, is_s3
 from cafcat.settings_values import Given, absolute_path, check_keys, text_of
 
 __all__ = ["NamedStore", "access_of", "chosen_url", "named_stores"]
@@ -134,7 +134,7 @@ def _s3_url(text: str, what: str) -> str:
 
 def _without_end(url: str) -> str:
     """An s3:// URL as it is compared; anything else as it is."""
-    return f"s3://{url[5:].rstrip('/')}" if url[:5].lower() == "s3://" else url
+    return f"s3://{url[5:].rstrip('/')}" if is_s3(url) else url
 
 
 def _place(url: str) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,18 @@ from tests.places import Bucket, Folder, Place
 from tests.removal_world import rebuilt
 from tests.s3_server import S3Server
 
-__all__ = ["PAIRS", "World", "check", "end_leases", "folder_of", "rebuilt_from_copies", "world"]
+__all__ = ["FILES", "LARGE", "PAIRS", "World", "check", "end_leases", "folder_of", "rebuilt_from_copies", "world"]
 
+LARGE = os.urandom(9_000_000)
+"""More than is held back until it is proven, and than a folder reads at once."""
+FILES = {
+    "tree/empty": b"",
+    "tree/first": b"first" * 100,
+    "tree/large": LARGE,
+    "tree/last": bytes(range(256)),
+    "tree/medium": os.urandom(3_000_000),
+}
+"""Of all sizes that are read in their own way."""
 PAIRS = [
     "folder-folder",
     pytest.param("folder-bucket", marks=pytest.mark.slow),

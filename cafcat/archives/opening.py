@@ -6,7 +6,7 @@ from collections.abc import Callable
 from cafcat.errors import InvalidInput
 from cafcat.formats.base import RandomReader
 from cafcat.read_ahead import ReadAhead
-from cafcat.remote.access import S3Access
+from cafcat.remote.access import S3Access, is_s3
 
 __all__ = ["open_archive"]
 
@@ -18,7 +18,7 @@ def open_archive(where: str | os.PathLike[str], access: Callable[[str], S3Access
     Raises NotFound, InvalidInput, AccessDenied, StoreFailed.
     """
     name = os.fspath(where)
-    if name[:5].lower() == "s3://":
+    if is_s3(name):
         return _remote(name, access)
     from cafcat.stores.local_files import LocalFile
 

@@ -65,11 +65,7 @@ def adopt(
             progress.end()
             call.output.notice("interrupted; what was adopted before stays so")
             return INTERRUPTED
-    if not call.json:
-        for message in report.failed:
-            call.output.notice(message)
-    if not call.quiet or call.json:
-        call.output.show({"summary": asdict(report)}, [_summary(report)])
+    call.summarize({"summary": asdict(report)}, [_summary(report)], report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed or report.files_failed else 0
 
 

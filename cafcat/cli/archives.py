@@ -12,6 +12,7 @@ from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import interrupted_by_signals
+from cafcat.remote.access import is_s3
 from cafcat.units import format_size
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Report = TypeVar("Report")
 
 def settings_for(call: Call, archive: str) -> "Settings | None":
     """What it takes to open an archive: a file is opened whatever the configuration says."""
-    return call.settings() if archive[:5].lower() == "s3://" else None
+    return call.settings() if is_s3(archive) else None
 
 
 def convert(
@@ -57,10 +58,9 @@ def convert(
     report = _made(call, work)
     if report is None:
         return INTERRUPTED
-    if not call.quiet or call.json:
-        what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) from {report.input_format}"
-        line = f"converted {what} to {report.format}: {call.output.shown(output)}"
-        call.output.show(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])
+    what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) from {report.input_format}"
+    line = f"converted {what} to {report.format}: {call.output.shown(output)}"
+    call.summarize(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])
     return 0
 
 
@@ -92,10 +92,9 @@ def export(
     report = _made(call, work)
     if report is None:
         return INTERRUPTED
-    if not call.quiet or call.json:
-        what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) as of {report.made_at}"
-        line = f"exported {what} to {report.format}: {call.output.shown(output)}"
-        call.output.show(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])
+    what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) as of {report.made_at}"
+    line = f"exported {what} to {report.format}: {call.output.shown(output)}"
+    call.summarize(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])
     return 0
 
 

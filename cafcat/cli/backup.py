@@ -47,8 +47,7 @@ def backup(
             progress.end()
             call.output.notice("interrupted; there is no backup")
             return INTERRUPTED
-    if not call.quiet or call.json:
-        call.output.show(asdict(report), _written(report))
+    call.summarize(asdict(report), _written(report))
     return 0
 
 
@@ -103,8 +102,7 @@ def restore(
             f"{plural(report.newer_lines, 'change')} came after the backup and are not in the catalog: "
             "`cafcat rebuild` into an empty one has them"
         )
-    if not call.quiet or call.json:
-        call.output.show(asdict(report), _restored(report))
+    call.summarize(asdict(report), _restored(report))
     return 0
 
 

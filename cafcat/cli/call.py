@@ -6,7 +6,7 @@ stand before or after the verb.
 
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -107,6 +107,15 @@ class Call:
             self.output.error_document({"warning": message})
         elif not self.quiet:
             self.output.notice(message)
+
+    def summarize(self, document: Mapping[str, Any], lines: Iterable[str], failed: Iterable[str] = ()) -> None:
+        """Says at its end what a verb has done; failed: what it could not do, on stderr also with --quiet. With
+        --json the document is all, and always there."""
+        if not self.json:
+            for message in failed:
+                self.output.notice(message)
+        if self.json or not self.quiet:
+            self.output.show(document, lines)
 
     def report(self, error: Exception) -> int:
         """Prints an error on stderr and returns its exit code."""

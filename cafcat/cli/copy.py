@@ -74,11 +74,7 @@ def copy(
             progress.end()
             call.output.notice("interrupted; what was copied before stays, the next copy goes on")
             return INTERRUPTED
-    if not call.json:
-        for message in report.failed:
-            call.output.notice(message)
-    if not call.quiet or call.json:
-        call.output.show({"summary": asdict(report)}, [_summary(report)])
+    call.summarize({"summary": asdict(report)}, [_summary(report)], report.failed)
     if report.interrupted:
         return INTERRUPTED
     return DAMAGE if report.damaged else SOME_FAILED if report.failed else 0

@@ -129,8 +129,7 @@ def ingest(
             progress.end()
             call.output.notice(f"interrupted; {_committed(progress)}")
             return INTERRUPTED
-    if not call.quiet or call.json:
-        call.output.show({"summary": asdict(report)}, _summary(report, progress))
+    call.summarize({"summary": asdict(report)}, _summary(report, progress))
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.files_failed else 0
 
 

@@ -68,11 +68,7 @@ def prune(
             progress.end()
             call.output.notice("interrupted; what was removed is gone, the next prune goes on")
             return INTERRUPTED
-    if not call.json:
-        for message in report.failed:
-            call.output.notice(message)
-    if not call.quiet or call.json:
-        call.output.show({"summary": asdict(report)}, _summary(report, grace))
+    call.summarize({"summary": asdict(report)}, _summary(report, grace), report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
 
 

@@ -174,13 +174,12 @@ def extract(
     stop = StopOnSignal("the open file", as_json=call.json)
     with stop, call.repository() as repository, ShownProgress(call) as progress:
         report = repository.extract(prefix, directory, overwrite=force, progress=progress, should_stop=stop)
-    if not call.quiet or call.json:
-        first = "interrupted; " if report.interrupted else ""
-        failed = f", failed {report.files_failed}" if report.files_failed else ""
-        work = f"{format_size(report.bytes)}, {progress.seconds:.1f} s"
-        line = f"{first}extracted {plural(report.files, 'file')}{failed}, {work}"
-        summary = asdict(report) | {"failed": [problem._asdict() for problem in report.failed]}
-        call.output.show({"summary": summary}, [line])
+    first = "interrupted; " if report.interrupted else ""
+    failed = f", failed {report.files_failed}" if report.files_failed else ""
+    work = f"{format_size(report.bytes)}, {progress.seconds:.1f} s"
+    line = f"{first}extracted {plural(report.files, 'file')}{failed}, {work}"
+    summary = asdict(report) | {"failed": [problem._asdict() for problem in report.failed]}
+    call.summarize({"summary": summary}, [line])
     if report.interrupted:
         return INTERRUPTED
     if progress.problems[ProblemKind.CORRUPT]:

@@ -51,8 +51,7 @@ def rebuild(
             return INTERRUPTED
     if not call.json:
         _notices(call, report)
-    if not call.quiet or call.json:
-        call.output.show({"summary": _document(report)}, _summary(report))
+    call.summarize({"summary": _document(report)}, _summary(report))
     return DAMAGE if report.damage_count else 0
 
 
@@ -117,9 +116,8 @@ def compare(
     with call.repository() as repository, ShownProgress(call) as progress:
         shown = _Differences(call, progress, limit)
         report = repository.custody.compare(other, progress=progress, on_difference=shown)
-    if not call.quiet or call.json:
-        document = {"rows": report.rows, "differences": report.differences, "equal": report.equal}
-        call.output.show({"summary": document}, _compared(report))
+    document = {"rows": report.rows, "differences": report.differences, "equal": report.equal}
+    call.summarize({"summary": document}, _compared(report))
     return 0 if report.equal else DAMAGE
 
 

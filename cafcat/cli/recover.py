@@ -66,11 +66,7 @@ def recover(
             progress.end()
             call.output.notice("interrupted; what was settled before stays so, the next recover goes on")
             return INTERRUPTED
-    if not call.json:
-        for message in report.failed:
-            call.output.notice(message)
-    if not call.quiet or call.json:
-        call.output.show({"summary": asdict(report)}, _summary(report))
+    call.summarize({"summary": asdict(report)}, _summary(report), report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
 
 

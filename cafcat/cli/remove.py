@@ -81,8 +81,7 @@ def rm(
             progress.end()
             call.output.notice("interrupted; nothing was removed")
             return INTERRUPTED
-    if not call.quiet or call.json:
-        call.output.show({"summary": asdict(report)}, _removed(report, can_do=recursive and not yes))
+    call.summarize({"summary": asdict(report)}, _removed(report, can_do=recursive and not yes))
     return SOME_FAILED if report.files_failed else 0
 
 
@@ -125,8 +124,7 @@ def undelete(
             progress.end()
             call.output.notice("interrupted; nothing was brought back")
             return INTERRUPTED
-    if not call.quiet or call.json:
-        call.output.show({"summary": asdict(report)}, [_restored(report)])
+    call.summarize({"summary": asdict(report)}, [_restored(report)])
     left = 0 if recursive else report.files_live + report.files_pruned
     return SOME_FAILED if report.files_failed + left else 0
 

@@ -115,11 +115,7 @@ def repack(
             progress.end()
             call.output.notice("interrupted; what was committed before stays, all else is as it was")
             return INTERRUPTED
-    if not call.json:
-        for message in report.failed:
-            call.output.notice(message)
-    if not call.quiet or call.json:
-        call.output.show({"summary": asdict(report)}, _summary(report))
+    call.summarize({"summary": asdict(report)}, _summary(report), report.failed)
     return _exit_code(report)
 
 

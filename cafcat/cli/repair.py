@@ -60,8 +60,7 @@ def repair(
             progress.end()
             call.output.notice("interrupted; what was committed before stays, all else is as it was")
             return INTERRUPTED
-    if not call.quiet or call.json:
-        call.output.show({"summary": asdict(report)}, _summary(report))
+    call.summarize({"summary": asdict(report)}, _summary(report))
     return INTERRUPTED if report.interrupted else DAMAGE if report.files_lost else 0
 
 

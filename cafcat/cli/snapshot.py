@@ -38,10 +38,9 @@ def snapshot(
             progress.end()
             call.output.notice("interrupted; nothing was written")
             return INTERRUPTED
-    if not call.quiet or call.json:
-        what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) in {plural(report.chunks, 'chunk')}"
-        line = f"snapshot of {what} as of {report.made_at}: {call.output.shown(output)}"
-        call.output.show(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])
+    what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) in {plural(report.chunks, 'chunk')}"
+    line = f"snapshot of {what} as of {report.made_at}: {call.output.shown(output)}"
+    call.summarize(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])
     return 0
 
 

@@ -140,8 +140,7 @@ def verify(
             progress.end()
             call.output.notice("interrupted; what was checked is in the catalog, the same verify goes on there")
             return INTERRUPTED
-    if not call.quiet or call.json:
-        call.output.show({"summary": asdict(report)}, [_summary(report)])
+    call.summarize({"summary": asdict(report)}, [_summary(report)])
     return _exit_code(report)
 
 

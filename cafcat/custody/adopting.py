@@ -3,19 +3,18 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cafcat.custody.base import Keeper, ignore, never
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
+from cafcat.remote.access import is_s3
 
 if TYPE_CHECKING:
     from cafcat.maintenance.adopt import AdoptedFile, AdoptReport, Found
 
 __all__ = ["Adopting"]
-
-_S3: Final = "s3://"
 
 
 class Adopting(Keeper):
@@ -72,13 +71,13 @@ class Adopting(Keeper):
         """The store that an archive is in, as if it were one, and its key there. Raises InvalidInput."""
         from cafcat.maintenance.adopt import Found
 
-        if archive[: len(_S3)].lower() == _S3:
+        if is_s3(archive):
             from cafcat.remote.address import parse_s3
 
             bucket, key = parse_s3(archive)
             folder, _, name = key.rpartition("/")
             if not name:
                 raise InvalidInput("not the URL of an object", hint="s3://bucket/folder/archive.car")
-            return Found(self._store_of(f"{_S3}{bucket}/{folder}".rstrip("/")), name)
+            return Found(self._store_of(f"s3://{bucket}/{folder}".rstrip("/")), name)
         path = os.path.abspath(archive.removeprefix("file://") if archive.startswith("file:///") else archive)
         return Found(self._store_of(Path(os.path.dirname(path)).as_uri()), os.path.basename(path))

@@ -19,7 +19,7 @@ class Logs(Keeper):
     def units(self, prefix: str = "") -> "Iterator[StoredUnit]":
         """Log files in archives that are not deleted, below a folder or of that name, in order of name; "" or ".":
         all. Names are those that the archives have for them. Each with its records, and where the archive is."""
-        return self._catalog.logs.below(folder_of(prefix))
+        return self._catalog.logs.below(_folder_of_logs(prefix))
 
     def search(
         self,
@@ -46,10 +46,10 @@ class Logs(Keeper):
             raise InvalidInput("the time that a search begins with is after the one that it ends with")
         if isinstance(projection, str) or any(not name or "\0" in name for name in projection):
             raise InvalidInput("columns are a list of names")
-        asked = SearchQuery(query, folder_of(prefix), from_ms, to_ms, ignore_case, tuple(projection))
+        asked = SearchQuery(query, _folder_of_logs(prefix), from_ms, to_ms, ignore_case, tuple(projection))
         return LogSearch(self._catalog, self._store_of, asked, warn or ignore)
 
 
-def folder_of(prefix: str) -> str:
+def _folder_of_logs(prefix: str) -> str:
     """Without slashes at its end; "" for everything. A leading one counts: archives of others have such names."""
     return "" if prefix in (".", "./") else prefix.rstrip("/")

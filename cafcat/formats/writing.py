@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
 from cafcat.errors import InvalidInput, Refused, StoreFailed
+from cafcat.formats.base import Sink
 from cafcat.formats.index_text import IndexText, longest_text_bytes
 from cafcat.model import Entry, NewFile
 
-__all__ = ["ArchiveWriter", "FileWriter", "IndexedWriter"]
+__all__ = ["ArchiveWriter", "FileWriter", "HeldBytes", "IndexedWriter"]
 
 _UNLIMITED: Final = 1 << 63
+_HELD_BYTES: Final = 4 << 20
 WriterT = TypeVar("WriterT", bound="ArchiveWriter")
 
 
@@ -127,3 +129,28 @@ class FileWriter(Generic[WriterT]):
         self._writer._check_not_ended()
         if self._writer._open is not self:
             raise InvalidInput("this file is closed already", path=self.path)
+
+
+class HeldBytes:
+    """Many small parts on their way to a sink, which gets up to 4 MiB of them at once."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+
+    def put(self, *parts: bytes) -> int:
+        """Returns their size in bytes. Raises what the sink raises."""
+        size_bytes = sum(map(len, parts))
+        self._parts += parts
+        self._size_bytes += size_bytes
+        if self._size_bytes >= _HELD_BYTES:
+            self.flush()
+        return size_bytes
+
+    def flush(self) -> None:
+        """The sink has all of it afterwards. Raises what the sink raises."""
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self._size_bytes = 0
+        self._sink.write(data)

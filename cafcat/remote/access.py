@@ -1,12 +1,20 @@
-"""How an S3 server is reached. Without any of it, AWS' own configuration says (environment, ~/.aws/config)."""
+"""Whether something is on an S3 server, and how that is reached.
+
+Without any of the options, AWS' own configuration says how (environment, ~/.aws/config).
+"""
 
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Addressing", "S3Access"]
+__all__ = ["Addressing", "S3Access", "is_s3"]
 
 Addressing = Literal["auto", "path", "virtual"]
 """Where the bucket's name stands in a URL: in its path, in its host name, or as boto3 chooses."""
+
+
+def is_s3(name: str) -> bool:
+    """Whether it is meant as the URL of a bucket, or of what is in one."""
+    return name[:5].lower() == "s3://"
 
 
 @dataclass(frozen=True, slots=True)

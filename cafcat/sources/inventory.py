@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 from cafcat.errors import Corrupt, InvalidInput, NotFound, SourceFailed, Unsupported
-from cafcat.remote.access import S3Access
+from cafcat.remote.access import S3Access, is_s3
 from cafcat.remote.address import parse_s3
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.reading import BLOCK_BYTES, ObjectHead, RemoteObject
@@ -137,7 +137,7 @@ class _Places:
         self._connections: dict[tuple[str, S3Access], S3Connection] = {}
 
     def place(self, where: str) -> _Place:
-        if where[:5].lower() != "s3://":
+        if not is_s3(where):
             return _LocalPlace(where)
         bucket, key = parse_s3(where)
         reached = bucket, self._access(where)

@@ -17,23 +17,13 @@ from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, OutputFaile
 from cafcat.formats import registry as formats
 from cafcat.testing.formats import BytesArchive
 from tests.catalog_world import MODIFIED, commit, sql
-from tests.copy_world import World, folder_of, world
+from tests.copy_world import FILES, World, folder_of, world
 from tests.damage import flip
 from tests.integration.test_snapshot_writing import NAMES, ODD, Meanwhile, files_of_at_most, left_in
 from tests.places import Folder
 from tests.written_formats import WRITTEN
 
 __all__ = ["world"]
-
-LARGE = os.urandom(9_000_000)
-"""More than a folder reads at once."""
-FILES = {
-    "tree/empty": b"",
-    "tree/first": b"first" * 100,
-    "tree/large": LARGE,
-    "tree/last": bytes(range(256)),
-    "tree/medium": os.urandom(3_000_000),
-}
 
 
 @pytest.fixture

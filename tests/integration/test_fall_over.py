@@ -14,22 +14,12 @@ import cafcat
 from cafcat.errors import CafcatError, Corrupt, StoreFailed, Unavailable
 from cafcat.resolve import places
 from tests.catalog_world import commit
-from tests.copy_world import World, folder_of, world
+from tests.copy_world import FILES, LARGE, World, folder_of, world
 from tests.damage import flip
 from tests.places import Bucket, Folder
 from tests.s3_proxy import Fault, Request, S3Proxy
 
 __all__ = ["world"]
-
-LARGE = os.urandom(9_000_000)
-"""More than is held back until it is proven, and than a folder reads at once."""
-FILES = {
-    "tree/empty": b"",
-    "tree/first": b"first" * 100,
-    "tree/large": LARGE,
-    "tree/last": bytes(range(256)),
-    "tree/medium": os.urandom(3_000_000),
-}
 
 
 @pytest.fixture

@@ -31,21 +31,13 @@ from cafcat.formats.clp.packing import pack_head, repacked
 from cafcat.formats.clp.program import below
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.testing.formats import BytesArchive, ListSink
+from tests.log_archives import SECTIONS
 
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "clp"
 needs_vectors = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared/vectors/clp is not there")
 NAMES = ["v0.3.1_multi_stream", "v0.3.1_no_timestamp", "v0.3.1_two_files", "v0.5.0_two_files"]
 BAD = {"bad_bad_magic": "does not begin with", "bad_trunc": "its header says 2,754 bytes, it has 2,704"}
 MIB = 1 << 20
-SECTIONS = {
-    "/schema_tree": compressed(b"tree"),
-    "/schema_ids": compressed(b""),
-    "/table_metadata": compressed(b"tables" * 100),
-    "/var.dict": bytes(8),
-    "/log.dict": (3).to_bytes(8, "little") + compressed(b"three"),
-    "/array.dict": bytes(8),
-    "/0": compressed(b"one") + compressed(b"two"),
-}
 
 
 def vector(name: str) -> tuple[bytes, Any]:

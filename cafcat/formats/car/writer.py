@@ -16,7 +16,7 @@ from cafcat.formats.car.nodes import SECTION_BYTES, largest_file_bytes, put_larg
 from cafcat.formats.car.tree_names import TreeSize, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
 from cafcat.formats.index_text import MAX_INDEX_BYTES, entry_text, longest_text_bytes
-from cafcat.formats.writing import FileWriter, IndexedWriter
+from cafcat.formats.writing import FileWriter, HeldBytes, IndexedWriter
 from cafcat.model import Entry, NewFile
 
 __all__ = ["CarEntryWriter", "CarWriter"]
@@ -25,8 +25,6 @@ _UNLIMITED: Final = 1 << 63
 _FIXED_BYTES: Final = FOOTER.size + TRAILER_BYTES + SHA256_INDEX_EMPTY_BYTES
 _NO_HEAD: Final = PRAGMA + bytes(HEAD_BYTES - len(PRAGMA))
 """Stands there until the head is known: readers refuse it."""
-_HELD_BYTES: Final = 4 << 20
-"""Of small files that were added together, before the sink gets them."""
 _new_tuple: Final = tuple.__new__
 
 
@@ -49,12 +47,11 @@ class CarWriter(IndexedWriter):
             )
         super().__init__(max_manifest_bytes)
         self._sink: HeadSink = sink
+        self._out = HeldBytes(sink)
+        self._position = self._out.put(_NO_HEAD)
         self._cids = IndexBuilder()
         self._tree = TreeWriter()
         self._tree_size = TreeSize()
-        self._pending: list[bytes] = [_NO_HEAD]
-        self._pending_bytes = len(_NO_HEAD)
-        self._position = HEAD_BYTES
         self._sections = 0
         self._open: CarEntryWriter | None = None
 
@@ -74,7 +71,7 @@ class CarWriter(IndexedWriter):
                     break
                 entries.append(entry)
             if entries:
-                self._flush()
+                self._out.flush()
         return entries
 
     def _add_leaf(self, path: str, content: bytes, modified_ns: int | None, most_bytes: int) -> Entry | None:
@@ -141,7 +138,7 @@ class CarWriter(IndexedWriter):
             for block in self._tail(data_end):
                 checksum = crc32c(block, checksum)
                 self._put(block)
-            self._flush()
+            self._out.flush()
             index_start = data_end + self._index.size_bytes + FOOTER.size + TRAILER_BYTES
             self._sink.rewrite_head(head_of(root, data_end - V2_DATA_START, index_start))
         self._finish()
@@ -172,18 +169,7 @@ class CarWriter(IndexedWriter):
         self._put(varint.encode(len(cid) + len(block)), cid, block)
 
     def _put(self, *parts: bytes) -> None:
-        self._pending += parts
-        count = sum(map(len, parts))
-        self._position += count
-        self._pending_bytes += count
-        if self._pending_bytes >= _HELD_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        data = b"".join(self._pending)
-        self._pending.clear()
-        self._pending_bytes = 0
-        self._sink.write(data)
+        self._position += self._out.put(*parts)
 
 
 class CarEntryWriter(FileWriter[CarWriter]):
@@ -218,7 +204,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
             self._put_leaf(bytes(self._held[at : at + LEAF_BYTES]))
             at += LEAF_BYTES
         del self._held[:at]
-        self._writer._flush()
+        self._writer._out.flush()
 
     def _put_leaf(self, content: bytes) -> None:
         head = varint.encode(CID_BYTES + len(content))
@@ -236,7 +222,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
             cid, total_bytes = self._put_nodes()
             writer._tree.add(tree_name(self.path), cid, total_bytes)
             writer._append(text, 1, entry.size_bytes)
-            writer._flush()
+            writer._out.flush()
         return entry
 
     def _entry(self, end: int) -> Entry:

@@ -38,7 +38,7 @@ class RecordPacker:
     """Writes records from position 4096 on, through `put`. Tells `begun` of each: its offset in the uncompressed
     data, and its position in the file, or None for zeros without bytes. What `put` raises breaks it."""
 
-    def __init__(self, put: Callable[[bytes], None], begun: Callable[[int, int | None], None]) -> None:
+    def __init__(self, put: Callable[[bytes], object], begun: Callable[[int, int | None], None]) -> None:
         self._put_bytes = put
         self._begun = begun
         self._deflater: zlib._Compress | None = None

@@ -20,14 +20,12 @@ from cafcat.formats.databundle.layout import (
 )
 from cafcat.formats.databundle.packing import FilePacking, Packed, RecordPacker, largest_bytes
 from cafcat.formats.databundle.rows import LONGEST_RECORD_ROW, file_row, longest_row_bytes, record_row, row
-from cafcat.formats.writing import ArchiveWriter, FileWriter
+from cafcat.formats.writing import ArchiveWriter, FileWriter, HeldBytes
 from cafcat.model import Entry, NewFile
 from cafcat.spool import Spool
 
 __all__ = ["DataBundleEntryWriter", "DataBundleWriter"]
 
-_HELD_BYTES: Final = 4 << 20
-"""Compressed, before the sink gets them."""
 _TABLE_MEMORY_BYTES: Final = 8 << 20
 _TABLE_FLUSH_BYTES: Final = 256 << 10
 _BLOCK_BYTES: Final = 1 << 20
@@ -44,11 +42,9 @@ class DataBundleWriter(ArchiveWriter):
     def __init__(self, sink: Sink) -> None:
         """Raises Unsupported if protobuf is not installed."""
         super().__init__()
-        self._sink = sink
-        head = head_of(ZLIB, metadata_at_eof=True)
-        self._pending = [head]
-        self._pending_bytes = len(head)
-        self._packer = RecordPacker(self._put, self._note_record)
+        self._out = HeldBytes(sink)
+        self._out.put(head_of(ZLIB, metadata_at_eof=True))
+        self._packer = RecordPacker(self._out.put, self._note_record)
         self._rows = Spool("a table of metadata", _TABLE_MEMORY_BYTES)
         self._waiting_rows = bytearray(row(config_key(), config_of(ZLIB, 1)))
         self._rows_bytes = len(self._waiting_rows)
@@ -74,7 +70,7 @@ class DataBundleWriter(ArchiveWriter):
                 packed = self._packer.pack(content)
                 entries.append(self._list(path, packed, size_bytes, crc32c(content), modified_ns))
             if entries:
-                self._flush()
+                self._out.flush()
         return entries
 
     def open(self, path: str, modified_ns: int | None) -> "DataBundleEntryWriter":
@@ -107,8 +103,8 @@ class DataBundleWriter(ArchiveWriter):
             checksum = 0
             for block in self._tail(start):
                 checksum = crc32c(block, checksum)
-                self._put(block)
-            self._flush()
+                self._out.put(block)
+            self._out.flush()
         self._finish()
         end = start + self._rows_bytes
         size_bytes = end + TRAILER_BYTES
@@ -143,18 +139,6 @@ class DataBundleWriter(ArchiveWriter):
         self._rows.write(rows)
         self._rows_crc32c = crc32c(rows, self._rows_crc32c)
         self._waiting_rows.clear()
-
-    def _put(self, data: bytes) -> None:
-        self._pending.append(data)
-        self._pending_bytes += len(data)
-        if self._pending_bytes >= _HELD_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        data = b"".join(self._pending)
-        self._pending.clear()
-        self._pending_bytes = 0
-        self._sink.write(data)
 
     def _full(self, path: str) -> Refused:
         return Refused(f"the chunk is full: its data cannot exceed {MOST_OFFSET:,} bytes", path=path)
@@ -204,7 +188,7 @@ class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
             self._packing.piece(bytes(self._held[at : at + RECORD_BYTES]))
             at += RECORD_BYTES
         del self._held[:at]
-        self._writer._flush()
+        self._writer._out.flush()
 
     def close(self) -> Entry:
         """Ends the file."""
@@ -213,7 +197,7 @@ class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
         writer._open = None
         with writer._breaking():
             entry = writer._list(self.path, self._packed(), self._size_bytes, self._checksum, self._modified_ns)
-            writer._flush()
+            writer._out.flush()
         return entry
 
     def _packed(self) -> Packed:
