@@ -70,7 +70,7 @@ class World:
 
     def journal(self) -> list[str]:
         """Keys of the lines, in order."""
-        return [key for key, _ in self.objects.list() if key.startswith("journal/")]
+        return [found.key for found in self.objects.list() if found.key.startswith("journal/")]
 
     def read(self, key: str) -> bytes:
         return self.objects.read(key, 0, self.objects.stat(key).size_bytes)

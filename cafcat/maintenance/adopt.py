@@ -14,14 +14,22 @@ from cafcat.catalog.adopting import AdoptedArchive
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.mapping import Mapping
 from cafcat.checksums import crc32c
-from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Corrupt, InvalidInput, Unsupported
+from cafcat.errors import (
+    CafcatError,
+    CatalogOutdated,
+    CatalogUnavailable,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    Unsupported,
+)
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format, Reader, UnitReader
 from cafcat.maintenance.index_rules import unnameable
 from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
 from cafcat.progress import Progress
 from cafcat.read_ahead import ReadAhead
-from cafcat.stores.base import Store, StoredObject
+from cafcat.stores.base import OpensFiles, Store, StoredObject
 
 __all__ = ["Adopt", "AdoptReport", "AdoptedFile", "Found"]
 
@@ -110,11 +118,14 @@ class Adopt:
         adopting = self._catalog.adopting
         store, key = found
         adopting.check_new(store.url, key)
-        archive = StoredObject(store, key)
+        version = _Version(store, key)
+        archive = StoredObject(store, key, size_bytes=version.info.size_bytes)
         archive_format = formats.detect(archive)
         prefix = _path_prefix(self._prefix, archive_format, key)
         chunk_id = 0 if self.report.dry_run else adopting.next_id()
-        row = AdoptedArchive(chunk_id, uuid4(), archive_format.name, store.url, key, archive.size_bytes, prefix)
+        row = AdoptedArchive(
+            chunk_id, uuid4(), archive_format.name, store.url, key, archive.size_bytes, prefix, version.info.etag
+        )
         with Mapping(chunk_id) as mapping:
             reader = archive_format.reader(ReadAhead(archive, archive.size_bytes))
             units = reader.units() if isinstance(reader, UnitReader) else NO_UNITS
@@ -123,6 +134,7 @@ class Adopt:
                 return
             if failed and not mapping.file_count:
                 raise Corrupt(f"none of its {failed:,} entries can be read")
+            version.check()
             self._commit(row, mapping, units, archive.name, failed)
 
     def _read_all(self, reader: Reader, archive: StoredObject, prefix: str, mapping: Mapping) -> int:
@@ -168,6 +180,23 @@ class Adopt:
         self._on_adopted(
             AdoptedFile(name, row.uuid, row.format, row.size_bytes, files, size_bytes, skipped, failed)
         )
+
+
+class _Version:
+    """What an object was like when it was first looked at."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        """Raises NotFound, StoreFailed."""
+        self._store = store
+        self._key = key
+        self._file = store.open(key) if isinstance(store, OpensFiles) else None
+        self.info = store.stat(key)
+
+    def check(self) -> None:
+        """Raises Conflict if it is another now."""
+        is_current = self._file is None or self._file.is_current()
+        if not is_current or self._store.stat(self._key) != self.info:
+            raise Conflict("it was changed while it was read")
 
 
 def _path_prefix(folder: str, archive_format: Format, key: str) -> str:

@@ -131,5 +131,5 @@ class Backup:
 
 def backups_of(store: Store) -> list[FoundBackup]:
     """All that a store has, the oldest first; needs no catalog."""
-    found = ((key, size_bytes, backup_time(key)) for key, size_bytes in store.list())
+    found = ((key, size_bytes, backup_time(key)) for key, size_bytes, _ in store.list())
     return [FoundBackup(store.url, key, size_bytes, begun_at) for key, size_bytes, begun_at in found if begun_at]

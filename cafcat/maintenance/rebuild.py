@@ -141,7 +141,7 @@ class Rebuild:
     def _add(self, stage: Stage, store: int, batch: Sequence[ObjectInfo]) -> int:
         """Returns how many of them are chunks and lines."""
         chunks, lines = [], []
-        for key, size_bytes in batch:
+        for key, size_bytes, _ in batch:
             line = parse_journal_key(key) if key.startswith(JOURNAL_PREFIX) else None
             chunk = _CHUNK_KEY.fullmatch(key)
             if line is not None:

@@ -387,7 +387,7 @@ class Recover:
 
     def _sweep_objects(self, store: Store, url: str, nested: tuple[str, ...]) -> None:
         """Objects of what was abandoned, which came late likewise."""
-        for keys in _batches(key for key, _ in store.list() if not key.startswith((JOURNAL_PREFIX, *nested))):
+        for keys in _batches(key for key, *_ in store.list() if not key.startswith((JOURNAL_PREFIX, *nested))):
             states = self._catalog.recovery.settled(url, keys)
             for key in keys:
                 if key not in states:

@@ -101,7 +101,7 @@ class Restore:
         """How many lines of the journal a store has that the catalog does not."""
         newer = 0
         try:
-            keys = (parse_journal_key(key) for key, _ in self._store_of(url).list())
+            keys = (parse_journal_key(found.key) for found in self._store_of(url).list())
             lines = (line for line in keys if line is not None)
             while batch := list(islice(lines, _BATCH_OBJECTS)):
                 newer += loader.unknown_lines(batch)

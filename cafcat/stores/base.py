@@ -25,10 +25,12 @@ HEAD_BYTES: Final = 4096
 
 
 class ObjectInfo(NamedTuple):
-    """An object and its size in bytes."""
+    """An object and its size in bytes. etag: the entity tag of its version, without quotes; None in listings, and
+    where there are none."""
 
     key: str
     size_bytes: int
+    etag: str | None = None
 
 
 class Upload(Protocol):

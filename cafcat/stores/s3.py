@@ -62,7 +62,8 @@ class S3Store:
 
     def stat(self, key: str) -> ObjectInfo:
         """Raises NotFound, AccessDenied, StoreFailed."""
-        return ObjectInfo(key, self._object(key).head().size_bytes)
+        head = self._object(key).head()
+        return ObjectInfo(key, head.size_bytes, head.etag)
 
     def delete(self, key: str) -> None:
         """Removes an object. No error if it is not there."""

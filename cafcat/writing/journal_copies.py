@@ -70,5 +70,5 @@ class JournalCopies:
 
     def _known_keys(self) -> set[str]:
         if self._keys is None:
-            self._keys = {key for key, _ in self._target.list() if key.startswith(JOURNAL_PREFIX)}
+            self._keys = {found.key for found in self._target.list() if found.key.startswith(JOURNAL_PREFIX)}
         return self._keys

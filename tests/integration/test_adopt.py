@@ -1,5 +1,6 @@
 """adopt: archives of others are in the catalog, as they are and where they are; nobody ever touches them."""
 
+import itertools
 import json
 import os
 import shutil
@@ -170,6 +171,38 @@ def test_an_archive_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path)
     assert dict(repository.read_many(FILES)) == FILES
     keys = [found["Key"] for found in bucket.client.list_objects_v2(Bucket=bucket.bucket)["Contents"]]
     assert keys == ["deep/there.car"]
+
+
+def test_an_archive_that_is_changed_meanwhile_is_not_adopted(repository: cafcat.Repository, tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.car", CAR)
+
+    def changed() -> bool:
+        flip(path, path.stat().st_size - 1)
+        return False
+
+    report = adopt(repository, path, should_stop=changed)
+    assert report.failed == [f"{path}: it was changed while it was read"]
+    assert (report.archives, live(repository), list(repository.chunks())) == (0, set(), [])
+
+
+def test_an_object_that_is_changed_meanwhile_is_not_adopted(
+    open_at: Opener, bucket: Bucket, tmp_path: Path
+) -> None:
+    content = archive(tmp_path / "x", CAF).read_bytes()
+    versions = itertools.cycle([content, content.replace(b"one", b"eno", 1)])
+
+    def put() -> bool:
+        bucket.client.put_object(Bucket=bucket.bucket, Key="there.caf", Body=next(versions))
+        return False
+
+    put()
+    repository = open_at(Folder(tmp_path / "own"))
+    report = adopt(repository, f"s3://{bucket.bucket}/there.caf", should_stop=put)
+    assert report.failed == [f"s3://{bucket.bucket}/there.caf: it was changed while it was read"]
+    assert live(repository) == set()
+    adopted(repository, f"s3://{bucket.bucket}/there.caf")
+    [(etag,)] = sql(repository, "SELECT etag FROM chunks")
+    assert etag == bucket.client.head_object(Bucket=bucket.bucket, Key="there.caf")["ETag"].strip('"')
 
 
 def test_archives_without_checksums_are_read_for_them(repository: cafcat.Repository, tmp_path: Path) -> None:

@@ -319,11 +319,11 @@ class Breaking(LocalStore):
 
 def test_a_backup_that_fails_leaves_nothing(local: World) -> None:
     commit(local.repository, {"a": b"1"})
-    before = {key for key, _ in local.objects.list()}
+    before = {found.key for found in local.objects.list()}
     local.repository.custody._store_of = lambda _: Breaking(Path(local.store))
     with pytest.raises(StoreFailed, match="no space left"):
         local.repository.custody.backup()
-    assert {key for key, _ in local.objects.list()} == before
+    assert {found.key for found in local.objects.list()} == before
     assert list(local.objects.uploads()) == []
     [(state, is_gone)] = sql(local.repository, "SELECT state, deleted_at IS NOT NULL FROM backups")
     assert (state, is_gone) == ("abandoned", True)
@@ -340,7 +340,7 @@ def test_what_a_dead_backup_left_is_removed_by_the_next(world: World) -> None:
     upload.write(b"half")
     sql(world.repository, "UPDATE backups SET lease_expires_at = now() - interval '1s'")
     report = world.repository.custody.backup()
-    assert [key for key, _ in world.objects.list() if key.startswith("backups/")] == [report.object_key]
+    assert [found.key for found in world.objects.list() if found.key.startswith("backups/")] == [report.object_key]
     assert list(world.objects.uploads()) == []
     assert sql(world.repository, "SELECT state FROM backups ORDER BY id") == [
         ("abandoned",),
