@@ -27,7 +27,7 @@ def ls(
 def _row(chunk: Chunk) -> str:
     size = format_size(chunk.size_bytes) if chunk.size_bytes is not None else "-"
     files = f"{chunk.live_file_count} of {chunk.file_count} files"
-    return f"{chunk.uuid}  {chunk.state:9}  {chunk.format:4}  {size:>10}  {files:>24}  {chunk.begun_at}"
+    return f"{chunk.uuid}  {chunk.state:9}  {chunk.format:10}  {size:>10}  {files:>24}  {chunk.begun_at}"
 
 
 def show(

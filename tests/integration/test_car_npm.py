@@ -16,8 +16,6 @@ from cafcat.formats.car.cid import text_of
 from cafcat.testing.formats import BytesArchive, pack
 from tests.services import missing_service
 
-pytestmark = pytest.mark.slow
-
 PACKAGES = ("@ipld/car@5", "ipfs-car@3", "ipfs-unixfs-exporter@16")
 LONG = (
     "with-a-name-so-long-that-a-few-thousand-of-them-do-not-fit-into-one-node-of-256-KiB-and-are-spread-over-shards"
@@ -103,11 +101,13 @@ def test_ipld_car_and_the_unixfs_exporter_read_what_cafcat_writes(npm: Path) -> 
     assert answer["times"] == {"folder/large": 1_700_000_000}
 
 
+@pytest.mark.slow
 def test_an_empty_archive_is_an_empty_directory(npm: Path) -> None:
     data, _, _ = pack(CAR, [])
     assert answer_of(npm, data)["files"] == {}
 
 
+@pytest.mark.slow
 def test_ipfs_car_unpacks_what_cafcat_writes(npm: Path) -> None:
     data, _, _ = pack(CAR, files())
     (npm / "unpack.car").write_bytes(data)
@@ -116,6 +116,7 @@ def test_ipfs_car_unpacks_what_cafcat_writes(npm: Path) -> None:
         assert (npm / "unpacked" / path).read_bytes() == content
 
 
+@pytest.mark.slow
 def test_ipfs_car_packs_what_cafcat_reads_and_both_give_one_root(npm: Path) -> None:
     """The same tree has the same root CID: leaves, widths and shards are those of the profile unixfs-v1-2025."""
     tree = {path: content for path, content, _ in files()}
