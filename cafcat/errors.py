@@ -17,6 +17,7 @@ __all__ = [
     "InvalidInput",
     "Locked",
     "NotFound",
+    "NotInstalled",
     "OutputFailed",
     "Refused",
     "SourceFailed",
@@ -91,6 +92,13 @@ class Unsupported(CafcatError):
     """Well-formed, but not something that this version handles."""
 
     kind = "unsupported"
+
+
+class NotInstalled(CafcatError):
+    """A library or program that is needed for this, and comes with an extra. Nothing is known of what was to be
+    read, so it is neither damaged nor unsupported."""
+
+    kind = "not_installed"
 
 
 class InvalidInput(CafcatError):

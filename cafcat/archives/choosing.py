@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cafcat.errors import InvalidInput, Unsupported
+from cafcat.errors import InvalidInput, NotInstalled, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 
@@ -10,10 +10,10 @@ __all__ = ["format_of_output"]
 
 
 def format_of_output(output: Path, name: str | None) -> Format:
-    """The format of that name, or else the one whose suffix the file's name ends with. Raises Unsupported if there
-    is no such format, InvalidInput if the file's name tells none."""
+    """The format of that name, or else the one whose suffix the file's name ends with. Raises InvalidInput if
+    there is no such format, or the file's name tells none."""
     if name is not None:
-        return formats.by_name(name)
+        return formats.asked_for(name)
     for archive_format in formats.known():
         if output.name.lower().endswith(archive_format.suffix):
             return archive_format
@@ -25,6 +25,6 @@ def format_of_output(output: Path, name: str | None) -> Format:
 def _is_writable(archive_format: Format) -> bool:
     try:
         formats.to_write(archive_format.name)
-    except Unsupported:
+    except (NotInstalled, Unsupported):
         return False
     return True

@@ -56,7 +56,8 @@ _FINDINGS: Final = {
     "files that share bytes with another file of their chunk": (
         "SELECT count(*) FROM (SELECT start_byte, max(end_byte) OVER (PARTITION BY caf_file_id "  # noqa: S608
         "ORDER BY start_byte, end_byte ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS end_before "
-        f"FROM ({_ENTRIES}) AS l WHERE end_byte > start_byte) AS l WHERE start_byte < end_before"
+        f"FROM ({_ENTRIES}) AS l JOIN chunks AS c ON c.id = l.caf_file_id AND c.adopted_prefix IS NULL "
+        "WHERE end_byte > start_byte) AS l WHERE start_byte < end_before"
     ),
     "chunks whose live counters differ from their files": (
         "SELECT count(*) FROM chunks AS c LEFT JOIN (SELECT caf_file_id, count(*) AS files, "  # noqa: S608

@@ -37,7 +37,7 @@ class Logs(Keeper):
         of these times (milliseconds since 1970, inclusive) and of log files below a folder, or of that name.
         projection: only these columns. `warn` is told of archives of which a copy is searched.
 
-        Raises InvalidInput, also for a query that is none; Unsupported if the program clp-s is not installed."""
+        Raises InvalidInput, also for a query that is none; NotInstalled if the program clp-s is not installed."""
         from cafcat.resolve.searching import LogSearch, SearchQuery
 
         if not query.strip() or "\0" in query:

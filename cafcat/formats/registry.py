@@ -9,10 +9,10 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Final, cast
 
-from cafcat.errors import Corrupt, Unsupported
+from cafcat.errors import Corrupt, InvalidInput, Unsupported
 from cafcat.formats.base import Format, RandomReader
 
-__all__ = ["LOGS", "NAMES", "by_name", "by_suffix", "detect", "known", "to_write"]
+__all__ = ["LOGS", "NAMES", "asked_for", "by_name", "by_suffix", "detect", "known", "to_write"]
 
 _OWN: Final = {
     "car": "cafcat.formats.car:CAR",
@@ -42,9 +42,17 @@ def by_name(name: str) -> Format:
     raise Unsupported(f"there is no format {name!r}", hint=f"this version has {_names()}")
 
 
+def asked_for(name: str) -> Format:
+    """The format that somebody typed the name of. Raises InvalidInput if there is none."""
+    try:
+        return by_name(name)
+    except Unsupported as error:
+        raise InvalidInput(error.message, hint=error.hint) from error
+
+
 def to_write(name: str) -> Format:
-    """The same, if archives of it can be written. Raises Unsupported."""
-    found = by_name(name)
+    """The same, to write archives of it. Raises Unsupported if that cannot be done, NotInstalled."""
+    found = asked_for(name)
     found.writer(_Nothing())
     return found
 

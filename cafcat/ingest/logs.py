@@ -55,7 +55,7 @@ class LogIngest:
     ) -> None:
         """Args: target_bytes: of log files in one archive. should_stop: is asked between log files, and while clp-s
         works; when it says True, the archive at hand is committed, when it raises, nothing is left of it. Raises
-        Unsupported without clp-s."""
+        NotInstalled without clp-s."""
         program.program()
         self._place = place
         self._target_bytes = target_bytes

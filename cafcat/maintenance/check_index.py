@@ -1,7 +1,10 @@
 """A chunk's own index: whether it is the one that was written, and says what the catalog says."""
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from itertools import groupby, zip_longest
 from typing import Final
 
 from cafcat.catalog.chunk_rows import ChunkRow
@@ -10,13 +13,13 @@ from cafcat.formats.base import Format
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import Entry, FindingKind
+from cafcat.sorting import ExternalSort
 from cafcat.units import to_microseconds
 
 __all__ = ["compare", "index_error"]
 
 _PENDING: Final = 50_000
-"""So many entries may wait for their rows, and rows for their entries."""
-_HASHES: Final = 1 << 64
+"""So many entries may wait for their rows, and rows for their entries, in memory."""
 _TOLD_FILES: Final = 4096
 
 
@@ -40,11 +43,29 @@ def compare(
     advance: Callable[[int], object],
     *,
     lacks_checksums: bool = False,
+    may_lack_rows: bool = False,
 ) -> None:
     """The entries of an index against all rows of its chunk: path, span, checksum, time. What differs is a finding
     (mapping). `advance` is told of files, some thousand at a time. lacks_checksums: of no checksum or time in the
-    index nothing follows. Raises Corrupt or Unsupported if the index cannot be read."""
-    difference = _Difference()
+    index nothing follows. may_lack_rows: nor of an entry that the catalog does not have. Raises Corrupt or
+    Unsupported if the index cannot be read; TemporaryFileFailed."""
+    with closing(_Difference()) as difference:
+        _take_all(difference, entries, rows, advance, lacks_checksums=lacks_checksums)
+        for row, entry in difference.left():
+            if row is not None:
+                _tell_row(row, entry, findings)
+            elif entry is not None and not may_lack_rows:
+                findings.add(FindingKind.MAPPING, "its index has this file, the catalog does not", *entry[:3])
+
+
+def _take_all(
+    difference: "_Difference",
+    entries: Iterable[Entry],
+    rows: Iterable[ChunkRow],
+    advance: Callable[[int], object],
+    *,
+    lacks_checksums: bool,
+) -> None:
     told = count = 0
     if lacks_checksums:
         rows, entries = _without_checksums(rows), map(_without_checksum, entries)
@@ -61,7 +82,6 @@ def compare(
             advance(count - told)
             told = count
     advance(count - told)
-    difference.tell(findings)
 
 
 def _without_checksums(rows: Iterable[ChunkRow]) -> Iterator[ChunkRow]:
@@ -82,12 +102,11 @@ _Key = tuple[str, int, int, int | None, int | None, int | None, str | None]
 
 class _Difference:
     """What only one of two streams has, whatever their orders: what has come from one side waits for the other. If
-    too much waits, because the orders have nothing to do with each other, only sums of hashes are kept: they tell
-    whether both sides are the same, and no more."""
+    too much waits, because the orders have nothing to do with each other, both are sorted, on disk."""
 
     def __init__(self) -> None:
         self._waiting: dict[_Key, int] = {}
-        self._hashes: int | None = None
+        self._sort: ExternalSort | None = None
 
     def take(self, row: ChunkRow | None, entry: Entry | None) -> None:
         if row is not None:
@@ -97,26 +116,44 @@ class _Difference:
             self._add((*entry[:4], time, *entry[5:]), -1)
 
     def _add(self, key: _Key, side: int) -> None:
-        if self._hashes is not None:
-            self._hashes = (self._hashes + side * hash(key)) % _HASHES
+        if self._sort is not None:
+            self._sort.add(json.dumps((*key, side)).encode())
             return
         count = self._waiting.pop(key, 0) + side
         if count:
             self._waiting[key] = count
         if len(self._waiting) > _PENDING:
-            self._hashes = sum(times * hash(waiting) for waiting, times in self._waiting.items()) % _HASHES
-            self._waiting.clear()
+            self._sort = ExternalSort("a list of files")
+            for waiting, times in self._waiting.items():
+                for _ in range(abs(times)):
+                    self._add(waiting, 1 if times > 0 else -1)
 
-    def tell(self, findings: Findings) -> None:
-        if self._hashes:
-            message = "the index of the object and the rows of the catalog differ, in too many places to name them"
-            findings.add(FindingKind.MAPPING, message)
-        entries = {key[0]: key for key, count in self._waiting.items() if count < 0}
-        for key, count in self._waiting.items():
-            if count > 0:
-                _tell_row(key, entries.pop(key[0], None), findings)
-        for key in entries.values():
-            findings.add(FindingKind.MAPPING, "its index has this file, the catalog does not", *key[:3])
+    def left(self) -> Iterator[tuple[_Key | None, _Key | None]]:
+        """What one side has and the other lacks, those of a path together: row and entry, or one of them. Raises
+        TemporaryFileFailed."""
+        if self._sort is None:
+            yield from _pairs(self._waiting)
+            return
+        records = ((tuple(fields), side) for *fields, side in map(json.loads, self._sort))
+        for _, of_path in groupby(records, key=lambda record: record[0][0]):
+            counts: Counter[_Key] = Counter()
+            for key, side in of_path:
+                counts[key] += side
+            yield from _pairs(counts)
+
+    def close(self) -> None:
+        if self._sort is not None:
+            self._sort.close()
+
+
+def _pairs(counts: Mapping[_Key, int]) -> Iterator[tuple[_Key | None, _Key | None]]:
+    """Those of one path together. counts: how often a row has come more often than an entry."""
+    entries = {key[0]: key for key, count in counts.items() if count < 0}
+    for key, count in counts.items():
+        if count > 0:
+            yield key, entries.pop(key[0], None)
+    for key in entries.values():
+        yield None, key
 
 
 def _tell_row(key: _Key, entry: _Key | None, findings: Findings) -> None:

@@ -96,7 +96,7 @@ def selection_of(catalog: Catalog, names: Iterable[str], prefix: str | None, tar
                 f"only committed chunks are copied, this one is {chunk.state}", chunk=str(chunk.uuid)
             )
         if chunk.adopted_prefix is not None:
-            hint = "cafcat repack brings its files into chunks of cafcat's own"
+            hint = "cafcat repack --chunk brings its files into chunks of cafcat's own"
             raise InvalidInput("an adopted archive is not copied", chunk=str(chunk.uuid), hint=hint)
         if chunk.store == target.url:
             hint = "name another store"

@@ -27,7 +27,8 @@ def place_of(catalog: Catalog, store: Store, role: str, archive_format: str = _F
 
 
 def format_after(name: str) -> str:
-    """Of chunks that take the files of chunks of a format: the same, if it can be written."""
+    """Of chunks that take the files of chunks of a format: the same, if any can be written. Raises NotInstalled if
+    they could be, but not here; InvalidInput if there is no such format here."""
     try:
         return formats.to_write(name).name
     except Unsupported:

@@ -63,7 +63,7 @@ class LogSearch:
         warn: Callable[[str], object],
     ) -> None:
         """`warn` is told of an archive of which a copy is searched. Raises InvalidInput for a query that is none,
-        Unsupported without clp-s."""
+        NotInstalled without clp-s."""
         program.check_query(query.text)
         self._catalog = catalog
         self._store_of = store_of

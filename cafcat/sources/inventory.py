@@ -35,10 +35,10 @@ def read_inventory(where: str, access: Callable[[str], S3Access], bucket: str) -
     Args: where: path or s3:// URL of a manifest.json, or of one data file: .parquet, or .csv or .csv.gz with the
     names of the columns in its first line; access: how the bucket of an s3:// URL is reached.
 
-    Raises at once: NotFound, InvalidInput (another bucket, columns that are missing), Unsupported (ORC, or Parquet
-    without pyarrow), Corrupt, and what a server raises. The iterator raises Corrupt for a data file that is not
-    what the manifest or its format says, at the latest when all of its rows were given; InvalidInput where only
-    the file itself shows that it has other columns or lists another bucket.
+    Raises at once: NotFound, InvalidInput (another bucket, columns that are missing), Unsupported (ORC),
+    NotInstalled (Parquet without pyarrow), Corrupt, and what a server raises. The iterator raises Corrupt for a
+    data file that is not what the manifest or its format says, at the latest when all of its rows were given;
+    InvalidInput where only the file itself shows that it has other columns or lists another bucket.
     """
     if re.match(r"https?://", where, re.IGNORECASE):
         raise InvalidInput("an inventory is a file or an s3:// URL", hint="download it first")

@@ -15,7 +15,7 @@ from gzip import BadGzipFile, GzipFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote_plus
 
-from cafcat.errors import CafcatError, Corrupt, InvalidInput, Unsupported
+from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotInstalled
 from cafcat.remote.reading import BLOCK_BYTES, nanoseconds, unquoted
 from cafcat.sources.names import printable
 
@@ -201,12 +201,12 @@ def _time(field: str) -> int:
 
 
 def parquet_rows(files: Iterable[Listed], bucket: str) -> Iterator[InventoryRow]:
-    """Current versions only. Raises Unsupported at once if pyarrow is not installed."""
+    """Current versions only. Raises NotInstalled at once if pyarrow is not installed."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         hint = "pip install 'cafcat[inventory]', or have the inventory written as CSV"
-        raise Unsupported(
+        raise NotInstalled(
             "an inventory in Parquet is read by pyarrow, which is not installed", hint=hint
         ) from error
     return (row for file in files for row in _parquet_file(file, bucket))

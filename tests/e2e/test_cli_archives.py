@@ -158,7 +158,7 @@ def test_wrong_use(filled: Cafcat, alone: Cafcat) -> None:
     assert (error["kind"], error["path"]) == ("invalid_input", str(out / "x.zip"))
     assert "caf (.caf), car (.car), chunkio (.cio)" in error["hint"]
     assert "only the program clp-s" in filled("export", "tree", "-o", out / "x.clp", code=1).err
-    assert "no format 'zip'" in filled("export", "tree", "-o", out / "x", "--format", "zip", code=1).err
+    assert "no format 'zip'" in filled("export", "tree", "-o", out / "x", "--format", "zip", code=2).err
     assert left_in(out) == set()
     filled("export", "tree", "-q", "-o", out / "x.caf")
     assert "already" in filled("export", "tree", "-o", out / "x.caf", code=1).err

@@ -19,6 +19,7 @@ from cafcat.formats.caf import CAF
 from cafcat.formats.car import CAR
 from cafcat.formats.chunkio import CHUNKIO
 from cafcat.formats.databundle import DATABUNDLE
+from cafcat.maintenance import check_index
 from cafcat.maintenance.adopt import AdoptReport
 from cafcat.model import OnConflict, VerifyLevel
 from cafcat.stores.local_files import LocalFile
@@ -220,7 +221,21 @@ def test_damage_costs_one_entry_and_is_said(repository: cafcat.Repository, tmp_p
     assert (report.files, report.files_failed, report.failed) == (len(FILES) - 1, 1, [])
     assert [path for path, *_ in problems(heard)] == ["a/1"]
     assert live(repository) == set(FILES) - {"a/1"}
-    assert verdicts(repository, VerifyLevel.INDEX) == {str(tmp_path / "x.caf"): "damaged"}
+    for level in (VerifyLevel.INDEX, VerifyLevel.DATA):  # all that the catalog has of it is as it was
+        assert verdicts(repository, level) == {str(tmp_path / "x.caf"): "ok"}
+
+
+def test_a_name_that_the_catalog_cannot_have_costs_one_entry(
+    repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = foreign(tmp_path / "x.caf", FILES | {"nul\0": b"1", "long" * 1000: b"2"})
+    assert adopt(repository, path).files_failed == 2
+    for pending in (1000, 0):
+        monkeypatch.setattr(check_index, "_PENDING", pending)
+        assert verdicts(repository, VerifyLevel.INDEX) == {str(path): "ok"}
+        sql(repository, "UPDATE file_locations SET end_byte = end_byte - 1 WHERE file_path = 'y'")
+        assert verdicts(repository, VerifyLevel.INDEX) == {str(path): "damaged"}
+        sql(repository, "UPDATE file_locations SET end_byte = end_byte + 1 WHERE file_path = 'y'")
 
 
 def test_bytes_that_change_later_are_found(repository: cafcat.Repository, tmp_path: Path) -> None:
@@ -386,3 +401,4 @@ def test_entries_that_share_bytes(repository: cafcat.Repository, tmp_path: Path)
     adopted(repository, path)
     assert dict(repository.read_many(["a", "b"])) == {"a": b"123456", "b": b"456789"}
     assert verdicts(repository, VerifyLevel.DATA) == {str(path): "ok"}
+    assert repository._catalog.reports.findings() == []

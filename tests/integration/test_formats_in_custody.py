@@ -442,7 +442,7 @@ def test_a_repack_keeps_the_format(packed: cafcat.Repository, tree: Path, name: 
 def test_an_unknown_format_is_refused_before_anything_is_done(packed: cafcat.Repository, name: str) -> None:
     runs = sql(packed, "SELECT count(*) FROM ingest_runs")
     for attempt in (partial(packed.ingest, ["tree"]), partial(packed.custody.repack, dry_run=True)):
-        with pytest.raises(Unsupported, match="there is no format 'zip'"):
+        with pytest.raises(InvalidInput, match="there is no format 'zip'"):
             attempt(format="zip")
     with pytest.raises(Unsupported, match="only the program clp-s makes them"):
         packed.custody.repack(format="clp-s", dry_run=True)

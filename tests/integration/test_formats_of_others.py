@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from cafcat.errors import Unsupported
+from cafcat.errors import InvalidInput
 from cafcat.formats import registry
 
 MODULE = """
@@ -50,6 +50,6 @@ def test_it_is_packed_read_rebuilt_and_repacked(local: cafcat.Repository, tmp_pa
 
 
 def test_without_it_the_error_names_those_that_are_there(local: cafcat.Repository, tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="there is no format 'mine'") as raised:
+    with pytest.raises(InvalidInput, match="there is no format 'mine'") as raised:
         local.ingest([tmp_path], format="mine")
     assert all(name in str(raised.value) for name in registry.NAMES)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.errors import Conflict, InvalidInput, Unsupported
+from cafcat.errors import Conflict, InvalidInput, NotInstalled, Unsupported
 from cafcat.formats.clp import CLP, program
 from cafcat.formats.clp.metadata import NOTED
 from cafcat.ingest.log_folder import log_folder
@@ -212,7 +212,7 @@ def test_without_the_program_nothing_is_begun(
 ) -> None:
     write_logs(tmp_path / "src")
     monkeypatch.setattr(program, "find_spec", lambda _: None)
-    with pytest.raises(Unsupported, match=r"pip install 'cafcat\[clp\]'"):
+    with pytest.raises(NotInstalled, match=r"pip install 'cafcat\[clp\]'"):
         ingest(local, tmp_path / "src")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.errors import InvalidInput, Unsupported
+from cafcat.errors import InvalidInput, NotInstalled
 from cafcat.formats.clp import program
 from cafcat.resolve.searching import SearchReport
 from tests.catalog_world import Opener, sql
@@ -192,7 +192,7 @@ def test_who_stops_half_way_leaves_no_program_behind(repository: cafcat.Reposito
 
 def test_without_the_program_the_extra_is_named(local: cafcat.Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "find_spec", lambda _: None)
-    with pytest.raises(Unsupported, match=r"pip install 'cafcat\[clp\]'"):
+    with pytest.raises(NotInstalled, match=r"pip install 'cafcat\[clp\]'"):
         local.custody.search("a: b")
 
 

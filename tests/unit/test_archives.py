@@ -133,7 +133,7 @@ def test_refusals_before_anything_is_written(folder: Path) -> None:
     Path("in.caf").write_bytes(caf(FILES))
     with pytest.raises(InvalidInput, match=r"caf \(\.caf\), car \(\.car\), chunkio \(\.cio\)"):
         cafcat.convert("in.caf", "out.xyz")
-    with pytest.raises(Unsupported, match="no format 'xyz'"):
+    with pytest.raises(InvalidInput, match="no format 'xyz'"):
         cafcat.convert("in.caf", "out.caf", format="xyz")
     with pytest.raises(Unsupported, match="only the program clp-s makes them"):
         cafcat.convert("in.caf", "out.clp")

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from cafcat.checksums import crc32c
-from cafcat.errors import Corrupt, InvalidInput, Unsupported
+from cafcat.errors import Corrupt, InvalidInput, NotInstalled, Unsupported
 from cafcat.formats import registry
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.decoding import MOST_RUNS, decoding_text, parse_decoding
@@ -395,7 +395,7 @@ def test_what_is_no_shard(data: bytes) -> None:
 def test_without_protobuf_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     messages.cache_clear()
     monkeypatch.setitem(sys.modules, "google.protobuf.any_pb2", None)
-    with pytest.raises(Unsupported, match=r"google\.protobuf.*cafcat\[databundle\]"):
+    with pytest.raises(NotInstalled, match=r"google\.protobuf.*cafcat\[databundle\]"):
         DATABUNDLE.writer(ListSink())
     monkeypatch.undo()
     messages.cache_clear()

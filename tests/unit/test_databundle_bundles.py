@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from cafcat.checksums import crc32c
-from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, Refused, SourceFailed, StoreFailed, Unsupported
+from cafcat.errors import (
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    NotFound,
+    NotInstalled,
+    Refused,
+    SourceFailed,
+    StoreFailed,
+    Unsupported,
+)
 from cafcat.formats.databundle.bundle import Bundle, NewBundleFile, UserData, shard_path, write_bundle
 from cafcat.formats.databundle.bundle_index import BundleIndex
 from cafcat.formats.databundle.compression import METHODS, compressed, decompressed, most_stored_bytes
@@ -277,10 +287,10 @@ def test_records_are_found_before_padding(name: str, data: bytes) -> None:
 
 def test_libraries_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cramjam", None)
-    with pytest.raises(Unsupported, match=r"cramjam.*cafcat\[databundle\]"):
+    with pytest.raises(NotInstalled, match=r"cramjam.*cafcat\[databundle\]"):
         write_bundle(tmp_path / "b", [], compression="snappy")
     monkeypatch.setitem(sys.modules, "plyvel", None)
-    with pytest.raises(Unsupported, match="plyvel"):
+    with pytest.raises(NotInstalled, match="plyvel"):
         write_bundle(tmp_path / "b", [])
 
 

@@ -22,7 +22,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, SourceFailed, Unsupported
+from cafcat.errors import (
+    CafcatError,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    NotFound,
+    NotInstalled,
+    SourceFailed,
+    Unsupported,
+)
 from cafcat.remote.access import S3Access
 from cafcat.sources.inventory import InventoryRow, read_inventory
 from tests.s3_server import S3Server
@@ -581,7 +590,7 @@ def test_without_pyarrow_parquet_is_refused_with_what_to_install(
     where = parquet_report(report, as_parquet(record("a")))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(Unsupported, match=r"pip install 'cafcat\[inventory\]'"):
+    with pytest.raises(NotInstalled, match=r"pip install 'cafcat\[inventory\]'"):
         read_inventory(str(where), lambda _: S3Access(), BUCKET)
 
 

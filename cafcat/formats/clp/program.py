@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
-from cafcat.errors import CafcatError, InvalidInput, Unsupported
+from cafcat.errors import CafcatError, InvalidInput, NotInstalled
 
 __all__ = ["Finished", "ProgramFailed", "below", "check_query", "compress", "program", "search"]
 
@@ -36,11 +36,11 @@ class Finished(NamedTuple):
 
 
 def program() -> Path:
-    """Where clp-s is. Raises Unsupported if it is not installed."""
+    """Where clp-s is. Raises NotInstalled if it is not installed."""
     package = find_spec("yscope_clp_core")
     path = Path(package.origin).parent / "bin" / "clp-s" if package is not None and package.origin else None
     if path is None or not path.is_file():
-        raise Unsupported("the program clp-s is not installed", hint="pip install 'cafcat[clp]' (on Linux)")
+        raise NotInstalled("the program clp-s is not installed", hint="pip install 'cafcat[clp]' (on Linux)")
     return path
 
 
@@ -108,7 +108,7 @@ def compress(
     output: Path, names: Path, folder: Path, *, timestamp_key: str | None, checkpoint: Callable[[], object]
 ) -> Finished:
     """Makes single-file archives in the folder `output` of the log files that `names` lists, one a line, as seen
-    from `folder`. checkpoint: is called while it works, and may raise to end it. Raises Unsupported."""
+    from `folder`. checkpoint: is called while it works, and may raise to end it. Raises NotInstalled."""
     command = [str(program()), "c", "--single-file-archive"]
     command += [] if timestamp_key is None else ["--timestamp-key", timestamp_key]
     with tempfile.TemporaryFile() as messages:

@@ -87,7 +87,7 @@ def write_bundle(
     folder that was left half-way is no bundle.
 
     Raises Conflict if the folder has something; Refused for a name, InvalidInput for one that comes twice;
-    SourceFailed for a file that cannot be read; StoreFailed; Unsupported if a library is not installed.
+    SourceFailed for a file that cannot be read; StoreFailed; NotInstalled if a library is not installed.
     """
     method = method_of(compression)
     if not 1 <= shards < _MOST_SHARDS or workers < 1:
@@ -189,8 +189,8 @@ class Bundle:
     """Reads one bundle. A context manager; threads may share it. Memory: a record for each file that is read."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises NotFound, Corrupt if it is no whole bundle, Unsupported for one of another version or if a library
-        is not installed."""
+        """Raises NotFound, Corrupt if it is no whole bundle, Unsupported for one of another version, NotInstalled
+        without plyvel or protobuf."""
         self._folder = folder
         if not (folder / "index").is_dir():
             raise NotFound(f"no bundle: there is no folder {folder / 'index'}")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from cafcat.errors import Corrupt, StoreFailed, Unsupported
+from cafcat.errors import Corrupt, NotInstalled, StoreFailed
 from cafcat.formats.databundle.extras import extra
 from cafcat.formats.databundle.layout import FILE_METADATA, record_key
 
@@ -22,7 +22,7 @@ class BundleIndex:
     only reads, too: a lock and a log."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
-        """Raises Unsupported if plyvel is not installed; Corrupt if it is damaged; StoreFailed if another process
+        """Raises NotInstalled if plyvel is not installed; Corrupt if it is damaged; StoreFailed if another process
         has it, or there is no room."""
         self._name = str(folder)
         self._library = _plyvel()
@@ -108,7 +108,7 @@ class _Batch:
 def _plyvel() -> Any:
     try:
         return extra("plyvel")
-    except Unsupported as error:
+    except NotInstalled as error:
         if sys.version_info >= (3, 13) or sys.platform != "linux":
             error.hint = (
                 "it has wheels for Python 3.11 and 3.12 on Linux only; else build it with LevelDB's headers"

@@ -19,7 +19,7 @@ _FRAME: Final = 4
 
 
 def method_of(name: str) -> int:
-    """Raises InvalidInput; Unsupported if its library is not installed."""
+    """Raises InvalidInput; NotInstalled if its library is not installed."""
     if name not in METHODS:
         raise InvalidInput(f"no compression of DataBundle: {name!r}", hint=f"there are {', '.join(METHODS)}")
     if name == "snappy":

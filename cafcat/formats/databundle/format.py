@@ -30,7 +30,7 @@ class DataBundleFormat:
         return head.startswith(_MAGIC)
 
     def writer(self, sink: Sink) -> "DataBundleWriter":
-        """Raises Unsupported if protobuf is not installed."""
+        """Raises NotInstalled if protobuf is not installed."""
         from cafcat.formats.databundle.writer import DataBundleWriter
 
         return DataBundleWriter(sink)

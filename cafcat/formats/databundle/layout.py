@@ -102,7 +102,7 @@ def head_of(compression: int, *, shard: int = 0, shards: int = 1, metadata_at_eo
 
 
 def parse_head(data: bytes) -> Any:
-    """The BundleShardHeader of a file that begins so. Raises ValueError; Unsupported without protobuf."""
+    """The BundleShardHeader of a file that begins so. Raises ValueError; NotInstalled without protobuf."""
     if len(data) < HEAD.size or not data.startswith(MAGIC):
         raise ValueError("it does not begin as one")
     _, header_bytes, data_start = HEAD.unpack_from(data)

@@ -81,7 +81,7 @@ class Messages(NamedTuple):
 
 @cache
 def messages() -> Messages:
-    """Raises Unsupported if protobuf is not installed."""
+    """Raises NotInstalled if protobuf is not installed."""
     any_pb2 = extra("google.protobuf.any_pb2")
     factory = extra("google.protobuf.message_factory")
     pool = extra("google.protobuf.descriptor_pool").DescriptorPool()

@@ -21,8 +21,8 @@ class DataBundleReader:
     reading a file, a block of 1 MiB and two of 256 KiB."""
 
     def __init__(self, archive: RandomReader) -> None:
-        """Raises Corrupt if the end of it is missing; Unsupported for a shard whose metadata are elsewhere, and if
-        protobuf is not installed."""
+        """Raises Corrupt if the end of it is missing; Unsupported for a shard whose metadata are elsewhere;
+        NotInstalled without protobuf."""
         self._archive = archive
         self._end = max(0, archive.size_bytes - TRAILER_BYTES)
         place = parse_trailer(archive.read_at(self._end, archive.size_bytes), archive.size_bytes)

@@ -40,7 +40,7 @@ class DataBundleWriter(ArchiveWriter):
     """
 
     def __init__(self, sink: Sink) -> None:
-        """Raises Unsupported if protobuf is not installed."""
+        """Raises NotInstalled if protobuf is not installed."""
         super().__init__()
         self._out = HeldBytes(sink)
         self._out.put(head_of(ZLIB, metadata_at_eof=True))
