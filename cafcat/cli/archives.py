@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from cafcat.cli.arguments import parse_text
+from cafcat.cli.arguments import parse_new_file, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.output import plural
@@ -41,7 +41,7 @@ def convert(
     call: Call,
     *,
     file: Annotated[str, typer.Argument(metavar="IN", help="An archive on disk, or s3://bucket/key.")],
-    output: Annotated[str, typer.Argument(metavar="OUT", help="The file to write.")],
+    output: Annotated[str, typer.Argument(metavar="OUT", parser=parse_new_file, help="The file to write.")],
     format: _Format = None,
     overwrite: _Overwrite = False,
 ) -> int:
@@ -67,7 +67,9 @@ def convert(
 def export(
     call: Call,
     *,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The archive to write.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", parser=parse_new_file, help="The archive to write.")
+    ],
     prefixes: Annotated[
         list[str] | None,
         typer.Argument(

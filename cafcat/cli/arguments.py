@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["WHOLE", "ByteRange", "parse_date", "parse_duration", "parse_range", "parse_text"]
+__all__ = ["WHOLE", "ByteRange", "parse_date", "parse_duration", "parse_new_file", "parse_range", "parse_text"]
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -27,6 +27,14 @@ def parse_text(text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidInput(f"not valid UTF-8: {text!a}") from error
+    return text
+
+
+def parse_new_file(text: str) -> str:
+    """The name of a file that is written in more than one go. Raises InvalidInput for "-", which means standard
+    output elsewhere."""
+    if text == "-":
+        raise InvalidInput("this is not written to standard output", hint="name a file; ./- is one of that name")
     return text
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cafcat.cli.arguments import parse_text
+from cafcat.cli.arguments import parse_new_file, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.output import plural
@@ -18,7 +18,9 @@ __all__ = ["register"]
 def snapshot(
     call: Call,
     *,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", parser=parse_new_file, help="The file to write.")
+    ],
     prefix: Annotated[
         str,
         typer.Argument(

@@ -158,6 +158,12 @@ def test_wrong_use(filled: Cafcat, alone: Cafcat) -> None:
     assert (error["kind"], error["path"]) == ("invalid_input", str(out / "x.zip"))
     assert "caf (.caf), car (.car), chunkio (.cio)" in error["hint"]
     assert "only the program clp-s" in filled("export", "tree", "-o", out / "x.clp", code=1).err
+    for verb in (
+        ["export", "tree", "-o", "-"],
+        ["snapshot", "-o", "-"],
+        ["convert", "x.caf", "-", "--format", "car"],
+    ):
+        assert "not written to standard output" in filled(*verb, code=2).err
     assert "no format 'zip'" in filled("export", "tree", "-o", out / "x", "--format", "zip", code=2).err
     assert left_in(out) == set()
     filled("export", "tree", "-q", "-o", out / "x.caf")
