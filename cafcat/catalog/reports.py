@@ -76,7 +76,7 @@ _FINDINGS: Final = {
     ),
     "chunks whose commit is not in the journal": (
         f"SELECT count(*) FROM chunks AS c WHERE c.{_KEPT} "  # noqa: S608
-        "AND NOT EXISTS (SELECT FROM journal AS j WHERE j.chunk_id = c.id)"
+        "AND c.adopted_prefix IS NULL AND NOT EXISTS (SELECT FROM journal AS j WHERE j.chunk_id = c.id)"
     ),
     f"lines of the journal that a store still lacks after a quarter of an hour: {_LEFT}": (
         "SELECT count(*) FROM journal WHERE unwritten <> '{}' AND happened_at < now() - interval '15 minutes'"

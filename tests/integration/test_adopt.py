@@ -162,6 +162,7 @@ def test_files_of_an_archive_are_read_in_place(
     assert (chunk.format, chunk.adopted_prefix, chunk.object_key) == (archive_format.name, "old/", "any name")
     assert verdicts(repository, VerifyLevel.INDEX) == {str(path): "ok"}
     assert verdicts(repository, VerifyLevel.DATA) == {str(path): "ok"}
+    assert repository._catalog.reports.findings() == []
 
 
 def test_an_archive_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path) -> None:
