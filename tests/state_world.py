@@ -1,47 +1,62 @@
 """What the state machine of custody acts on: a catalog, a folder of chunks, processes that are killed.
 
-`Raw` looks at all of it with nothing of cafcat's own code but the checksum. Operations that may be killed run in
-processes that a server forks, which has imported everything: that takes some hundredths of a second.
+`Raw` looks at all of it with nothing of cafcat's own code but the checksum: it reads archives as the crash campaign
+does. Operations that may be killed run in processes that a server forks, which has imported everything: that takes
+some hundredths of a second.
 """
 
-import json
 import multiprocessing as mp
 import signal
 from collections.abc import Callable, Collection, Mapping
 from contextlib import chdir
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import psycopg
 
 import cafcat
+from cafcat.archives.making import new_archive
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError
+from cafcat.formats import registry
 from cafcat.model import OnConflict
+from cafcat.progress import Progress
+from tests.crash import archives
 from tests.killed_steps import Steps
+from tests.log_archives import SECTIONS, container
 
 __all__ = [
+    "LOGS",
+    "Archive",
     "Batch",
     "Child",
     "Line",
     "Raw",
+    "adopt",
     "backup",
     "copy",
     "empty",
+    "make_archive",
     "objects_in",
     "prune",
+    "rebuild",
     "rebuild_and_compare",
     "recover",
     "remove",
     "repack",
     "restore_and_compare",
     "start",
+    "take_over",
     "undelete",
     "verify",
     "without_journal",
 ]
 
 CHILD_SECONDS = 120
+LOGS = "clp-s"
+"""A format that cafcat does not write by itself: files are its sections, always the same."""
 
 
 class Batch(NamedTuple):
@@ -49,12 +64,44 @@ class Batch(NamedTuple):
 
     folder: Path
     files: Mapping[str, bytes]
+    format: str
     target_size: int = 10**9
     on_conflict: OnConflict = OnConflict.REPLACE
 
     def ingest(self, repository: cafcat.Repository) -> None:
+        options = {"format": self.format, "target_size": self.target_size, "on_conflict": self.on_conflict}
         with chdir(self.folder):
-            repository.ingest(["t"], target_size=self.target_size, on_conflict=self.on_conflict)
+            repository.ingest(["t"], **options)
+
+
+class Archive(NamedTuple):
+    """An archive of somebody else, as it was made, and its files by the paths that they are to have."""
+
+    path: Path
+    prefix: str
+    files: Mapping[str, bytes]
+    made: tuple[bytes, int]
+
+    @property
+    def now(self) -> tuple[bytes, int]:
+        """Its bytes, and when they were written."""
+        return self.path.read_bytes(), self.path.stat().st_mtime_ns
+
+
+def make_archive(path: Path, archive_format: str, prefix: str, files: Mapping[str, bytes]) -> Archive:
+    """In a folder that has nothing else. prefix: of the paths in the catalog; those in `files` come behind it."""
+    path.parent.mkdir(parents=True)
+    if archive_format == LOGS:
+        path.write_bytes(container())
+        paths = {f"{prefix}/{path.name}{section}": content for section, content in SECTIONS.items()}
+    else:
+        target = registry.by_name(archive_format)
+        with new_archive(path, target, overwrite=False, progress=Progress()) as made:
+            for name, content in files.items():
+                made.take(name, len(content), None, iter([content]))
+        paths = {f"{prefix}/{name}": content for name, content in files.items()}
+    archive = Archive(path, prefix, paths, (b"", 0))
+    return archive._replace(made=archive.now)
 
 
 class Child:
@@ -77,11 +124,21 @@ class Child:
         return "killed" if code == -signal.SIGKILL else said or None
 
 
+_NEEDED = (
+    "cafcat.formats.car.writer",
+    "cafcat.formats.chunkio.writer",
+    "cafcat.formats.databundle.writer",
+    "cafcat.ingest.run",
+    "cafcat.maintenance.adopt",
+    "cafcat.maintenance.recover",
+)
+
+
 def start(settings: Mapping[str, Any], act: Callable[[cafcat.Repository], object], countdown: int = 0) -> Child:
     """Runs `act` in a process of its own, which is killed before or after a call that makes something durable or
     visible (a step of killed_steps.py), if countdown is not 0."""
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["tests.state_world", "cafcat.ingest.run", "cafcat.maintenance.recover"])
+    context.set_forkserver_preload(["tests.state_world", *_NEEDED])
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(settings, act, countdown, sender))
     process.start()
@@ -142,20 +199,31 @@ class Raw:
         return self.sql.execute(statement.encode(), parameters).fetchall()
 
     def live(self) -> dict[str, bytes]:
-        """Every path of the catalog with the bytes that it points to: they are there, and have that checksum."""
+        """Every path of the catalog with the content that it points to: it is there, and has that checksum."""
         rows = self.rows(
-            "SELECT file_path, start_byte, end_byte, crc32c, state, object_key "
+            "SELECT file_path, start_byte, end_byte, crc32c, decoding, state, store, object_key, format "
             "FROM file_locations LEFT JOIN chunks ON chunks.id = caf_file_id"
         )
-        objects = {key: (self.folder / key).read_bytes() for key in {row[-1] for row in rows}}
+        objects = {(store, key): _object(store, key) for *_, store, key, _ in rows}
         found = {}
-        for path, start_byte, end_byte, checksum, state, key in rows:
+        for path, start_byte, end_byte, checksum, decoding, state, store, key, kind in rows:
             assert state == "committed", f"{path} is in a chunk that is {state}"
-            content = objects[key][start_byte:end_byte]
-            assert len(content) == end_byte - start_byte, f"{path} ends beyond its chunk"
-            assert crc32c(content) == checksum, f"{path} has another checksum"
-            found[path] = content
+            data = objects[store, key]
+            assert end_byte <= len(data), f"{path} ends beyond its chunk"
+            found[path] = archives.content(kind, data, start_byte, end_byte, decoding)
+            assert crc32c(found[path]) == checksum, f"{path} has another checksum"
         return found
+
+    def close(self) -> None:
+        self.sql.close()
+
+    def own_places(self) -> dict[str, tuple[Any, int]]:
+        """Chunk and first byte of every path in chunks of cafcat's own."""
+        rows = self.rows(
+            "SELECT file_path, uuid, start_byte FROM file_locations JOIN chunks ON chunks.id = caf_file_id "
+            "WHERE adopted_prefix IS NULL"
+        )
+        return {path: (uuid, start_byte) for path, uuid, start_byte in rows}
 
     def places(self) -> dict[str, int]:
         """The chunk of every path."""
@@ -181,12 +249,43 @@ class Raw:
         rows = self.rows("SELECT id, object_key FROM chunks WHERE state = 'writing'")
         return {chunk: (self.folder / key).exists() for chunk, key in rows}
 
-    def entries(self, key: str) -> dict[str, bytes]:
-        """Files of an object by its own index."""
-        data = (self.folder / key).read_bytes()
-        size = int.from_bytes(data[-4:], "little")
-        files = json.loads(data[-4 - size : -4])["files"]
-        return {path: data[entry["start_byte"] : entry["end_byte"]] for path, entry in files.items()}
+    def entries(self, chunk: int) -> dict[str, bytes]:
+        """Files of a chunk by the index in its object; the catalog has just these, live or retired."""
+        [(store, key, kind)] = self.rows("SELECT store, object_key, format FROM chunks WHERE id = %s", chunk)
+        columns = "file_path, start_byte, end_byte, crc32c, decoding"
+        rows = self.rows(
+            f"SELECT {columns} FROM file_locations WHERE caf_file_id = %s "
+            f"UNION ALL SELECT {columns} FROM retired_locations WHERE caf_file_id = %s",
+            chunk,
+            chunk,
+        )
+        data = _object(store, key)
+        listed = archives.parse(kind, data)[2]
+        assert sorted(row[:4] for row in rows) == sorted((e.path, e.start, e.end, e.crc32c) for e in listed)
+        return {path: archives.content(kind, data, start, end, how) for path, start, end, _, how in rows}
+
+    def formats(self) -> set[str]:
+        """Of the chunks of cafcat's own that have files."""
+        statement = "SELECT DISTINCT format FROM chunks WHERE state = 'committed' AND adopted_prefix IS NULL"
+        return {row[0] for row in self.rows(statement)}
+
+    def own_chunks(self) -> int:
+        """Chunks of cafcat's own that have files."""
+        statement = "SELECT count(*) FROM chunks WHERE state = 'committed' AND adopted_prefix IS NULL"
+        return int(self.rows(statement)[0][0])
+
+    def adopted(self, path: Path) -> list[int]:
+        """Chunks that are this archive and were not let go."""
+        statement = (
+            "SELECT id FROM chunks WHERE store = %s AND object_key = %s AND adopted_prefix IS NOT NULL "
+            "AND state <> 'deleted'"
+        )
+        return [row[0] for row in self.rows(statement, path.parent.as_uri(), path.name)]
+
+    def adopted_and_live(self) -> list[str]:
+        """Uuids of archives that files are read from."""
+        statement = "SELECT uuid FROM chunks WHERE adopted_prefix IS NOT NULL AND state = 'committed' ORDER BY id"
+        return [str(row[0]) for row in self.rows(statement)]
 
     def copied(self) -> list[str]:
         """Keys of the chunks that have files, and a copy."""
@@ -199,7 +298,7 @@ class Raw:
     def named(self, condition: str) -> set[str]:
         """What the catalog says that the store has, by a condition on the rows of objects."""
         rows = self.rows(
-            f"SELECT object_key FROM chunks AS o WHERE {condition} "
+            f"SELECT object_key FROM chunks AS o WHERE adopted_prefix IS NULL AND ({condition}) "
             f"UNION SELECT object_key FROM backups AS o WHERE {condition} "
             "UNION SELECT 'journal/' || lpad(j.id::text, 20, '0') || '-' || j.uuid || '.jsonl' FROM journal AS j "
             f"LEFT JOIN chunks AS o ON o.id = j.chunk_id WHERE o.id IS NULL OR {condition}"
@@ -209,6 +308,10 @@ class Raw:
     def named_copies(self, condition: str) -> set[str]:
         """The same of the store of copies, without the journal."""
         return {row[0] for row in self.rows(f"SELECT object_key FROM chunk_copies AS o WHERE {condition}")}
+
+
+def _object(store: str, key: str) -> bytes:
+    return (Path(url2pathname(urlsplit(store).path)) / key).read_bytes()
 
 
 def objects_in(folder: Path) -> set[str]:
@@ -238,11 +341,27 @@ def prune(repository: cafcat.Repository) -> None:
     assert not report.failed, report.failed
 
 
-def repack(repository: cafcat.Repository, target_size: int) -> None:
-    """Every chunk that has anything dead, and every small one."""
-    report = repository.custody.repack(max_unused=0.0, small=target_size, target_size=target_size)
+def adopt(repository: cafcat.Repository, archive: Archive, on_conflict: OnConflict, refused: bool) -> None:
+    """refused: whether it has to be."""
+    report = repository.custody.adopt([archive.path], prefix=archive.prefix, on_conflict=on_conflict)
+    assert bool(report.failed) == refused, report.failed
+    assert report.archives == (not refused)
+    assert not report.files_failed
+
+
+def repack(repository: cafcat.Repository, target_size: int, archive_format: str | None = None) -> None:
+    """Every chunk that has anything dead, every small one, and every one of another format, if one is given."""
+    report = repository.custody.repack(
+        max_unused=0.0, small=target_size, target_size=target_size, format=archive_format
+    )
     assert not report.failed, report.failed
     assert not report.files_damaged
+
+
+def take_over(repository: cafcat.Repository, chunk: str, archive_format: str) -> None:
+    """The files of one chunk into new ones."""
+    report = repository.custody.repack(chunks=[chunk], format=archive_format)
+    assert (report.chunks, report.chunks_retired, report.failed, report.files_damaged) == (1, 1, [], 0)
 
 
 def copy(repository: cafcat.Repository, to: str) -> None:
@@ -262,12 +381,17 @@ def verify(repository: cafcat.Repository, level: str) -> int:
 
 def rebuild_and_compare(repository: cafcat.Repository, database_url: str, stores: Collection[str]) -> None:
     """Into an empty catalog, from stores alone."""
+    rebuild(repository, database_url, stores)
+    _compare(repository, database_url)
+
+
+def rebuild(repository: cafcat.Repository, database_url: str, stores: Collection[str]) -> None:
+    """The same, with nothing compared."""
     settings = {"database_url": database_url, "home": repository.settings.home, "store": repository.settings.store}
     with cafcat.open(**settings) as other:
         report = other.custody.rebuild(list(stores))
         assert report.written
         assert not report.damages, report.damages
-        _compare(repository, database_url)
 
 
 def restore_and_compare(repository: cafcat.Repository, database_url: str) -> None:

@@ -2,45 +2,47 @@
 the dict has, with their bytes; what was killed happened wholly or not at all, chunk by chunk."""
 
 import os
-import tempfile
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial, wraps
-from pathlib import Path
-from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
-import cafcat
-from cafcat.database import Database
 from cafcat.model import OnConflict
 from tests import state_world as world
 from tests.services import Databases
-from tests.state_world import Batch, Line, Raw
+from tests.state_dict import Followed
+from tests.state_world import LOGS, Raw
+from tests.written_formats import WRITTEN
 
 PATHS = ["t/a", "t/b", "t/folder/c", "t/folder/d", "t/folder/deep/e", "t/é", "t/new\nline", "t/%_\\x"]
-FOLDERS = ["t/folder", "t/folder/deep", "t"]
-FIRST_TIME = 1_795_255_200
+FOLDERS = ["t/folder", "t/folder/deep", "t", "far"]
+NAMES = ["a", "c", "folder/c", "deep/e", "new\nline"]
+"""In archives of somebody else; below some of these folders they are among PATHS."""
+PREFIXES = ["t", "t/folder", "far"]
 MIB = 1 << 20
 
 SIZES = st.sampled_from([0, 1, 40, 700, 3000]) | st.just(MIB + 5)
 FILES = st.dictionaries(st.sampled_from(PATHS), SIZES, min_size=1, max_size=6)
+FORMATS = st.sampled_from(WRITTEN)
 TARGETS = st.sampled_from([400, 4000, 10**9])
 CONFLICTS = st.sampled_from([OnConflict.REPLACE, OnConflict.REPLACE, OnConflict.SKIP])
-BATCHES = st.tuples(FILES, TARGETS, CONFLICTS)
-SOME_PATHS = st.lists(st.sampled_from(PATHS), min_size=1, max_size=4, unique=True)
+BATCHES = st.tuples(FILES, FORMATS, TARGETS, CONFLICTS)
+EVERY_PATH = list(dict.fromkeys([*PATHS, *(f"{prefix}/{name}" for prefix in PREFIXES for name in NAMES)]))
+SOME_PATHS = st.lists(st.sampled_from(PATHS) | st.sampled_from(EVERY_PATH), min_size=1, max_size=4, unique=True)
 CALLS = st.integers(1, 160)
+FEW_CALLS = st.integers(1, 30)
 MAYBE_CALLS = st.just(0) | CALLS
+ARCHIVES = st.tuples(
+    st.dictionaries(st.sampled_from(NAMES), SIZES, min_size=1, max_size=4),
+    st.sampled_from([*WRITTEN, LOGS]),
+    st.sampled_from(PREFIXES),
+    st.none() | st.integers(0, 9),
+)
+ADOPTIONS = st.tuples(ARCHIVES, st.sampled_from(OnConflict))
 
 FEW, NIGHTLY = (4, 18), (300, 60)
 """Examples, and steps of each."""
@@ -50,13 +52,18 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda whole: whole[:0],
     "gone": lambda whole: whole,
     "inverted": lambda whole: bytes(byte ^ 0xFF for byte in whole),
-    "one bit": lambda whole: bytes([whole[0] ^ 1]) + whole[1:],
+    "first bit": lambda whole: one_bit(whole, 0),
+    "a bit in the middle": lambda whole: one_bit(whole, len(whole) // 2),
+    "last bit": lambda whole: one_bit(whole, len(whole) - 1),
     "longer": lambda whole: whole + b"}",
 }
+"""Each is found in every format, also where no file is harmed: rows of chunks have a checksum of all bytes."""
 
-Contents = dict[str, bytes]
 Step = Callable[..., None]
-Allowed = dict[str, set[bytes | None]]
+
+
+def one_bit(whole: bytes, byte: int) -> bytes:
+    return whole[:byte] + bytes([whole[byte] ^ 1]) + whole[byte + 1 :]
 
 
 def only_if(condition: Callable[["CustodyMachine"], object]) -> Callable[[Step], Step]:
@@ -74,47 +81,21 @@ def only_if(condition: Callable[["CustodyMachine"], object]) -> Callable[[Step],
     return decorate
 
 
-class CustodyMachine(RuleBasedStateMachine):
-    """live: what every path has, and places: in which chunk; removed: what was removed last, and in which chunk
-    that is; pending: chunks of dead writers, and whether their objects are whole; is_left: something was killed
-    since the last recover."""
+class CustodyMachine(Followed):
+    """adopts: whether archives of somebody else are adopted at all. A rebuild cannot find them: only where there
+    are none has it to give the same catalog."""
 
-    steps: ClassVar[Counter[str]] = Counter()
-
-    def __init__(self, urls: tuple[str, str]) -> None:
-        """urls: of a catalog, and of another for what is rebuilt."""
-        super().__init__()
-        self.live: Contents = {}
-        self.removed: dict[str, tuple[bytes, int]] = {}
-        self.pending: dict[int, bool] = {}
-        self.places: dict[str, int] = {}
-        self.done_at: dict[str, int] = {}
-        self.is_left = False
-        self.written = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="cafcat-state-")
-        home = Path(self._folder.name)
-        url, self.other_url = urls
-        world.empty(url)
-        self.settings = {"database_url": url, "home": home / "home", "store": str(home / "store")}
-        self.repository = cafcat.open(**self.settings)
-        self.catalog = Database(self.repository.settings).catalog()
-        self.raw = Raw(url, home / "store")
-        self.copies = home / "copies"
-
-    def teardown(self) -> None:
-        self.repository.close()
-        self.catalog.close()
-        self.raw.sql.close()
-        self._folder.cleanup()
+    adopts = False
 
     # What is done.
 
-    @initialize(given=BATCHES)
-    def begin(self, given: Any) -> None:
+    @initialize(given=BATCHES, adopts=st.booleans())
+    def begin(self, given: Any, adopts: bool) -> None:
+        self.adopts = adopts
         self.ingest(given)
 
     @rule(given=BATCHES)
-    def ingest(self, given: tuple[Mapping[str, int], int, OnConflict]) -> None:
+    def ingest(self, given: Any) -> None:
         batch = self.batch(*given)
         batch.ingest(self.repository)
         self.absorb()
@@ -140,6 +121,35 @@ class CustodyMachine(RuleBasedStateMachine):
     def killed_ingest(self, given: Any, calls: int) -> None:
         self.killed("ingest", self.batch(*given).ingest, calls)
 
+    @rule(given=ADOPTIONS)
+    @only_if(lambda self: self.adopts)
+    def adopt(self, given: Any) -> None:
+        archive, on_conflict = self.archive(*given[0]), given[1]
+        refused = self.is_refused(archive, on_conflict)
+        world.adopt(self.repository, archive, on_conflict, refused)
+        self.absorb(adopting=(archive, on_conflict))
+        assert refused or archive.files.keys() <= self.live.keys(), "a file was not taken"
+        self.count("adopt, refused" if refused else "adopt")
+
+    @rule(given=ADOPTIONS, calls=FEW_CALLS)
+    @only_if(lambda self: self.adopts)
+    def killed_adopt(self, given: Any, calls: int) -> None:
+        archive, on_conflict = self.archive(*given[0]), given[1]
+        refused = self.is_refused(archive, on_conflict)
+        act = partial(world.adopt, archive=archive, on_conflict=on_conflict, refused=refused)
+        before = len(self.adopted)
+        self.killed("adopt", act, calls, adopting=(archive, on_conflict))
+        assert not refused or len(self.adopted) == before
+
+    @rule(choice=st.integers(0, 99), archive_format=FORMATS, calls=MAYBE_CALLS)
+    @only_if(lambda self: self.raw.adopted_and_live())
+    def take_over(self, choice: int, archive_format: str, calls: int) -> None:
+        """The files of an archive of somebody else, into chunks of cafcat's own."""
+        chunks = self.raw.adopted_and_live()
+        chunk = chunks[choice % len(chunks)]
+        self.killed("take over", partial(world.take_over, chunk=chunk, archive_format=archive_format), calls)
+        assert calls or chunk not in self.raw.adopted_and_live()
+
     @rule(paths=SOME_PATHS)
     @only_if(lambda self: self.live)
     def remove(self, paths: list[str]) -> None:
@@ -151,7 +161,7 @@ class CustodyMachine(RuleBasedStateMachine):
     @only_if(lambda self: self.live)
     def remove_folder(self, folder: str) -> None:
         world.remove(self.repository, [], [folder])
-        self.absorb(removing=[path for path in PATHS if path.startswith(f"{folder}/")])
+        self.absorb(removing=[path for path in {*EVERY_PATH, *self.live} if path.startswith(f"{folder}/")])
         assert not any(path.startswith(f"{folder}/") for path in self.live)
         self.count("rm")
 
@@ -188,17 +198,19 @@ class CustodyMachine(RuleBasedStateMachine):
     def killed_prune(self, calls: int) -> None:
         self.killed("prune", world.prune, calls)
 
-    @rule(target_size=TARGETS)
+    @rule(target_size=TARGETS, archive_format=st.none() | FORMATS)
     @only_if(lambda self: self.live)
-    def repack(self, target_size: int) -> None:
-        world.repack(self.repository, target_size)
+    def repack(self, target_size: int, archive_format: str | None) -> None:
+        world.repack(self.repository, target_size, archive_format)
         self.absorb()
-        self.count("repack")
+        assert archive_format is None or self.raw.formats() <= {archive_format}
+        self.count("repack into a format" if archive_format else "repack")
 
-    @rule(target_size=TARGETS, calls=CALLS)
+    @rule(target_size=TARGETS, archive_format=st.none() | FORMATS, calls=CALLS)
     @only_if(lambda self: self.live)
-    def killed_repack(self, target_size: int, calls: int) -> None:
-        self.killed("repack", partial(world.repack, target_size=target_size), calls)
+    def killed_repack(self, target_size: int, archive_format: str | None, calls: int) -> None:
+        act = partial(world.repack, target_size=target_size, archive_format=archive_format)
+        self.killed("repack", act, calls)
 
     @rule(times=st.integers(1, 2))
     @only_if(lambda self: self.is_new("copy"))
@@ -206,7 +218,7 @@ class CustodyMachine(RuleBasedStateMachine):
         for _ in range(times):
             world.copy(self.repository, str(self.copies))
         self.absorb()
-        assert len(self.raw.copied()) == list(self.raw.states().values()).count("committed")
+        assert len(self.raw.copied()) == self.raw.own_chunks()
         self.count("copy")
 
     @rule(calls=CALLS)
@@ -221,12 +233,14 @@ class CustodyMachine(RuleBasedStateMachine):
         self.count("verify")
 
     @rule(choice=st.integers(0, 99), damage=st.sampled_from(sorted(DAMAGES)), mend=st.booleans())
-    @only_if(lambda self: self.live)
+    @only_if(lambda self: self.raw.own_chunks())
     def damage(self, choice: int, damage: str, mend: bool) -> None:
         """Reads take the copy; verify sees it; repair, which first settles what dead writers left, packs the files
         anew. Afterwards the right disk is back."""
         world.copy(self.repository, str(self.copies))
         copied = self.raw.copied()
+        if not copied:  # settling took the last file from the last chunk
+            return
         file = self.raw.folder / copied[choice % len(copied)]
         whole = file.read_bytes()
         file.write_bytes(DAMAGES[damage](whole))
@@ -247,10 +261,26 @@ class CustodyMachine(RuleBasedStateMachine):
         """As many recovers do no harm."""
         for _ in range(times):
             self.recover_all()
-        stores = [str(folder) for folder in (self.raw.folder, self.copies) if folder.exists()]
+        stores = [str(folder) for folder in (self.raw.folder, self.copies) if world.objects_in(folder)]
+        if not stores:  # all was pruned, and what replaced it was adopted
+            return
         world.empty(self.other_url)
-        world.rebuild_and_compare(self.repository, self.other_url, stores)
-        self.count("rebuild")
+        if self.adopted:
+            world.rebuild(self.repository, self.other_url, stores)
+            self.check_rebuilt()
+        else:
+            world.rebuild_and_compare(self.repository, self.other_url, stores)
+        self.count("rebuild with archives adopted before" if self.adopted else "rebuild")
+
+    def check_rebuilt(self) -> None:
+        """What is in chunks of cafcat's own is there again. Of paths that archives of somebody else have, it is not
+        known: there may be nothing, or what was there before."""
+        other = Raw(self.other_url, self.raw.folder)
+        expected, rebuilt = self.raw.own_places(), other.own_places()
+        assert expected.items() <= rebuilt.items()
+        assert rebuilt.keys() - expected.keys() <= self.live.keys()
+        assert rebuilt.keys() == other.live().keys()
+        other.close()
 
     @rule(keep=st.integers(1, 3))
     @only_if(lambda self: self.is_new("backup"))
@@ -292,6 +322,12 @@ class CustodyMachine(RuleBasedStateMachine):
     # What holds.
 
     @invariant()
+    def archives_are_as_they_were_made(self) -> None:
+        for archive in self.archives:
+            assert archive.now == archive.made
+            assert os.listdir(archive.path.parent) == [archive.path.name]
+
+    @invariant()
     def the_catalog_is_the_dict(self) -> None:
         assert self.raw.live() == self.live
 
@@ -314,93 +350,6 @@ class CustodyMachine(RuleBasedStateMachine):
         assert {name.removesuffix(".partial") for name in copies} <= self.raw.named_copies("o.deleted_at IS NULL")
         assert world.without_journal(self.raw.named("o.state IN ('committed', 'retired')")) <= objects
         assert self.raw.named_copies("o.state = 'committed'") <= copies
-
-    # How the dict follows.
-
-    def batch(self, sizes: Mapping[str, int], target_size: int, on_conflict: OnConflict) -> Batch:
-        """New files in a folder of their own; no two times and no two contents (but empty ones) are the same."""
-        folder = Path(self._folder.name) / f"source-{self.written}"
-        files = {}
-        for path, size in sizes.items():
-            self.written += 1
-            files[path] = Random(self.written).randbytes(size)
-            file = folder / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(files[path])
-            os.utime(file, (FIRST_TIME + self.written,) * 2)
-        return Batch(folder, files, target_size, on_conflict)
-
-    def killed(self, verb: str, act: Callable[[cafcat.Repository], object], calls: int, **changes: Any) -> None:
-        """Something that comes to its end, or as far as so many calls."""
-        end = world.start(self.settings, act, calls).wait()
-        assert end in (None, "killed"), end
-        self.absorb(**changes)
-        self.is_left = self.is_left or end is not None
-        self.count(f"{verb}, killed" if end else verb)
-
-    def absorb(self, removing: Collection[str] = (), restoring: Collection[str] = ()) -> None:
-        """Takes over what the journal says has happened, line by line; what an adopted chunk had to yield to is
-        seen in the catalog, which has either the file of before or that of the chunk."""
-        allowed: Allowed = {path: {content} for path, content in self.live.items()}
-        for line in self.raw.new_lines():
-            if line.kind == "commit":
-                self.absorb_commit(line, allowed)
-            elif line.kind == "remove":
-                self.absorb_removal(removing, allowed)
-            elif line.kind == "restore":
-                allowed |= {path: {content} for path, content in self.to_restore(restoring).items()}
-        found = self.raw.live()
-        for path in PATHS:
-            assert found.get(path) in allowed.get(path, {None}), f"{path!r} has what nobody committed last"
-        self.live, self.places = found, self.raw.places()
-        self.check_pending()
-
-    def absorb_commit(self, line: Line, allowed: Allowed) -> None:
-        assert line.key is not None
-        for path, content in self.raw.entries(line.key).items():
-            before = allowed.get(path, {None})
-            if line.chunk in self.pending:
-                allowed[path] = before | {content}
-            elif line.keeps:
-                allowed[path] = {content if other is None else other for other in before}
-            else:
-                allowed[path] = {content}
-
-    def absorb_removal(self, paths: Collection[str], allowed: Allowed) -> None:
-        for path in paths:
-            if path in self.live:
-                self.removed[path] = self.live[path], self.places[path]
-            allowed[path] = {None}
-
-    def to_restore(self, paths: Collection[str]) -> Contents:
-        """What undelete would bring back of these."""
-        states = self.raw.states()
-        return {
-            path: self.removed[path][0]
-            for path in paths
-            if path not in self.live
-            and path in self.removed
-            and states[self.removed[path][1]] in ("committed", "retired")
-        }
-
-    def check_pending(self) -> None:
-        """What dead writers left was adopted if it was whole, abandoned if not, or is still to be settled."""
-        states = self.raw.states()
-        for chunk, is_whole in self.pending.items():
-            expected = ("committed", "retired", "deleted") if is_whole else ("abandoned",)
-            assert states[chunk] in (*expected, "writing"), (
-                f"a chunk that is whole: {is_whole}, became {states[chunk]}"
-            )
-        self.pending = self.raw.writing()
-
-    def is_new(self, verb: str) -> bool:
-        """Whether anything has changed since it was done last: what changes nothing is done once, not again and
-        again."""
-        return bool(self.live or self.removed) and self.done_at.get(verb) != self.raw.seen
-
-    def count(self, what: str) -> None:
-        CustodyMachine.steps[what] += 1
-        self.done_at[what] = self.raw.seen
 
 
 @pytest.fixture
