@@ -2,29 +2,66 @@
 
 import json
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Entry", "content", "parse"]
+import msgpack
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+__all__ = ["KINDS", "Entry", "Unit", "content", "parse", "units"]
+
+KINDS = {".caf": "caf", ".car": "car", ".cio": "chunkio", ".clp": "clp-s", ".dbs": "databundle"}
+"""By the suffix of a file."""
 
 METER_EVERY, METER_BYTES = 1 << 16, 16
 RECORD_HEADER = struct.Struct("<16sQ8s8s")
 CID_BYTES = 36
+CLP_HEAD = struct.Struct("<4s4sQQ32sI4s")
+CLP_SECTIONS, CLP_RANGES, CLP_NOTED = 1, 3, 202
+"""Packets of metadata."""
 
 
 @dataclass(frozen=True)
 class Entry:
+    """crc32c: None if the archive does not say it."""
+
     path: str
     start: int
     end: int
-    crc32c: int
+    crc32c: int | None
+
+
+class Unit(NamedTuple):
+    """A log file in an archive of logs, with its records; source_bytes: None if the archive does not say it."""
+
+    number: int
+    file_name: str
+    first_record: int
+    end_record: int
+    source_bytes: int | None
 
 
 def parse(kind: str, data: bytes) -> tuple[int, int, list[Entry]]:
     """(index start, index end, entries). Raises ValueError for what is none."""
     return _PARSERS[kind](data)
+
+
+def units(data: bytes) -> list[Unit]:
+    """Of a clp-s archive."""
+    packets = _clp_packets(data)[1]
+    ranges = msgpack.unpackb(packets.get(CLP_RANGES, b"\x90"))
+    noted = msgpack.unpackb(packets[CLP_NOTED])["sources"] if CLP_NOTED in packets else [(None, None)] * len(ranges)
+    return [
+        Unit(number, found["f"].get("_filename", ""), found["s"], found["e"], size)
+        for number, (found, (size, _)) in enumerate(zip(ranges, noted, strict=True))
+    ]
 
 
 def content(kind: str, data: bytes, start: int, end: int, decoding: str | None) -> bytes:
@@ -143,6 +180,35 @@ def _databundle(data: bytes) -> tuple[int, int, list[Entry]]:
     return start, end, entries
 
 
+def _clp(data: bytes) -> tuple[int, int, list[Entry]]:
+    """Sections, without any index behind them. Checksums are in a packet of cafcat's own."""
+    start, packets = _clp_packets(data)
+    sections = msgpack.unpackb(packets[CLP_SECTIONS])["files"]
+    starts = [start + section["o"] for section in sections]
+    ends = [*starts[1:], len(data)]
+    noted = msgpack.unpackb(packets[CLP_NOTED])["crc32c"] if CLP_NOTED in packets else [None] * len(sections)
+    entries = [
+        Entry(section["n"], first, end, checksum)
+        for section, first, end, checksum in zip(sections, starts, ends, noted, strict=True)
+    ]
+    return len(data), len(data), entries
+
+
+def _clp_packets(data: bytes) -> tuple[int, dict[int, bytes]]:
+    """Where the sections begin, and the contents of the packets by their types."""
+    magic, _, _, size, _, metadata_bytes, _ = CLP_HEAD.unpack(data[: CLP_HEAD.size])
+    if magic != b"\xfd\x2f\xc5\x30" or size != len(data):
+        raise ValueError("no archive of logs, or not all of it")
+    start = CLP_HEAD.size + metadata_bytes
+    metadata = zstd.decompress(data[CLP_HEAD.size : start])
+    packets, at = {}, 1
+    for _ in range(metadata[0]):
+        kind, packet_bytes = struct.unpack_from("<BI", metadata, at)
+        packets[kind] = metadata[at + 5 : at + 5 + packet_bytes]
+        at += 5 + packet_bytes
+    return start, packets
+
+
 def _fields(message: bytes) -> list[tuple[int, Any]]:
     """Numbers and values of the fields of a protobuf message: varints, and what has a length."""
     found: list[tuple[int, Any]] = []
@@ -192,5 +258,6 @@ _PARSERS: dict[str, Callable[[bytes], tuple[int, int, list[Entry]]]] = {
     "caf": _caf,
     "car": _car,
     "chunkio": _chunkio,
+    "clp-s": _clp,
     "databundle": _databundle,
 }

@@ -10,25 +10,28 @@ import functools
 import itertools
 import multiprocessing
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crash.checker import Seen, problems
+from tests.crash import archives
+from tests.crash.checker import Seen, crc32c, problems
 from tests.crash.places import Bucket, Folder, Place
-from tests.crash.verbs import VERBS, Verb
+from tests.crash.verbs import VERBS, Verb, here
 from tests.crash.world import Outcome, State, World, fast_databases, fast_folder, zygote
 from tests.s3_server import new_bucket, swift
 from tests.services import Databases
 
 DIED = "a process of ingest died (exit code -9)"
+PARTIAL = re.compile(r"\.cafcat-[0-9a-f]{16}\.partial")
 
 __all__ = ["Found", "Tally", "crash", "spread", "world"]
 
@@ -65,6 +68,7 @@ class _Trial:
     before: Seen
     after: Seen
     boundaries: int
+    outputs: dict[str, bytes]
     shape: list[object]
 
     def run(self, kill_at: int | None = None) -> Outcome:
@@ -102,6 +106,7 @@ class _Trial:
         seen = self.world.look()
         yield from problems(seen, self.damaged)
         yield from self._lost(seen)
+        yield from self._outputs(self.state.outputs, self.outputs)
 
     def after_all(self) -> Iterator[str]:
         """What the verb makes of it when it is run again."""
@@ -114,6 +119,7 @@ class _Trial:
             yield f"run again it has other live files: {_difference(self.after.live, seen.live)}"
         if self._shape() != self.shape:
             yield f"run again it leaves {self._shape()}, not {self.shape}"
+        yield from self._outputs(self.outputs)
 
     def _lost(self, seen: Seen) -> Iterator[str]:
         before, after = self.before.live, self.after.live
@@ -122,6 +128,18 @@ class _Trial:
         for path in before.keys() | after.keys() | seen.live.keys():
             if seen.live.get(path) not in (before.get(path), after.get(path)):
                 yield f"{path} is neither what it was nor what it was to become"
+        if seen.objects.get(seen.outside) != self.before.objects.get(seen.outside):
+            yield "the archives of somebody else are not what they were"
+
+    def _outputs(self, *allowed: Mapping[str, bytes]) -> Iterator[str]:
+        """What a command writes is there as a whole or not at all; beside it is, at most, one temporary file."""
+        found = self.world.outputs()
+        partial = [name for name in found if PARTIAL.fullmatch(name)]
+        whole = {name: data for name, data in found.items() if name not in partial}
+        if whole not in allowed:
+            yield f"the folder of outputs has {sorted(whole)}, or other bytes in them than it should"
+        if len(partial) > bool(self.verb.output):
+            yield f"these temporary files are left: {partial}"
 
     def _shape(self) -> list[object]:
         return [self.world.sql(query) for query in self.verb.shape]
@@ -138,9 +156,25 @@ def prepare(world: World, verb: Verb) -> _Trial:
     assert outcome.passed
     after = world.look()
     assert not problems(after, damaged), problems(after, damaged)
-    trial = _Trial(world, verb, command, state, damaged, before, after, len(outcome.passed), [])
+    outputs = world.outputs()
+    if verb.output:
+        check_output(verb.output, outputs[verb.output], before)
+    trial = _Trial(world, verb, command, state, damaged, before, after, len(outcome.passed), outputs, [])
     trial.shape = trial._shape()
     return trial
+
+
+def check_output(name: str, data: bytes, before: Seen) -> None:
+    """That an archive that was written has the files of the catalog, or those of the archive that it is made of."""
+    expected = {(path, crc32c(content)) for path, content in before.live.items()}
+    if not expected:
+        [(other, other_data)] = before.objects[before.outside].items()
+        expected = _listed(other, other_data)
+    assert _listed(name, data) == expected
+
+
+def _listed(name: str, data: bytes) -> set[tuple[str, int | None]]:
+    return {(entry.path, entry.crc32c) for entry in archives.parse(archives.KINDS[Path(name).suffix], data)[2]}
 
 
 def crash(world: World, name: str, store: str, numbers: Callable[[int], Iterable[int]]) -> Tally:
@@ -187,16 +221,17 @@ def world(databases: Databases, store: str, folder: Path) -> Iterator[World]:
     """A world with two stores of that kind, "folder" or "s3", in a folder of its own."""
     with contextlib.ExitStack() as cleanup:
         environment: dict[str, str] = {}
-        places: list[Place] = [Folder(folder / "store"), Folder(folder / "second")]
+        places: list[Place] = [Folder(folder / name) for name in ("store", "second", "outside")]
         if store == "s3":
             (folder / "s3").mkdir()
             server = cleanup.enter_context(swift(folder / "s3"))
             environment = server.environ()
-            buckets = [Bucket(server, new_bucket(server.client())) for _ in range(2)]
+            buckets = [Bucket(server, new_bucket(server.client())) for _ in places]
             for bucket in buckets:
                 cleanup.callback(bucket.client.close)
             places = list(buckets)
-        made = World(folder, databases, places, cleanup.enter_context(zygote()), environment)
+        *stores, outside = places
+        made = World(folder, databases, stores, cleanup.enter_context(zygote()), environment, outside=outside)
         cleanup.callback(made.close)
         yield made
 
@@ -257,7 +292,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="only every so many-th boundary")
     parser.add_argument("-j", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args()
-    stores, verbs = given.store or ["folder", "s3"], given.verb or list(VERBS)
+    stores, verbs = given.store or ["folder", "s3"], given.verb or here()
     parts = range(given.j)
     tasks = [
         _Task(verb, store, 1 + part * given.every, given.every * given.j)

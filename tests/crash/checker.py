@@ -9,7 +9,7 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -26,18 +26,22 @@ __all__ = ["Seen", "look", "problems"]
 
 JOURNAL, BACKUPS = "journal/", "backups/"
 KEPT = ("committed", "retired")
+LOGS = "clp-s"
 Spot = tuple[int, str, int, int]
 """A file in a chunk: chunks.id, path, start and end byte."""
 
 
 @dataclass
 class Seen:
-    """`tables`: rows by table; `objects` and `uploads` by URL of the store; `live`: what each path is now."""
+    """`tables`: rows by table; `objects` and `uploads` by URL of the store; `live`: what each path is now, and each
+    log file, in place of the sections of archives of logs, whose names are others in each run; `outside`: URL of
+    the place that is somebody else's."""
 
     tables: dict[str, list[Any]]
     objects: dict[str, dict[str, bytes]]
     uploads: dict[str, list[str]]
     live: dict[str, bytes] = field(default_factory=dict)
+    outside: str = ""
 
     def object_of(self, row: Any) -> bytes | None:
         return self.objects.get(row.store, {}).get(row.object_key)
@@ -55,20 +59,30 @@ TABLES = {
     "journal_files": "SELECT * FROM journal_files ORDER BY journal_id, file_path",
     "chunk_copies": "SELECT * FROM chunk_copies ORDER BY id",
     "backups": "SELECT * FROM backups ORDER BY id",
+    "ingestion_units": "SELECT * FROM ingestion_units ORDER BY chunk_id, number",
 }
 
 
-def look(database_url: str, places: Sequence[Place]) -> Seen:
+def look(database_url: str, places: Sequence[Place], outside: str = "") -> Seen:
     with psycopg.connect(database_url, row_factory=namedtuple_row) as connection:
         tables = {name: connection.execute(query.encode()).fetchall() for name, query in TABLES.items()}
     objects = {place.url: place.objects() for place in places}
-    seen = Seen(tables, objects, {place.url: place.uploads() for place in places})
+    seen = Seen(tables, objects, {place.url: place.uploads() for place in places}, outside=outside)
     chunks = {row.id: row for row in tables["chunks"]}
     for row in tables["file_locations"]:
         chunk = chunks.get(row.caf_file_id)
         data = seen.object_of(chunk) if chunk is not None else None
-        seen.live[row.file_path] = b"" if data is None else _content(chunk, data, row)
+        if data is None or not _is_own_log(chunk):
+            seen.live[row.file_path] = b"" if data is None else _content(chunk, data, row)
+    for row in tables["ingestion_units"]:
+        if _is_own_log(chunks[row.chunk_id]) and chunks[row.chunk_id].state == "committed":
+            found = (row.end_record - row.first_record, row.source_bytes, row.modified_at)
+            seen.live[f"log file {row.file_name}"] = repr(found).encode()
     return seen
+
+
+def _is_own_log(chunk: Any) -> bool:
+    return chunk.format == LOGS and chunk.adopted_prefix is None
 
 
 def problems(seen: Seen, damaged: frozenset[str] = frozenset()) -> list[str]:
@@ -78,6 +92,7 @@ def problems(seen: Seen, damaged: frozenset[str] = frozenset()) -> list[str]:
         _locations,
         _chunks,
         _entries_once,
+        _log_files,
         _counters,
         _nothing_else,
         _journal,
@@ -142,6 +157,8 @@ def _chunks(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
 
 def _object_problems(chunk: Any, data: bytes) -> Iterator[str]:
     start, end, files = archives.parse(chunk.format, data)
+    if chunk.adopted_prefix is not None:  # where its index is does not matter
+        start = end = len(data)
     if (chunk.size_bytes, chunk.index_start_byte, chunk.index_end_byte) != (len(data), start, end):
         yield "its sizes are not those of its row"
     if chunk.file_count != len(files):
@@ -151,14 +168,25 @@ def _object_problems(chunk: Any, data: bytes) -> Iterator[str]:
     if chunk.index_crc32c not in (None, crc32c(data[start:])):
         yield "the checksum of its index is not that of its row"
     for file in files:
-        if chunk.format == "caf" and crc32c(data[file.start : file.end]) != file.crc32c:
+        is_verbatim = chunk.format in ("caf", LOGS) and file.crc32c is not None
+        if is_verbatim and crc32c(data[file.start : file.end]) != file.crc32c:
             yield f"{file.path} has another checksum than its index says"
 
 
 def _entries(seen: Seen, chunk: Any, damaged: frozenset[str]) -> list[Entry] | None:
-    """None where it cannot be known."""
+    """With the paths that they have to have in the catalog. None where it cannot be known."""
     data = seen.object_of(chunk)
-    return None if data is None or chunk.object_key in damaged else archives.parse(chunk.format, data)[2]
+    if data is None or chunk.object_key in damaged:
+        return None
+    prefix = chunk.adopted_prefix or (chunk.object_key if _is_own_log(chunk) else "")
+    return [
+        replace(entry, path=prefix + entry.path, crc32c=_checksum(entry, data))
+        for entry in archives.parse(chunk.format, data)[2]
+    ]
+
+
+def _checksum(entry: Entry, data: bytes) -> int:
+    return crc32c(data[entry.start : entry.end]) if entry.crc32c is None else entry.crc32c
 
 
 def _entries_once(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
@@ -178,6 +206,20 @@ def _entries_once(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
             yield f"{path} of chunk {chunk.id} is neither live nor retired"
         for path, *_ in of_rows - of_index:
             yield f"{path} of chunk {chunk.id} is live or retired more often than it is in its index"
+
+
+def _log_files(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+    """Every log file of a kept archive is in the catalog as the archive says, and no other is."""
+    for chunk in seen.tables["chunks"]:
+        data = seen.object_of(chunk) if chunk.format == LOGS and chunk.state in KEPT else None
+        expected = [] if data is None else archives.units(data)
+        found = [
+            (row.number, row.file_name, row.first_record, row.end_record, row.source_bytes)
+            for row in seen.tables["ingestion_units"]
+            if row.chunk_id == chunk.id
+        ]
+        if found != expected:
+            yield f"chunk {chunk.id} has the log files {found}, its archive {expected}"
 
 
 def _counters(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
@@ -204,7 +246,7 @@ def _nothing_else(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
                     yield f"{table} {row.id}: no object {row.object_key} in {row.store}"
     for url, objects in seen.objects.items():
         for key in objects.keys() - expected[url]:
-            if not key.startswith(JOURNAL):
+            if not key.startswith(JOURNAL) and url != seen.outside:
                 yield f"{url} has {key}, which no row names"
         for key in seen.uploads[url]:
             yield f"{url} has an upload of {key}"
@@ -270,18 +312,28 @@ def _told(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
 
 
 def _kept_in(seen: Seen, url: str) -> list[Any]:
-    """Chunks that a store has, itself or as copies."""
+    """Chunks of our own that a store has, itself or as copies."""
     copies = seen.tables["chunk_copies"]
     copied = {row.chunk_id for row in copies if row.store == url and row.state == "committed"}
-    return [row for row in seen.tables["chunks"] if row.state in KEPT and (row.store == url or row.id in copied)]
+    return [row for row in _own(seen).values() if row.store == url or row.id in copied]
+
+
+def _own(seen: Seen) -> dict[UUID, Any]:
+    """Chunks that are kept, without archives of somebody else."""
+    rows = seen.tables["chunks"]
+    return {row.uuid: row for row in rows if row.state in KEPT and row.adopted_prefix is None}
 
 
 def _replayed(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
-    """From a store alone that has all chunks, the last event of each path says where it is: as file_locations."""
-    chunks = {row.uuid: row for row in seen.tables["chunks"] if row.state in KEPT}
+    """From a store alone that has all chunks, the last event of each path says where it is: as file_locations. Of a
+    path that an archive of somebody else has now it says what was before."""
+    chunks = _own(seen)
     if any(row.object_key in damaged for row in chunks.values()):
         return
-    rows = {(row.caf_file_id, row.file_path, row.start_byte, row.end_byte) for row in seen.tables["file_locations"]}
+    ids = {row.id for row in chunks.values()}
+    live = {(row.caf_file_id, row.file_path, row.start_byte, row.end_byte) for row in seen.tables["file_locations"]}
+    rows = {spot for spot in live if spot[0] in ids}
+    adopted = {path for _, path, *_ in live - rows}
     for url in seen.objects:
         if len(_kept_in(seen, url)) < len(chunks) or not chunks:
             continue
@@ -292,7 +344,7 @@ def _replayed(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
         replayed = {spot for _, spot in events.values() if spot is not None}
         for _, path, *_ in sorted(rows - replayed):
             yield f"{path} is not where the journal in {url} says"
-        for _, path, *_ in sorted(replayed - rows):
+        for _, path, *_ in sorted(spot for spot in replayed - rows if spot[1] not in adopted):
             yield f"{path} is where the journal in {url} says, and the catalog does not"
 
 

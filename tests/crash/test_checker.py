@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.crash.checker import Seen, problems
-from tests.crash.verbs import SMALL, copied, packed, removed_names, write_files
+from tests.crash.verbs import SMALL, copied, packed, put_outside, removed_names, write_archive, write_files
 from tests.crash.world import World
+from tests.log_archives import container
 
 pytestmark = pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
 _seen: dict[str, Seen] = {}
@@ -29,6 +30,8 @@ def seen(crash_world: World) -> Seen:
         write_files(crash_world, "gone", "ab", 1)
         crash_world.killed("ingest", "-q", "gone", before="file write")
         crash_world.cafcat("recover", "-q")
+        logs = put_outside(crash_world, "logs.clp", container([("app.log", 0, 7)]))
+        crash_world.cafcat("adopt", "-q", "--prefix", "old", write_archive(crash_world, "car", "ab"), logs)
         _seen["all"] = crash_world.look()
         crash_world.close()
         assert problems(_seen["all"]) == []
@@ -75,6 +78,13 @@ def spoil_a_file(seen: Seen, archive_format: str) -> None:
     spoil(store_of(seen), chunk.object_key, last - 1)
 
 
+def spoil_outside(seen: Seen) -> None:
+    """Two files are in it: the first byte that is one of them, and not of its head."""
+    chunk = next(row for row in seen.tables["chunks"] if row.adopted_prefix is not None and row.format == "car")
+    [row, *_] = [row for row in seen.tables["file_locations"] if row.caf_file_id == chunk.id]
+    spoil(seen.objects[seen.outside], chunk.object_key, row.end_byte - 1)
+
+
 def key_of(seen: Seen, state: str) -> str:
     return str(seen.tables["chunks"][chunk_of(seen, state)].object_key)
 
@@ -116,6 +126,9 @@ PLANTED: dict[str, tuple[Callable[[Seen], object], str]] = {
     "spoilt chunkio": (lambda seen: spoil_a_file(seen, "chunkio"), "have another checksum"),
     "spoilt databundle": (lambda seen: spoil_a_file(seen, "databundle"), "have another checksum"),
     "spoilt copy": (lambda seen: spoil(copies_of(seen), key_of(seen, "committed")), "checksum"),
+    "spoilt archive of somebody else": (spoil_outside, "have another checksum"),
+    "a log file less": (drop("ingestion_units"), "has the log files []"),
+    "a log file of nobody": (double("ingestion_units"), "has the log files"),
     "lost row": (drop("file_locations"), "neither live nor retired"),
     "lost history": (drop("retired_locations"), "neither live nor retired"),
     "twice": (double("retired_locations"), "more often"),

@@ -12,8 +12,9 @@ import pytest
 
 from tests.crash.campaign import DIED, crash, prepare, spread
 from tests.crash.team import Victim
-from tests.crash.verbs import SMALL, VERBS, ingest_by_two, packed, write_files
+from tests.crash.verbs import SMALL, VERBS, here, ingest_by_two, packed, write_files
 from tests.crash.world import Outcome, World
+from tests.services import missing_service
 
 ALONE = [name for name, verb in VERBS.items() if verb.victim is None]
 QUICK = ("ingest", "recover", "prune", "copy")
@@ -25,6 +26,11 @@ def slow_but(quick: Sequence[str], all_of_them: Iterable[str]) -> list[Any]:
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in all_of_them]
 
 
+def check_here(name: str) -> None:
+    if name not in here():
+        missing_service(f"{VERBS[name].needs}, for {name}")
+
+
 def store_of(world: World) -> str:
     return "s3" if world.environment else "folder"
 
@@ -32,6 +38,7 @@ def store_of(world: World) -> str:
 @pytest.mark.parametrize("name", ALONE)
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
 def test_some_kills_in_a_folder(crash_world: World, name: str) -> None:
+    check_here(name)
     tally = crash(crash_world, name, "folder", spread(3))
     assert tally.kills.total() >= 3
     assert tally.found == []
@@ -48,6 +55,7 @@ def test_a_kill_of_one_of_a_team_or_of_all(crash_world: World, name: str) -> Non
 @pytest.mark.parametrize("name", slow_but(QUICK, ALONE))
 @pytest.mark.parametrize("crash_world", ["s3"], indirect=True)
 def test_some_kills_on_s3(crash_world: World, name: str) -> None:
+    check_here(name)
     tally = crash(crash_world, name, "s3", spread(2))
     assert tally.kills.total() >= 2
     assert tally.found == []
@@ -155,4 +163,35 @@ def test_what_a_team_must_not_do_is_found(crash_world: World) -> None:
     for what, (name, outcome, words) in BAD.items():
         found = list(replace(trial, verb=VERBS[f"ingest by two: {name}"]).when_killed(outcome))
         assert any(words in problem for problem in found), what
+    crash_world.close()
+
+
+PARTIAL = ".cafcat-0123456789abcdef.partial"
+LEFT: dict[str, tuple[dict[str, bytes], str]] = {
+    "half an archive": ({"all.caf": b"half"}, "has ['all.caf'], or other bytes"),
+    "nothing of what was there before": ({}, "has [], or other bytes"),
+    "another name": ({"all.caf": b"older", "all.caf.tmp": b""}, "'all.caf.tmp'"),
+    "two temporary files": ({"all.caf": b"older", PARTIAL: b"", PARTIAL.replace("0", "f"): b""}, "are left"),
+}
+
+
+@pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
+def test_what_a_killed_export_must_not_leave_is_found(crash_world: World) -> None:
+    trial = prepare(crash_world, VERBS["export over another"])
+    for what, (left, words) in LEFT.items():
+        crash_world.restore(trial.state._replace(outputs=left))
+        assert any(words in problem for problem in trial.after_kill()), what
+    crash_world.restore(trial.state._replace(outputs={"all.caf": b"older", PARTIAL: b"half"}))
+    assert [*trial.after_kill(), *trial.after_all()] == []
+    crash_world.close()
+
+
+@pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
+def test_an_archive_that_was_touched_is_found(crash_world: World) -> None:
+    trial = prepare(crash_world, VERBS["adopt"])
+    crash_world.restore(trial.state)
+    assert crash_world.outside is not None
+    [*_, key] = crash_world.outside.objects()
+    crash_world.outside.write(key, b"")
+    assert "the archives of somebody else are not what they were" in list(trial.after_kill())
     crash_world.close()

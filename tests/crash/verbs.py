@@ -1,15 +1,23 @@
 """What is killed: each verb, the state that it finds, and what it promises."""
 
+import json
 import os
 import random
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
+from cafcat.formats import registry
+from cafcat.testing.formats import pack
 from tests.crash.team import Victim
 from tests.crash.world import World
+from tests.log_archives import container
+from tests.written_formats import WRITTEN
 
-__all__ = ["VERBS", "Verb"]
+__all__ = ["VERBS", "Verb", "here"]
 
 MODIFIED = 1_795_255_200
 SMALL = ("-q", "--target-size", "8kB")
@@ -22,13 +30,20 @@ class Verb(NamedTuple):
     """`prepare` makes the state from an empty catalog and returns the command. `shape`: queries that have the same
     answers after a verb that was killed and run again as after one that never was. `is_atomic`: whether it is all
     or nothing. `codes`: with which it may end when it is run again. `victim`: it is done by a team, and this one is
-    killed."""
+    killed. `output`: a file that it writes; `needs`: a package that it cannot do without."""
 
     prepare: Callable[[World], list[str]]
     shape: tuple[str, ...]
     is_atomic: bool = False
     codes: tuple[int, ...] = (0,)
     victim: Victim | None = None
+    output: str | None = None
+    needs: str | None = None
+
+
+def here() -> list[str]:
+    """The verbs that can be done here."""
+    return [name for name, verb in VERBS.items() if verb.needs is None or find_spec(verb.needs)]
 
 
 def write_files(world: World, folder: str, names: str, seed: int) -> None:
@@ -200,6 +215,85 @@ def repair_from_source(world: World) -> list[str]:
     return ["repair", "-q", "--from-source", "tree", "--yes"]
 
 
+def write_archive(world: World, archive_format: str, names: str, *, large: bool = False) -> str:
+    """Puts one where somebody else keeps archives; returns its path or URL."""
+    written = registry.by_name(archive_format)
+    content = random.Random(f"{archive_format} {names}")
+    files = [(f"{name}.dat", content.randbytes(content.randrange(3000)), MODIFIED * 10**9) for name in names]
+    files += [("large.dat", content.randbytes(LARGE_BYTES), None)] if large else []
+    return put_outside(world, f"{names}{written.suffix}", pack(written, files)[0])
+
+
+def put_outside(world: World, key: str, data: bytes) -> str:
+    assert world.outside is not None
+    world.outside.write(key, data)
+    url = world.outside.url
+    return f"{url if url.startswith('s3:') else url2pathname(urlsplit(url).path)}/{key}"
+
+
+def adopt(world: World) -> list[str]:
+    """One archive of each format; some of their paths are those of files that are packed."""
+    packed(world)
+    names = ("axy", "bzA", "cBC", "dDE")
+    urls = [write_archive(world, kind, letters) for kind, letters in zip(WRITTEN, names, strict=True)]
+    logs = container([("app.log", 0, 7), ("db.log", 7, 9)], [("time", 1, 2)])
+    urls.append(put_outside(world, "logs.clp", logs))
+    return ["adopt", "-q", "--prefix", "tree", "--on-conflict", "replace", *urls]
+
+
+def ingest_logs(world: World) -> list[str]:
+    """Log files beside files, in several archives, of which one is there already."""
+    packed(world)
+    shutil.rmtree(world.folder / "logs", ignore_errors=True)
+    options = ("-q", "--format", "clp-s", "--timestamp-key", "time", "--target-size", "10kB")
+    for names in ("ab", "cdef"):
+        if names != "ab":
+            world.cafcat("ingest", *options, "logs")
+        write_logs(world, names)
+    return ["ingest", *options, "logs"]
+
+
+def write_logs(world: World, names: str) -> None:
+    for number, name in enumerate(names):
+        path = world.folder / "logs" / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps({"time": MODIFIED * 1000 + n, "of": name, "n": n * number}) for n in range(100)]
+        path.write_text("".join(f"{line}\n" for line in lines))
+        os.utime(path, (MODIFIED, MODIFIED))
+
+
+def export(world: World) -> list[str]:
+    """Of chunks of several formats, as a CAR, whose head is written once more at the end."""
+    ingest_as("chunkio")(world)
+    world.cafcat("ingest", *SMALL, "--format", "databundle", "tree")
+    return ["export", "-q", "-o", "out/all.car"]
+
+
+def export_over_another(world: World) -> list[str]:
+    packed(world)
+    (world.output_folder / "all.caf").write_bytes(b"older")
+    return ["export", "-q", "--overwrite", "-o", "out/all.caf"]
+
+
+def convert(source: str, output: str) -> Callable[[World], list[str]]:
+    """An archive of somebody else."""
+
+    def prepare(world: World) -> list[str]:
+        return ["convert", "-q", write_archive(world, source, "abcdef", large=True), f"out/{output}"]
+
+    return prepare
+
+
+def convert_over_another(world: World) -> list[str]:
+    (world.output_folder / "new.dbs").write_bytes(b"older")
+    return ["convert", "-q", "--overwrite", write_archive(world, "car", "abcdef", large=True), "out/new.dbs"]
+
+
+def convert_logs(world: World) -> list[str]:
+    """Put together again from its parts."""
+    return ["convert", "-q", put_outside(world, "logs.clp", container([("app.log", 0, 7)])), "out/again.clp"]
+
+
 def backup(world: World) -> list[str]:
     """A second one, which takes the place of the first."""
     packed(world)
@@ -221,6 +315,13 @@ DEAD = "SELECT sum(data_bytes - live_bytes) FROM chunks WHERE state = 'committed
 FORMATS = "SELECT format, sum(live_file_count) FROM chunks WHERE state = 'committed' GROUP BY 1 ORDER BY 1"
 
 LISTINGS = ("SELECT count(*) FROM listings",)
+ADOPTED = (
+    "SELECT store, object_key, format, adopted_prefix, state, file_count, live_file_count FROM chunks "
+    "WHERE adopted_prefix IS NOT NULL ORDER BY 2"
+)
+LOG_FILES = "SELECT file_name, end_record - first_record, source_bytes FROM ingestion_units ORDER BY 1"
+SOME_FAILED, CONFLICT = 3, 1
+"""Exit codes: what was adopted, or written, by the first run cannot be once more."""
 
 VERBS = {
     "ingest": Verb(ingest, LISTINGS),
@@ -232,6 +333,15 @@ VERBS = {
     "ingest by two: worker 2": Verb(ingest_by_two, LISTINGS, victim=Victim(2)),
     "ingest by two: all at worker 1": Verb(ingest_by_two, LISTINGS, victim=Victim(1, everybody=True)),
     "ingest by two: all at worker 2": Verb(ingest_by_two, LISTINGS, victim=Victim(2, everybody=True)),
+    "ingest as clp-s": Verb(ingest_logs, (*LISTINGS, LOG_FILES), needs="yscope_clp_core"),
+    "adopt": Verb(adopt, (ADOPTED, LOG_FILES), codes=(0, SOME_FAILED)),
+    "export": Verb(export, (COUNTS,), is_atomic=True, codes=(0, CONFLICT), output="all.car"),
+    "export over another": Verb(export_over_another, (COUNTS,), is_atomic=True, output="all.caf"),
+    "convert car": Verb(convert("car", "new.caf"), (), codes=(0, CONFLICT), output="new.caf"),
+    "convert databundle": Verb(convert("databundle", "new.car"), (), codes=(0, CONFLICT), output="new.car"),
+    "convert caf": Verb(convert("caf", "new.cio"), (), codes=(0, CONFLICT), output="new.cio"),
+    "convert over another": Verb(convert_over_another, (), output="new.dbs"),
+    "convert clp-s": Verb(convert_logs, (), codes=(0, CONFLICT), output="again.clp"),
     "recover": Verb(recover, (COUNTS, COPIES)),
     "rm": Verb(rm, (COUNTS,), is_atomic=True, codes=(0, 3)),
     "undelete": Verb(undelete, (COUNTS,), is_atomic=True, codes=(0, 3)),

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,11 +39,12 @@ class Outcome(NamedTuple):
 
 
 class State(NamedTuple):
-    """A moment to come back to: a database to copy, and what the stores had."""
+    """A moment to come back to: a database to copy, what the stores had, and the folder of outputs."""
 
     database: str
     objects: Mapping[str, dict[str, bytes]]
     uploads: Mapping[str, list[str]]
+    outputs: Mapping[str, bytes]
 
 
 class Zygote:
@@ -110,7 +112,8 @@ def fast_databases() -> Iterator[Databases]:
 
 @dataclass
 class World:
-    """`places`: the store, and a second one. `environment`: what leads cafcat to them."""
+    """`places`: the store, and a second one. `environment`: what leads cafcat to them. `outside`: where somebody
+    else keeps archives."""
 
     folder: Path
     databases: Databases
@@ -121,31 +124,53 @@ class World:
     templates: list[str] = field(default_factory=list)
     damaged: frozenset[str] = frozenset()
     """Keys of objects that were spoilt on purpose."""
+    outside: Place | None = None
 
     @property
     def database_url(self) -> str:
         return url_of(self.databases.conninfo, self.name)
 
+    @property
+    def everywhere(self) -> list[Place]:
+        return [*self.places, *filter(None, [self.outside])]
+
+    @property
+    def output_folder(self) -> Path:
+        """For files that commands write."""
+        return self.folder / "out"
+
+    def outputs(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.output_folder.iterdir()}
+
     def begin(self) -> None:
         """An empty catalog with empty stores."""
         self.damaged = frozenset()
-        self.restore(State(self.databases.template(), {}, {}))
+        self.restore(State(self.databases.template(), {}, {}, {}))
 
     def save(self) -> State:
         """The state that is now; the world has to be restored to go on."""
-        objects = {place.url: place.objects() for place in self.places}
-        uploads = {place.url: place.uploads() for place in self.places}
+        objects = {place.url: place.objects() for place in self.everywhere}
+        uploads = {place.url: place.uploads() for place in self.everywhere}
         self._wait_for_the_server()
         self.templates.append(self.name)
         self.name = ""
-        return State(self.templates[-1], objects, uploads)
+        return State(self.templates[-1], objects, uploads, self.outputs())
 
     def restore(self, state: State) -> None:
         if self.name:
             self.databases.drop(self.name)
         self.name = copy_database(self.databases, state.database)
-        for place in self.places:
+        for place in self.everywhere:
             place.put(state.objects.get(place.url, {}), state.uploads.get(place.url, []))
+        for folder in (self.output_folder, self._temporary_folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(exist_ok=True)
+        for name, data in state.outputs.items():
+            (self.output_folder / name).write_bytes(data)
+
+    @property
+    def _temporary_folder(self) -> Path:
+        return self.folder / "temporary"
 
     def close(self) -> None:
         for name in [*self.templates, *filter(None, [self.name])]:
@@ -170,6 +195,7 @@ class World:
             "CAFCAT_HOME": str(self.folder / "home"),
             "CAFCAT_STORE": self.places[0].url,
             "CAFCAT_DATABASE_URL": self.database_url,
+            "TMPDIR": str(self._temporary_folder),
         }
         order = {
             "arguments": arguments,
@@ -205,7 +231,7 @@ class World:
             return cursor.fetchall() if cursor.description else []
 
     def look(self) -> Seen:
-        return look(self.database_url, self.places)
+        return look(self.database_url, self.everywhere, self.outside.url if self.outside else "")
 
     def _wait_for_the_server(self) -> None:
         statement = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
