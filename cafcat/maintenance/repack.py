@@ -57,6 +57,10 @@ class RepackPlan(NamedTuple):
     waiting: int
     format: str | None = None
 
+    def group_of(self, chunk: RewritableChunk) -> tuple[str, str]:
+        """Store and new format: files of chunks that have these alike come into one new chunk."""
+        return chunk.store, self.format or format_after(chunk.format)
+
 
 @dataclass(slots=True)
 class RepackReport:
@@ -118,12 +122,12 @@ class Repack:
             return _chosen(found, options)
         found = rewriting.wasteful(options.max_unused, options.small_bytes, options.store, options.format)
         plan = _chosen(found, options)
-        in_store = Counter(chunk.store for chunk in plan.chunks)
+        together = Counter(map(plan.group_of, plan.chunks))
         worth = [
             chunk
             for chunk in plan.chunks
             # One that is only small would become another of its size.
-            if in_store[chunk.store] > 1
+            if together[plan.group_of(chunk)] > 1
             or chunk.dead_bytes > options.max_unused * chunk.data_bytes
             or chunk.format != (options.format or chunk.format)
         ]
@@ -143,8 +147,8 @@ class Repack:
         self._progress.begin("repack", files=files, size_bytes=size_bytes)
         groups: dict[tuple[str, str, str], list[RewritableChunk]] = defaultdict(list)
         for chunk in plan.chunks:
-            target = self._store if chunk.is_adopted else chunk.store
-            groups[chunk.store, target, plan.format or format_after(chunk.format)].append(chunk)
+            store, archive_format = plan.group_of(chunk)
+            groups[store, self._store if chunk.is_adopted else store, archive_format].append(chunk)
         for (url, target, archive_format), chunks in sorted(groups.items()):
             if not report.interrupted:
                 # The oldest first: names that are near each other were packed near each other, and stay so.

@@ -439,6 +439,22 @@ def test_a_repack_keeps_the_format(packed: cafcat.Repository, tree: Path, name: 
     assert packed.custody.repack(max_unused=0.0).chunks == 0
 
 
+@pytest.mark.parametrize(("first", "second"), OTHERS[:1])
+def test_small_chunks_that_are_alone_of_their_format_stay(
+    local_repository: cafcat.Repository, first: str, second: str
+) -> None:
+    """They could become nothing but others of their size; two of a format become one."""
+    for number, name in enumerate((first, second, first)):
+        begin(local_repository, {str(number): b"x" * 100}, archive_format=registry.by_name(name)).finish(
+            OnConflict.REPLACE, lambda: None
+        )
+    assert local_repository.custody.repack(small=10**9).chunks == 2
+    assert local_repository.custody.repack(small=10**9).chunks == 0
+    assert local_repository.custody.repack(small=10**9, format=second).chunks == 2
+    assert formats_of(local_repository) == {second}
+    assert local_repository.custody.repack(small=10**9).chunks == 0
+
+
 def test_an_unknown_format_is_refused_before_anything_is_done(packed: cafcat.Repository, name: str) -> None:
     runs = sql(packed, "SELECT count(*) FROM ingest_runs")
     for attempt in (partial(packed.ingest, ["tree"]), partial(packed.custody.repack, dry_run=True)):
