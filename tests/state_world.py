@@ -305,6 +305,16 @@ class Raw:
         )
         return {row[0] for row in rows}
 
+    def untold(self) -> set[str]:
+        """Lines of the journal that are older than all chunks of cafcat's own that are there. Of files in archives
+        of somebody else they may have been written when there were none, and no store to tell."""
+        rows = self.rows(
+            "SELECT 'journal/' || lpad(j.id::text, 20, '0') || '-' || j.uuid || '.jsonl' FROM journal AS j "
+            "WHERE j.chunk_id IS NULL AND NOT EXISTS (SELECT FROM journal AS k JOIN chunks AS c "
+            "ON c.id = k.chunk_id WHERE k.id < j.id AND c.state IN ('committed', 'retired'))"
+        )
+        return {row[0] for row in rows}
+
     def named_copies(self, condition: str) -> set[str]:
         """The same of the store of copies, without the journal."""
         return {row[0] for row in self.rows(f"SELECT object_key FROM chunk_copies AS o WHERE {condition}")}
