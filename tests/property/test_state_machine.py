@@ -185,13 +185,15 @@ class CustodyMachine(Followed):
         self.killed("undelete", partial(world.undelete, paths=paths), calls, restoring=paths)
 
     @rule(times=st.integers(1, 2))
-    @only_if(lambda self: self.is_new("prune"))
+    @only_if(lambda self: self.is_new("prune") and self.is_new("prune that lets an archive go"))
     def prune(self, times: int) -> None:
+        states = self.raw.states()
+        lets_go = any(states[chunk] == "retired" for chunk in self.adopted)
         for _ in range(times):
             world.prune(self.repository)
         self.absorb()
         assert "retired" not in self.raw.states().values()
-        self.count("prune")
+        self.count("prune that lets an archive go" if lets_go else "prune")
 
     @rule(calls=CALLS)
     @only_if(lambda self: self.live or self.removed)
