@@ -15,6 +15,7 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "InvalidInput",
+    "Lacking",
     "Locked",
     "NotFound",
     "NotInstalled",
@@ -99,6 +100,10 @@ class NotInstalled(CafcatError):
     read, so it is neither damaged nor unsupported."""
 
     kind = "not_installed"
+
+
+class Lacking(Unsupported):
+    """What says how to read this lay beside it, and is not there. Nothing follows for what was to be read."""
 
 
 class InvalidInput(CafcatError):

@@ -1,6 +1,6 @@
 """Small reads, one after the other, as fewer large ones."""
 
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 __all__ = ["ReadAhead"]
 
@@ -10,7 +10,8 @@ _MOST_BYTES: Final = 8 << 20
 
 
 class _Object(Protocol):
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes: ...
 
@@ -26,6 +27,11 @@ class ReadAhead:
         self._start = 0
         self._data = b""
         self._ahead_bytes = _FIRST_BYTES
+
+    def beside(self) -> Any:
+        """The folder that the object is in, if it knows one; else None."""
+        beside = getattr(self._archive, "beside", None)
+        return None if beside is None else beside()
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Exactly those bytes; raises Corrupt if the object ends earlier, and what its store raises."""

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from cafcat.archives.convert import ConvertReport
     from cafcat.archives.export import ExportReport
     from cafcat.archives.inspecting import Inspection
+    from cafcat.archives.opening import OpenArchive
     from cafcat.custody import Custody
-    from cafcat.formats.base import RandomReader
     from cafcat.maintenance.left_copies import SettledCopy
     from cafcat.maintenance.recover import RecoverReport, SettledChunk
     from cafcat.remote.access import S3Access
@@ -69,7 +69,8 @@ def open(
 
 
 def inspect(file: str | os.PathLike[str], settings: Settings | None = None) -> "Inspection":
-    """Lists an archive, a file or "s3://bucket/key", without any catalog. Its format is told by its content.
+    """Lists an archive, a file or "s3://bucket/key", without any catalog; or a folder or prefix that is one archive
+    in several files. Its format is told by its content.
     settings: how the bucket is reached; by default, those that environment, cafcat.toml and defaults give. Raises
     NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed."""
     from cafcat.archives.inspecting import look_into
@@ -101,7 +102,7 @@ def convert(
     return convert_archive(archive, Path(output), format, overwrite=overwrite, progress=progress or Progress())
 
 
-def _archive(where: str | os.PathLike[str], settings: Settings | None) -> "RandomReader":
+def _archive(where: str | os.PathLike[str], settings: Settings | None) -> "OpenArchive":
     from cafcat.archives.opening import open_archive
 
     def access(url: str) -> "S3Access":

@@ -1,19 +1,17 @@
 """Sorting more records than memory should hold: in pieces, which wait in a temporary file and are merged."""
 
 import heapq
-import struct
 from collections.abc import Iterator
 from typing import Final
 
-from cafcat.spool import Spool
+from cafcat.spool import Spool, packed
 
 __all__ = ["ExternalSort"]
 
 _MEMORY_BYTES: Final = 24 << 20
 _OVERHEAD_BYTES: Final = 64
 """What Python takes for a record beside its bytes, about."""
-_READ_BYTES: Final = 64 << 10
-_SIZE: Final = struct.Struct("<I")
+_BATCH_BYTES: Final = 64 << 10
 
 
 class ExternalSort:
@@ -52,9 +50,8 @@ class ExternalSort:
         self._spool.seek_end()
         batch = bytearray()
         for record in self._records:
-            batch += _SIZE.pack(len(record))
-            batch += record
-            if len(batch) >= _READ_BYTES:
+            batch += packed(record)
+            if len(batch) >= _BATCH_BYTES:
                 self._end += len(batch)
                 self._spool.write(batch)
                 batch.clear()
@@ -72,23 +69,7 @@ class ExternalSort:
             self._sorted = True
         if not self._runs:
             return iter(self._records)
-        return heapq.merge(*(self._run(start, end) for start, end in self._runs), self._records)
-
-    def _run(self, start: int, end: int) -> Iterator[bytes]:
-        rest = b""
-        while start < end:
-            self._spool.seek(start)
-            block = self._spool.read(min(_READ_BYTES, end - start))
-            start += len(block)
-            rest += block
-            at = 0
-            while at + _SIZE.size <= len(rest):
-                (size_bytes,) = _SIZE.unpack_from(rest, at)
-                if at + _SIZE.size + size_bytes > len(rest):
-                    break
-                yield rest[at + _SIZE.size : at + _SIZE.size + size_bytes]
-                at += _SIZE.size + size_bytes
-            rest = rest[at:]
+        return heapq.merge(*(self._spool.records(start, end) for start, end in self._runs), self._records)
 
     def close(self) -> None:
         """Frees the temporary file. Idempotent."""

@@ -1,5 +1,6 @@
 """Bytes that wait for their use: in memory as long as they are few, else in a temporary file without a name."""
 
+import struct
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +10,16 @@ from typing import Final, Self
 
 from cafcat.errors import TemporaryFileFailed
 
-__all__ = ["Spool", "temporary_file_of"]
+__all__ = ["Spool", "packed", "temporary_file_of"]
 
 _BLOCK_BYTES: Final = 256 << 10
+_READ_BYTES: Final = 64 << 10
+_SIZE: Final = struct.Struct("<I")
+
+
+def packed(record: bytes) -> bytes:
+    """As Spool.records finds it."""
+    return _SIZE.pack(len(record)) + record
 
 
 class Spool:
@@ -60,6 +68,24 @@ class Spool:
         self.seek(start_byte)
         while block := self.read(block_bytes):
             yield block
+
+    def records(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
+        """The records in this part of the file, which were written as `packed` gives them. Others may read and
+        write between one and the next."""
+        rest = b""
+        while start_byte < end_byte:
+            self.seek(start_byte)
+            block = self.read(min(_READ_BYTES, end_byte - start_byte))
+            start_byte += len(block)
+            rest += block
+            at = 0
+            while at + _SIZE.size <= len(rest):
+                (size_bytes,) = _SIZE.unpack_from(rest, at)
+                if at + _SIZE.size + size_bytes > len(rest):
+                    break
+                yield rest[at + _SIZE.size : at + _SIZE.size + size_bytes]
+                at += _SIZE.size + size_bytes
+            rest = rest[at:]
 
     def close(self) -> None:
         """Frees the file. Idempotent."""

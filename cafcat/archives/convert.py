@@ -8,6 +8,7 @@ from typing import Final
 
 from cafcat.archives.choosing import format_of_output
 from cafcat.archives.making import new_archive, new_file
+from cafcat.archives.opening import OpenArchive
 from cafcat.archives.ordering import InDataOrder
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format, RandomReader, Repacks
@@ -35,19 +36,19 @@ class ConvertReport:
 
 
 def convert_archive(
-    archive: RandomReader, output: Path, name: str | None, *, overwrite: bool, progress: Progress
+    archive: OpenArchive, output: Path, name: str | None, *, overwrite: bool, progress: Progress
 ) -> ConvertReport:
     """As `cafcat.convert`; name: of the format."""
     target = format_of_output(output, name)
-    source = formats.detect(archive)
+    source = archive.format
     try:
         if isinstance(source, Repacks) and source.name == target.name:
             files, content_bytes, size_bytes = _repack(
-                source, archive, output, overwrite=overwrite, progress=progress
+                source, next(archive.parts()).archive, output, overwrite=overwrite, progress=progress
             )
         else:
             files, content_bytes, size_bytes = _rewrite(
-                source, archive, formats.to_write(target.name), output, overwrite=overwrite, progress=progress
+                archive, formats.to_write(target.name), output, overwrite=overwrite, progress=progress
             )
     finally:
         progress.end()
@@ -57,16 +58,16 @@ def convert_archive(
 
 
 def _rewrite(
-    source: Format, archive: RandomReader, target: Format, output: Path, *, overwrite: bool, progress: Progress
+    archive: OpenArchive, target: Format, output: Path, *, overwrite: bool, progress: Progress
 ) -> tuple[int, int, int]:
     """Number and bytes of files, size of the new archive."""
-    reader = source.reader(archive)
     with new_archive(output, target, overwrite=overwrite, progress=progress) as made:
-        progress.begin("list")
-        with closing(InDataOrder(_listed(reader.entries(), progress))) as entries:
-            progress.begin("convert", files=entries.count, size_bytes=entries.size_bytes)
-            for entry in entries:
-                made.take(entry.path, entry.size_bytes, entry.modified_ns, reader.open(entry))
+        for _, reader in archive.parts():
+            progress.begin("list")
+            with closing(InDataOrder(_listed(reader.entries(), progress))) as entries:
+                progress.begin("convert", files=entries.count, size_bytes=entries.size_bytes)
+                for entry in entries:
+                    made.take(entry.path, entry.size_bytes, entry.modified_ns, reader.open(entry))
     return made.files, made.bytes, made.size_bytes
 
 

@@ -1,12 +1,12 @@
 """What an archive says of itself."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cafcat.archives.opening import OpenArchive, Part
 from cafcat.errors import InvalidInput
-from cafcat.formats import registry as formats
-from cafcat.formats.base import ListsBlocks, RandomReader, Reader, TellsMore
+from cafcat.formats.base import ListsBlocks, Reader, Spread, TellsMore
 from cafcat.model import Entry
 
 __all__ = ["Inspection", "look_into"]
@@ -21,24 +21,43 @@ class Inspection:
     object: str
     size_bytes: int
     entries: Iterator[Entry]
-    _reader: Reader = field(repr=False)
+    _tells: Reader | Spread = field(repr=False)
+    _parts: Callable[[], Iterator["Inspection"]] | None = field(default=None, repr=False)
 
     def about(self) -> Mapping[str, Any]:
         """What its format knows beyond that, as JSON has it: of CAF the `version`; of a CAR the `version`, `roots`
         (CIDs), and whether it is `indexed` and `fully_indexed`; of a clp-s archive the `version`, `log_bytes`,
-        `packets` of metadata, `ranges` of records by log file and `timestamps`. Raises Corrupt."""
-        return self._reader.about() if isinstance(self._reader, TellsMore) else {}
+        `packets` of metadata, `ranges` of records by log file and `timestamps`; of a bundle of DataBundle the
+        `version`, `shards`, `compression`, `record_size`, and how many `files` and `directories` there are. Raises
+        Corrupt."""
+        return self._tells.about() if isinstance(self._tells, TellsMore | Spread) else {}
+
+    def parts(self) -> Iterator["Inspection"]:
+        """The files of an archive that is several, each with its own entries; else the archive. Raises NotFound,
+        Corrupt."""
+        return iter([self]) if self._parts is None else self._parts()
 
     def blocks(self) -> Iterator[Entry]:
         """Of a CAR: its blocks by their CIDs, also where `entries` are files. Raises Corrupt, InvalidInput for
         other formats."""
-        if not isinstance(self._reader, ListsBlocks):
+        if not isinstance(self._tells, ListsBlocks):
             raise InvalidInput(f"archives of the format {self.format} have no blocks with CIDs", path=self.object)
-        return self._reader.blocks()
+        return self._tells.blocks()
 
 
-def look_into(archive: RandomReader) -> Inspection:
-    """Its format is told by its content. Raises Corrupt, Unsupported."""
-    archive_format = formats.detect(archive)
-    reader = archive_format.reader(archive)
-    return Inspection(archive_format.name, archive.name, archive.size_bytes, reader.entries(), reader)
+def look_into(archive: OpenArchive) -> Inspection:
+    """Raises Corrupt, Unsupported."""
+    name = archive.format.name
+    if archive.spread is None:
+        return _part(name, next(archive.parts()))
+
+    def parts() -> Iterator[Inspection]:
+        return (_part(name, part) for part in archive.parts())
+
+    entries = (entry for part in parts() for entry in part.entries)
+    return Inspection(name, archive.name, archive.size_bytes, entries, archive.spread, parts)
+
+
+def _part(name: str, part: Part) -> Inspection:
+    archive, reader = part
+    return Inspection(name, archive.name, archive.size_bytes, reader.entries(), reader)

@@ -37,7 +37,10 @@ def adopt(
     call: Call,
     *,
     archives: Annotated[
-        list[str], typer.Argument(metavar="ARCHIVE...", help="Files, or s3://bucket/key.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="ARCHIVE...", help="Files, or s3://bucket/key; folders of bundles.", show_default=False
+        ),
     ],
     prefix: Annotated[str, prefix_option("Put the names in the archives below this folder.")] = "",
     on_conflict: Annotated[

@@ -40,7 +40,9 @@ def settings_for(call: Call, archive: str) -> "Settings | None":
 def convert(
     call: Call,
     *,
-    file: Annotated[str, typer.Argument(metavar="IN", help="An archive on disk, or s3://bucket/key.")],
+    file: Annotated[
+        str, typer.Argument(metavar="IN", help="An archive on disk, or s3://bucket/key; a bundle's folder.")
+    ],
     output: Annotated[str, typer.Argument(metavar="OUT", parser=parse_new_file, help="The file to write.")],
     format: _Format = None,
     overwrite: _Overwrite = False,

@@ -19,7 +19,9 @@ __all__ = ["register"]
 def inspect(
     call: Call,
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="An archive on disk, or s3://bucket/key.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="An archive on disk, or s3://bucket/key; a bundle's folder.")
+    ],
     long: Annotated[bool, typer.Option("--long", "-l", help="Spans, sizes, checksums and times too.")] = False,
     blocks: Annotated[
         bool, typer.Option("--blocks", help="Of a CAR, its blocks by CID in place of files.")
@@ -35,10 +37,11 @@ def inspect(
     archive = look_into(file, settings_for(call, file))
     if call.verbose:
         _show_about(call, archive)
-    for entry in archive.blocks() if blocks else archive.entries:
-        text = call.output.shown(entry.path)
-        line = f"{_columns(entry)}  {text}" if long else text
-        call.output.show(entry_document(entry, archive.object), [line])
+    for part in archive.parts():
+        for entry in part.blocks() if blocks else part.entries:
+            text = call.output.shown(entry.path)
+            line = f"{_columns(entry)}  {text}" if long else text
+            call.output.show(entry_document(entry, part.object), [line])
 
 
 def _show_about(call: Call, archive: "Inspection") -> None:

@@ -1,24 +1,34 @@
 """What a format is: bytes to entries and back. No store, no SQL, no settings."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from cafcat.model import ArchiveUnits, Entry, NewFile
 
 __all__ = [
+    "REFUSED",
     "EntryWriter",
     "FinishedArchive",
+    "Folder",
     "Format",
     "HeadSink",
+    "InFolder",
     "ListsBlocks",
     "RandomReader",
     "Reader",
     "Repacks",
     "Sink",
+    "Spread",
+    "Spreads",
     "TellsMore",
     "UnitReader",
     "Writer",
 ]
+
+
+REFUSED: Final = "refused: "
+"""What `decoding` of an entry begins with that its format can list, and cannot tell a catalog how to read; the rest
+says why. Opening it raises Unsupported."""
 
 
 class RandomReader(Protocol):
@@ -33,6 +43,28 @@ class RandomReader(Protocol):
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Exactly the bytes of `[start_byte, end_byte)`. Raises Corrupt if the object ends earlier."""
+
+
+class Folder(Protocol):
+    """A folder, or a prefix of a bucket, and the files in it. Their names are from the folder on, with slashes."""
+
+    @property
+    def name(self) -> str:
+        """For messages: its path or URL."""
+
+    def files(self, below: str) -> Iterator[tuple[str, int]]:
+        """Names and sizes (bytes) of the files below a folder of it ("index/")."""
+
+    def open(self, name: str) -> RandomReader:
+        """One of them. Raises NotFound."""
+
+
+@runtime_checkable
+class InFolder(RandomReader, Protocol):
+    """An archive that may know what lies beside it."""
+
+    def beside(self) -> Folder | None:
+        """The folder that it is in; None if it does not know."""
 
 
 class Sink(Protocol):
@@ -172,6 +204,33 @@ class Format(Protocol):
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """The content of an entry with `decoding` in blocks of at most 1 MiB, from the bytes of its span alone, in
         blocks of any size. Raises Corrupt if they cannot be right, as far as they tell by themselves."""
+
+
+@runtime_checkable
+class Spread(Protocol):
+    """An archive in several files of one folder, with one list of what is in them.
+
+    names: of the files that hold something, in order; they may be missing.
+    """
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    def reader(self, archive: RandomReader, name: str) -> Reader:
+        """Of one of them; its entries are those that it holds. Raises Corrupt."""
+
+    def about(self) -> dict[str, Any]:
+        """As TellsMore says it, of all together."""
+
+
+@runtime_checkable
+class Spreads(Format, Protocol):
+    """A format with archives that are several files of a folder. `reader` of one of these files finds in the folder
+    what it needs, if the archive is InFolder; and raises Lacking if that is not there."""
+
+    def spread(self, folder: Folder) -> Spread | None:
+        """The archive that the folder is; None if it is none of this format, as its content tells. Raises Corrupt,
+        Unsupported."""
 
 
 @runtime_checkable

@@ -10,9 +10,9 @@ from importlib.metadata import entry_points
 from typing import Final, cast
 
 from cafcat.errors import Corrupt, InvalidInput, Unsupported
-from cafcat.formats.base import Format, RandomReader
+from cafcat.formats.base import Folder, Format, RandomReader, Spread, Spreads
 
-__all__ = ["LOGS", "NAMES", "asked_for", "by_name", "by_suffix", "detect", "known", "to_write"]
+__all__ = ["LOGS", "NAMES", "asked_for", "by_name", "by_suffix", "detect", "known", "spread", "to_write"]
 
 _OWN: Final = {
     "car": "cafcat.formats.car:CAR",
@@ -90,6 +90,15 @@ def detect(archive: RandomReader) -> Format:
             return archive_format
     message = "not an archive, or one whose end is missing"
     raise Unsupported(message, chunk=archive.name, hint=f"this version knows {_names()}")
+
+
+def spread(folder: Folder) -> tuple[Format, Spread] | None:
+    """The archive that a folder is, with its format; None if it is none. Raises Corrupt, Unsupported."""
+    for archive_format in _all():
+        found = archive_format.spread(folder) if isinstance(archive_format, Spreads) else None
+        if found is not None:
+            return archive_format, found
+    return None
 
 
 def known() -> Iterator[Format]:

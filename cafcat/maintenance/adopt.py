@@ -24,7 +24,7 @@ from cafcat.errors import (
     Unsupported,
 )
 from cafcat.formats import registry as formats
-from cafcat.formats.base import Format, Reader, UnitReader
+from cafcat.formats.base import Format, Reader, Spread, UnitReader
 from cafcat.maintenance.index_rules import unnameable
 from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
 from cafcat.progress import Progress
@@ -35,10 +35,12 @@ __all__ = ["Adopt", "AdoptReport", "AdoptedFile", "Found"]
 
 
 class Found(NamedTuple):
-    """An archive as somebody named it: an object of a store."""
+    """An archive as somebody named it: an object of a store; or one of several that are an archive together, as
+    spread says."""
 
     store: Store
     object_key: str
+    spread: Spread | None = None
 
 
 class AdoptedFile(NamedTuple):
@@ -116,7 +118,7 @@ class Adopt:
 
     def _adopt(self, found: Found) -> None:
         adopting = self._catalog.adopting
-        store, key = found
+        store, key, spread = found
         adopting.check_new(store.url, key)
         version = _Version(store, key)
         archive = StoredObject(store, key, size_bytes=version.info.size_bytes)
@@ -127,7 +129,8 @@ class Adopt:
             chunk_id, uuid4(), archive_format.name, store.url, key, archive.size_bytes, prefix, version.info.etag
         )
         with Mapping(chunk_id) as mapping:
-            reader = archive_format.reader(ReadAhead(archive, archive.size_bytes))
+            ahead = ReadAhead(archive, archive.size_bytes)
+            reader = archive_format.reader(ahead) if spread is None else spread.reader(ahead, key)
             units = reader.units() if isinstance(reader, UnitReader) else NO_UNITS
             failed = self._read_all(reader, archive, prefix, mapping)
             if self.report.interrupted:

@@ -15,7 +15,9 @@ from cafcat.errors import (
     CatalogOutdated,
     CatalogUnavailable,
     Corrupt,
+    Lacking,
     NotFound,
+    NotInstalled,
     Unsupported,
 )
 from cafcat.formats import registry as formats
@@ -138,6 +140,8 @@ class ObjectCheck:
             # What could not be read, or had no name that a catalog can hold, was left out when it was adopted.
             is_adopted = target.adopted_prefix is not None
             compare(entries, self._rows, self._findings, told, lacks_checksums=True, may_lack_rows=is_adopted)
+        except (Lacking, NotInstalled):
+            return  # what lists its files is not in it, or nobody here can read it: the rows are all that is known
         except (Corrupt, Unsupported) as error:
             self._findings.add(FindingKind.INDEX, f"the archive is damaged: {error.message}")
 

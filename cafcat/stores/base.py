@@ -14,6 +14,7 @@ __all__ = [
     "Presigned",
     "RemoteStore",
     "Store",
+    "StoredFolder",
     "StoredObject",
     "Upload",
     "has",
@@ -94,8 +95,9 @@ class Store(Protocol):
     def uploads(self) -> Iterator[str]:
         """Keys of the uploads that have not ended; a key with several comes several times."""
 
-    def list(self) -> Iterator[ObjectInfo]:
-        """All objects, in order of key. Uploads under way are not among them."""
+    def list(self, below: str = "") -> Iterator[ObjectInfo]:
+        """All objects, or those below a folder of keys ("journal/"), in order of key. Uploads under way are not
+        among them."""
 
     def locate(self, key: str) -> str:
         """Where other programs find the object: an absolute path, or a URL as "s3://bucket/prefix/key"."""
@@ -180,3 +182,26 @@ class StoredObject:
     def blocks_from(self, start_byte: int) -> Iterator[bytes]:
         """From there to the end, by one request."""
         return self._store.stream(self._key, start_byte, self.size_bytes)
+
+    def beside(self) -> "StoredFolder":
+        """The folder that it is in."""
+        return StoredFolder(self._store, self._key[: self._key.rfind("/") + 1])
+
+
+class StoredFolder:
+    """A folder of keys of a store as a Folder for formats."""
+
+    def __init__(self, store: Store, prefix: str = "") -> None:
+        """Args: prefix: of the keys, with a slash at its end; all of the store without."""
+        self._store = store
+        self._prefix = prefix
+        self.name: str = store.locate(prefix.rstrip("/")) if prefix else getattr(store, "folder", store.url)
+
+    def files(self, below: str) -> Iterator[tuple[str, int]]:
+        """Names and sizes (bytes) of what is below a folder of it. Raises StoreFailed."""
+        for found in self._store.list(self._prefix + below):
+            yield found.key.removeprefix(self._prefix), found.size_bytes
+
+    def open(self, name: str) -> StoredObject:
+        """Raises NotFound, StoreFailed."""
+        return StoredObject(self._store, self._prefix + name)

@@ -90,9 +90,9 @@ class LocalStore:
             if name.endswith(PARTIAL_SUFFIX):
                 yield name.removesuffix(PARTIAL_SUFFIX)
 
-    def list(self) -> Iterator[ObjectInfo]:
-        """All objects, in order of key."""
-        for key in self._walk():
+    def list(self, below: str = "") -> Iterator[ObjectInfo]:
+        """All objects, or those below a folder of keys, in order of key."""
+        for key in self._walk(below):
             if (size_bytes := self._size_of(key)) is not None:
                 yield ObjectInfo(key, size_bytes)
 
@@ -109,9 +109,9 @@ class LocalStore:
         except OSError as error:
             raise store_failed("remove", path, self._folder, error) from error
 
-    def _walk(self) -> Iterator[str]:
+    def _walk(self, below: str = "") -> Iterator[str]:
         """Names of all files, relative to the folder, in byte order."""
-        pending = [""]
+        pending = [below]
         while pending:
             name = pending.pop()
             if not name or name.endswith("/"):
@@ -125,7 +125,7 @@ class LocalStore:
         try:
             with os.scandir(folder) as entries:
                 names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise store_failed("list", folder, self._folder, error) from error

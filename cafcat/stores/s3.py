@@ -79,14 +79,14 @@ class S3Store:
         for key, _ in uploads_of(self._connection, self._prefix):
             yield key.removeprefix(self._prefix)
 
-    def list(self) -> Iterator[ObjectInfo]:
-        """All objects, in order of key: a request for each thousand."""
+    def list(self, below: str = "") -> Iterator[ObjectInfo]:
+        """All objects, or those below a folder of keys, in order of key: a request for each thousand."""
         token: dict[str, str] = {}
         while True:
             with translated("list", self._url):
                 page = self._connection.client.list_objects_v2(
                     Bucket=self._connection.bucket,
-                    Prefix=self._prefix,
+                    Prefix=self._prefix + below,
                     **token,  # type: ignore[arg-type]
                 )
             for found in page.get("Contents", []):

@@ -266,6 +266,27 @@ class StoreSuite:
         expected = sorted(keys, key=str.encode)
         assert list(store.list()) == [ObjectInfo(key, len(key.encode())) for key in expected]
 
+    def test_a_folder_of_keys_is_listed_alone(self, store: Store, raw: RawObjects) -> None:
+        for key in ("a", "b/c", "b/d/e", "b.d", "bc/x", "b0"):
+            raw.write(key, b"x")
+        assert [found.key for found in store.list("b/")] == ["b/c", "b/d/e"]
+        assert [found.key for found in store.list("b/d/")] == ["b/d/e"]
+        assert list(store.list("nowhere/")) == list(store.list("a/")) == []
+
+    def test_an_object_knows_what_lies_beside_it(self, store: Store, raw: RawObjects) -> None:
+        for key in ("folder/one", "folder/below/two", "other"):
+            raw.write(key, b"data")
+        folder = StoredObject(store, "folder/one").beside()
+        assert list(folder.files("")) == [("below/two", 4), ("one", 4)]
+        assert list(folder.files("below/")) == [("below/two", 4)]
+        assert folder.open("below/two").read_at(1, 3) == b"at"
+        assert folder.name == store.locate("folder")
+        with pytest.raises(NotFound):
+            folder.open("other")
+        whole = StoredObject(store, "other").beside()
+        assert [name for name, _ in whole.files("")][-1] == "other"
+        assert store.locate("other") == f"{whole.name}/other"
+
     def test_an_empty_store_lists_nothing(self, store: Store) -> None:
         assert list(store.list()) == []
 

@@ -60,6 +60,9 @@ class RawStore:
     def locate(self, key: str) -> str:
         return key
 
+    def list(self, below: str = "") -> Iterator[ObjectInfo]:  # noqa: ARG002 - nothing lies beside it
+        return iter(())
+
     def stat(self, key: str) -> ObjectInfo:
         return ObjectInfo(key, self._archive.size_bytes)
 

@@ -382,7 +382,7 @@ def test_a_table_that_makes_no_sense(what: str) -> None:
 
 def test_a_shard_whose_metadata_are_elsewhere() -> None:
     data = head_of(3, metadata_at_eof=False) + bytes(8192)
-    with pytest.raises(Unsupported, match="not at its end"):
+    with pytest.raises(Unsupported, match="which is not beside it"):
         DATABUNDLE.reader(BytesArchive(data))
 
 

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, SourceFailed, StoreFailed
 from cafcat.formats.databundle.bundle_index import BundleIndex
+from cafcat.formats.databundle.bundle_rows import BundleFile, BundleRows, UserData
 from cafcat.formats.databundle.compression import method_of
-from cafcat.formats.databundle.layout import VERSION_MAGIC, config_key, config_of, file_key, path_of
+from cafcat.formats.databundle.layout import config_key, config_of, file_key, shard_name
 from cafcat.formats.databundle.messages import DIRECTORY, REGULAR, messages
 from cafcat.formats.databundle.shard_reader import ShardReader
 from cafcat.formats.databundle.shard_writer import ShardPlace, ShardWriter
@@ -29,30 +30,11 @@ _MOST_SHARDS: Final = 100_000_000
 """Names of shard files have eight digits."""
 
 
-class UserData(NamedTuple):
-    """A google.protobuf.Any of whoever makes the bundle."""
-
-    type_url: str
-    value: bytes
-
-
 class NewBundleFile(NamedTuple):
     """path: its name in the bundle; content: its bytes, a file to read, or None for a directory."""
 
     path: str
     content: bytes | Path | None
-    user_data: UserData | None = None
-
-
-class BundleFile(NamedTuple):
-    """What the index says of a file or directory; offset: in the data of its shard before compression."""
-
-    path: str
-    is_directory: bool
-    shard: int
-    offset: int
-    size_bytes: int
-    crc32c: int
     user_data: UserData | None = None
 
 
@@ -182,7 +164,7 @@ def _file_value(shard: int, place: ShardPlace, file: NewBundleFile) -> bytes:
 
 def shard_path(folder: Path, shard: int) -> Path:
     """As the published design names them."""
-    return folder / f"shard-{shard:08}"
+    return folder / shard_name(shard)
 
 
 class Bundle:
@@ -196,58 +178,26 @@ class Bundle:
             raise NotFound(f"no bundle: there is no folder {folder / 'index'}")
         self._index = BundleIndex(folder / "index")
         try:
-            self._config = self._read_config()
+            self._rows = BundleRows(self._index, str(folder))
         except BaseException:
             self._index.close()
             raise
 
-    def _read_config(self) -> Any:
-        value = self._index.get(config_key())
-        if value is None:
-            raise self._corrupt("its index has no BUNDLE_CONFIG: it was not written to its end")
-        config = self._parsed(messages().BundleConfig, value)
-        if config.version_magic != VERSION_MAGIC:
-            raise self._corrupt(f"its BUNDLE_CONFIG does not say {VERSION_MAGIC}")
-        return config
-
     @property
     def shards(self) -> int:
         """How many shard files there are."""
-        return int(self._config.shard_count)
+        return self._rows.config.shards
 
     def files(self) -> Iterator[BundleFile]:
         """All files and directories, by folder and name. Raises Corrupt."""
-        for key, value in self._index.files():
-            yield self._file(key, value)
+        return self._rows.files()
 
     def file(self, path: str) -> BundleFile:
         """One of them. Raises NotFound; Corrupt."""
-        key = file_key(path)
-        value = self._index.get(key)
-        if value is None:
+        file = self._rows.get(file_key(path))
+        if file is None:
             raise NotFound("the bundle has no such file", path=path)
-        return self._file(key, value)
-
-    def _file(self, key: bytes, value: bytes) -> BundleFile:
-        try:
-            path = path_of(key)
-        except ValueError as error:
-            raise self._corrupt(f"a name in its index cannot be read: {error}") from error
-        metadata = self._parsed(messages().FileMetadata, value)
-        if path is None or metadata.type not in (REGULAR, DIRECTORY) or metadata.shard_index >= self.shards:
-            raise self._corrupt("a row of its index makes no sense", path)
-        user_data = None
-        if metadata.HasField("user_data"):
-            user_data = UserData(metadata.user_data.type_url, metadata.user_data.value)
-        return BundleFile(
-            path,
-            metadata.type == DIRECTORY,
-            metadata.shard_index,
-            metadata.shard_uncompressed_offset,
-            metadata.uncompressed_size,
-            metadata.crc32c,
-            user_data,
-        )
+        return file
 
     def open(self, path: str) -> Iterator[bytes]:
         """The content of a file in blocks of at most 1 MiB; of a directory none. Raises NotFound; Corrupt where
@@ -257,7 +207,7 @@ class Bundle:
             yield from self._content(shard, file)
 
     def _shard(self, shard: int) -> ShardReader:
-        return ShardReader(shard_path(self._folder, shard), self._index, shard, self._config)
+        return ShardReader(shard_path(self._folder, shard), self._rows, shard)
 
     def _content(self, shard: ShardReader, file: BundleFile) -> Iterator[bytes]:
         checksum = 0
@@ -270,7 +220,7 @@ class Bundle:
             raise
         if checksum != file.crc32c:
             message = f"the content has the CRC-32C {checksum:08x}, the index says {file.crc32c:08x}"
-            raise self._corrupt(message, file.path)
+            raise self._rows.corrupt(message, file.path)
 
     def verify(self, workers: int = 1) -> BundleCheck:
         """Reads every file. So many threads read a shard file each at a time. Memory: the list of files. Raises
@@ -304,15 +254,6 @@ class Bundle:
         except Corrupt as error:
             problems.append(FileProblem(file.path, ProblemKind.CORRUPT, str(error)))
             return 0
-
-    def _parsed(self, kind: Any, value: bytes) -> Any:
-        try:
-            return kind.FromString(value)
-        except messages().DecodeError as error:
-            raise self._corrupt("a row of its index cannot be read") from error
-
-    def _corrupt(self, message: str, path: str | None = None) -> Corrupt:
-        return Corrupt(f"the bundle is damaged: {message}", path=path, chunk=str(self._folder))
 
     def close(self) -> None:
         """Others may open it."""

@@ -13,6 +13,7 @@ from cafcat.formats.databundle.layout import FILE_METADATA, record_key
 __all__ = ["BundleIndex"]
 
 _BATCH_ROWS: Final = 1000
+_NO_ROOM: Final = "No space left"
 _SHARD_BYTES: Final = 9
 """Of the key of a record: table and shard."""
 
@@ -21,13 +22,20 @@ class BundleIndex:
     """Opened by one process at a time, as LevelDB is; threads may share it. LevelDB writes to its folder when it
     only reads, too: a lock and a log."""
 
-    def __init__(self, folder: Path, *, create: bool = False) -> None:
-        """Raises NotInstalled if plyvel is not installed; Corrupt if it is damaged; StoreFailed if another process
+    def __init__(
+        self, folder: Path, *, create: bool = False, is_copy: bool = False, shown: str | None = None
+    ) -> None:
+        """Args: is_copy: nobody else has it, so files that cannot be read are damage; shown: what messages call it.
+        Raises NotInstalled if plyvel is not installed; Corrupt if it is damaged; StoreFailed if another process
         has it, or there is no room."""
-        self._name = str(folder)
+        self._name = shown or str(folder)
+        self._is_copy = is_copy
         self._library = _plyvel()
         with self._translated():
-            self._rows = self._library.DB(str(folder), create_if_missing=create, error_if_exists=create)
+            # Paranoid: rows in a damaged log are refused, and not left out.
+            self._rows = self._library.DB(
+                str(folder), create_if_missing=create, error_if_exists=create, paranoid_checks=True
+            )
 
     @contextmanager
     def batch(self) -> Iterator["_Batch"]:
@@ -82,7 +90,7 @@ class BundleIndex:
             yield
         except self._library.Error as error:
             reason = " ".join(str(error).split())
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and not (self._is_copy and _NO_ROOM not in reason):
                 message = f"the index of the bundle cannot be read or written: {reason}"
                 raise StoreFailed(message, chunk=self._name) from error
             raise Corrupt(f"the index of the bundle cannot be used: {reason}", chunk=self._name) from error

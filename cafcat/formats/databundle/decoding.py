@@ -14,7 +14,7 @@ from cafcat.errors import Corrupt, Unsupported, shown_path
 from cafcat.formats.databundle.layout import RECORD_BYTES, ZEROS, padding_after
 from cafcat.model import Entry
 
-__all__ = ["MOST_RUNS", "Decoding", "decode", "decoding_text", "parse_decoding"]
+__all__ = ["MOST_RUNS", "Decoding", "decode", "decoding_text", "parse_decoding", "parse_runs", "runs_text"]
 
 MOST_RUNS: Final = 24
 """Of zero records in one file; those beyond are stored as others. It bounds the text that the catalog keeps."""
@@ -38,8 +38,12 @@ class Decoding(NamedTuple):
 
 def decoding_text(offset: int, runs: Sequence[tuple[int, int]]) -> str:
     """As the catalog keeps it; see this module."""
-    zeros = ",".join(f"{first}+{count}" for first, count in runs)
-    return f"deflate {offset} {zeros}" if zeros else f"deflate {offset}"
+    return f"deflate {offset}{runs_text(runs)}"
+
+
+def runs_text(runs: Sequence[tuple[int, int]]) -> str:
+    """With a space before it; nothing of none."""
+    return " " + ",".join(f"{first}+{count}" for first, count in runs) if runs else ""
 
 
 def parse_decoding(text: str) -> Decoding | None:
@@ -47,15 +51,21 @@ def parse_decoding(text: str) -> Decoding | None:
     found = _TEXT.fullmatch(text)
     if found is None or int(found[1]) >= RECORD_BYTES:
         return None
-    matches = [_RUN.fullmatch(run) for run in found[2].split(",")] if found[2] else []
-    runs = [(int(run[1]), int(run[2])) for run in matches if run is not None]
-    # In order, apart, and of whole records: the first piece is one only if it begins its record.
-    ends = [-1 if found[1] == "0" else 0, *(first + count for first, count in runs)]
-    if len(runs) != len(matches) or len(runs) > MOST_RUNS:
+    runs = parse_runs(found[2])
+    if runs is None or len(runs) > MOST_RUNS:
         return None
-    return (
-        Decoding(int(found[1]), runs) if all(end < run[0] for end, run in zip(ends, runs, strict=False)) else None
-    )
+    # Of whole records: the first piece is one only if it begins its record.
+    begins_inside = found[1] != "0"
+    return None if begins_inside and runs and not runs[0][0] else Decoding(int(found[1]), runs)
+
+
+def parse_runs(text: str | None) -> list[tuple[int, int]] | None:
+    """None if they are not in order and apart."""
+    matches = [_RUN.fullmatch(run) for run in text.split(",")] if text else []
+    runs = [(int(run[1]), int(run[2])) for run in matches if run is not None]
+    ends = [-1, *(first + count for first, count in runs)]
+    is_right = len(runs) == len(matches) and all(end < run[0] for end, run in zip(ends, runs, strict=False))
+    return runs if is_right else None
 
 
 def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Iterator[bytes]:

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from cafcat.formats.base import Format, RandomReader, Sink
+from cafcat.formats.base import Folder, RandomReader, Sink, Spreads
 from cafcat.model import Entry
 
 if TYPE_CHECKING:
+    from cafcat.formats.databundle.bundle_shard import BundleShard
     from cafcat.formats.databundle.reader import DataBundleReader
+    from cafcat.formats.databundle.spread import BundleSpread
     from cafcat.formats.databundle.writer import DataBundleWriter
 
 __all__ = ["DATABUNDLE", "DataBundleFormat"]
@@ -16,8 +18,8 @@ _MAGIC: Final = b"daBS"
 
 
 class DataBundleFormat:
-    """A chunk is one shard file. What writes and reads is imported when it is asked for: telling what an archive is
-    needs none of it."""
+    """A chunk is one shard file with its metadata at its end; shards of bundles are read, too. What writes and
+    reads is imported when it is asked for: telling what an archive is needs none of it."""
 
     name: Final = "databundle"
     suffix: Final = ".dbs"
@@ -35,17 +37,24 @@ class DataBundleFormat:
 
         return DataBundleWriter(sink)
 
-    def reader(self, archive: RandomReader) -> "DataBundleReader":
-        """Raises Corrupt or Unsupported if it has no metadata at its end."""
-        from cafcat.formats.databundle.reader import DataBundleReader
+    def reader(self, archive: RandomReader) -> "DataBundleReader | BundleShard":
+        """Of a chunk, or of a shard of a bundle. Raises Corrupt or Unsupported; Lacking if the index that lists its
+        files is not beside it; NotInstalled."""
+        from cafcat.formats.databundle.opening import open_shard
 
-        return DataBundleReader(archive)
+        return open_shard(archive)
+
+    def spread(self, folder: Folder) -> "BundleSpread | None":
+        """The bundle in a folder; see spread.spread."""
+        from cafcat.formats.databundle.spread import spread
+
+        return spread(folder)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-        """See decoding.decode."""
-        from cafcat.formats.databundle.decoding import decode
+        """See content.decoded."""
+        from cafcat.formats.databundle.content import decoded
 
-        return decode(span, entry)
+        return decoded(span, entry)
 
 
-DATABUNDLE: Final[Format] = DataBundleFormat()
+DATABUNDLE: Final[Spreads] = DataBundleFormat()

@@ -12,6 +12,7 @@ __all__ = [
     "LARGE_BYTES",
     "MAGIC",
     "MOST_OFFSET",
+    "MOST_RECORD_BYTES",
     "RECORD_BYTES",
     "TRAILER_BYTES",
     "VERSION_MAGIC",
@@ -27,6 +28,7 @@ __all__ = [
     "parse_trailer",
     "path_of",
     "record_key",
+    "shard_name",
     "trailer",
 ]
 
@@ -34,6 +36,8 @@ MAGIC: Final = b"daBS"
 VERSION_MAGIC: Final = "daBundleV1"
 ALIGNMENT: Final = 4096
 RECORD_BYTES: Final = 256 << 10
+MOST_RECORD_BYTES: Final = 8 << 20
+"""Of records that others write, before compression."""
 LARGE_BYTES: Final = 1 << 20
 """A file of so many bytes or more begins a record of its own."""
 HEAD: Final = struct.Struct("<4sII")
@@ -117,6 +121,11 @@ def parse_head(data: bytes) -> Any:
 def padding_after(position: int) -> int:
     """Zero bytes from a position to where a record may begin."""
     return -position % ALIGNMENT
+
+
+def shard_name(shard: int) -> str:
+    """Of a shard file of a bundle."""
+    return f"shard-{shard:08}"
 
 
 def config_key() -> bytes:

@@ -4,46 +4,31 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, Self
 
-from cafcat.errors import Corrupt, NotFound, StoreFailed, Unsupported
-from cafcat.formats.databundle.bundle_index import BundleIndex
-from cafcat.formats.databundle.compression import METHODS, NONE, decompressed, most_stored_bytes
+from cafcat.errors import Corrupt, NotFound, StoreFailed
+from cafcat.formats.databundle.bundle_rows import BundleRows, Record
+from cafcat.formats.databundle.compression import NONE, decompressed
 from cafcat.formats.databundle.layout import HEAD, parse_head
-from cafcat.formats.databundle.messages import messages
 
 __all__ = ["ShardReader"]
 
 _BLOCK_BYTES: Final = 1 << 20
-_MOST_RECORD_BYTES: Final = 8 << 20
 _HEAD_BYTES: Final = 64 << 10
 """The most of a head that is read: without a table of metadata it has some 30 bytes."""
-
-
-class _Record(NamedTuple):
-    """Before compression it is `[offset, end)`; end: None if it is the last. It is stored from `position` on, or
-    nowhere if that is None, and then zeros; stored_end: where it ends there at the latest, with its padding."""
-
-    offset: int
-    end: int | None
-    position: int | None
-    stored_end: int
 
 
 class ShardReader:
     """A context manager. Keeps the record that was read last. For one thread at a time."""
 
-    def __init__(self, path: Path, index: BundleIndex, shard: int, config: Any) -> None:
+    def __init__(self, path: Path, rows: BundleRows, shard: int) -> None:
         """Raises NotFound, StoreFailed; Corrupt if its head is not what the bundle says; Unsupported for a
         compression that is not known, or records of more than 8 MiB."""
         self._name = str(path)
-        self._index = index
+        self._rows = rows
         self._shard = shard
-        self._method = int(config.compression_method)
-        self._record_bytes = int(config.record_size)
-        if self._method not in METHODS.values() or not 0 < self._record_bytes <= _MOST_RECORD_BYTES:
-            message = f"records of {self._record_bytes:,} bytes with compression {self._method} are not known"
-            raise Unsupported(message, chunk=self._name)
+        self._shards, self._record_bytes, self._method = rows.config
+        rows.config.check_known(self._name)
         self._kept: tuple[int, bytes] = -1, b""
         try:
             self._file = path.open("rb", buffering=0)
@@ -53,12 +38,12 @@ class ShardReader:
             raise self._failed(error) from error
         try:
             self._size_bytes = os.fstat(self._file.fileno()).st_size
-            self._data_start = self._check_head(config)
+            self._data_start = self._check_head()
         except BaseException:
             self._file.close()
             raise
 
-    def _check_head(self, config: Any) -> int:
+    def _check_head(self) -> int:
         """Returns where data begin."""
         head = self._read_at(0, min(_HEAD_BYTES, self._size_bytes))
         try:
@@ -66,7 +51,7 @@ class ShardReader:
         except ValueError as error:
             raise self._corrupt(f"its head is damaged: {error}", 0) from error
         found = (header.shard_index, header.shard_count, header.record_size, header.compression_method)
-        if found != (self._shard, config.shard_count, self._record_bytes, self._method):
+        if found != (self._shard, self._shards, self._record_bytes, self._method):
             raise self._corrupt("its head is of another bundle, or another shard", 0)
         data_start: int = HEAD.unpack_from(head)[2]
         return data_start
@@ -86,7 +71,7 @@ class ShardReader:
 
     def _of_records(self, start: int, end: int) -> Iterator[bytes]:
         position = start
-        for record in self._records(start):
+        for record in self._rows.records(self._shard, start):
             content = self._content(record)
             part = content[position - record.offset : end - record.offset]
             if not part:
@@ -98,52 +83,25 @@ class ShardReader:
                 return
         raise self._corrupt(f"no record has byte {position:,} of its data")
 
-    def _records(self, offset: int) -> Iterator[_Record]:
-        """From the one on that has this offset."""
-        last: _Record | None = None
-        for _, value in self._index.records(self._shard, offset):
-            record = self._record(value)
-            if last is not None:
-                yield self._with_end(last, record)
-            last = record
-        if last is not None:
-            yield last
-
-    def _record(self, value: bytes) -> _Record:
-        try:
-            row = messages().RecordMetadata.FromString(value)
-        except messages().DecodeError as error:
-            raise self._corrupt("a row of a record cannot be read") from error
-        offset = int(row.shard_uncompressed_offset)
-        if row.all_zeros:
-            return _Record(offset, None, None, 0)
-        position = self._data_start + int(row.shard_byte_offset)
-        most = position + most_stored_bytes(self._record_bytes)
-        return _Record(offset, None, position, min(most, self._size_bytes))
-
-    def _with_end(self, record: _Record, following: _Record) -> _Record:
-        if not record.offset < following.offset <= record.offset + self._record_bytes:
-            raise self._corrupt(f"its records are not one after the other at byte {record.offset:,} of its data")
-        stored_end = record.stored_end if following.position is None else min(record.stored_end, following.position)
-        return record._replace(end=following.offset, stored_end=stored_end)
-
-    def _content(self, record: _Record) -> bytes:
+    def _content(self, record: Record) -> bytes:
         if self._kept[0] != record.offset:
             self._kept = record.offset, self._read_record(record)
         return self._kept[1]
 
-    def _read_record(self, record: _Record) -> bytes:
+    def _read_record(self, record: Record) -> bytes:
         most = self._record_bytes if record.end is None else record.end - record.offset
         if record.position is None:
             return bytes(most)
-        if not self._data_start <= record.position < record.stored_end:
-            raise self._corrupt("a record is beyond its end, or has no bytes", record.position)
+        position = self._data_start + record.position
+        end = min(self._data_start + record.stored_end, self._size_bytes)
+        if position >= end:
+            raise self._corrupt("a record is beyond its end, or has no bytes", position)
         try:
-            content = decompressed(self._method, self._read_at(record.position, record.stored_end), most)
+            content = decompressed(self._method, self._read_at(position, end), most)
         except ValueError as error:
-            raise self._corrupt(f"a record is damaged: {error}", record.position) from error
+            raise self._corrupt(f"a record is damaged: {error}", position) from error
         if record.end is not None and len(content) != most:
-            raise self._corrupt(f"a record has {len(content):,} bytes, not {most:,}", record.position)
+            raise self._corrupt(f"a record has {len(content):,} bytes, not {most:,}", position)
         return content
 
     def _read_at(self, start: int, end: int) -> bytes:

@@ -1,0 +1,130 @@
+"""Bundles of DataBundle, also as somebody else may have made them: with records of other sizes and places, with
+rows in the head of a shard."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cafcat.checksums import crc32c
+from cafcat.formats.databundle import DATABUNDLE
+from cafcat.formats.databundle.bundle_index import BundleIndex
+from cafcat.formats.databundle.compression import METHODS, NONE, compressed
+from cafcat.formats.databundle.layout import HEAD, MAGIC, VERSION_MAGIC, config_key, file_key, record_key
+from cafcat.formats.databundle.messages import messages
+from cafcat.formats.databundle.rows import record_value
+from cafcat.stores.base import StoredFolder
+from cafcat.stores.local import LocalStore
+
+__all__ = ["everything", "foreign_bundle", "inline_shard", "rows_of", "spans_alone", "stored", "write_index"]
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """All files of a bundle, those of its index too."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def stored(folder: Path) -> StoredFolder:
+    return StoredFolder(LocalStore(folder))
+
+
+def spans_alone(folder: Path) -> dict[str, bytes]:
+    """Each file out of the bytes of its span, as a catalog knows it: without any index. What cannot be read is
+    raised."""
+    spread = DATABUNDLE.spread(stored(folder))
+    assert spread is not None
+    found = {}
+    for name in spread.names:
+        archive = stored(folder).open(name)
+        for entry in spread.reader(archive, name).entries():
+            span = archive.read_at(entry.start_byte, entry.end_byte)
+            # In odd pieces, as it may come from a network.
+            blocks = (span[at : at + 1013] for at in range(0, len(span), 1013))
+            content = span if entry.decoding is None else b"".join(DATABUNDLE.decode(blocks, entry))
+            assert len(content) == entry.size_bytes
+            found[entry.path] = content
+    return found
+
+
+def rows_of(folder: Path) -> dict[bytes, bytes]:
+    """Of its index."""
+    import plyvel
+
+    with plyvel.DB(str(folder / "index")) as database:
+        return dict(database)
+
+
+def _config(method: int, shards: int, record_bytes: int) -> bytes:
+    config = messages().BundleConfig(version_magic=VERSION_MAGIC, block_size=4096, record_size=record_bytes)
+    config.compression_method, config.shard_count = method, shards
+    encoded: bytes = config.SerializeToString()
+    return encoded
+
+
+def _head(method: int, record_bytes: int, *, data_start: int, table: object = None) -> bytes:
+    header = messages().ShardHeader(shard_index=0, shard_count=1, record_size=record_bytes, record_alignment=1)
+    header.compression_method = method
+    if table is None:
+        header.external_metadata = True
+    else:
+        header.inline_metadata_table.CopyFrom(table)
+    encoded = header.SerializeToString()
+    assert HEAD.size + len(encoded) <= data_start
+    return (HEAD.pack(MAGIC, len(encoded), data_start) + encoded).ljust(data_start, b"\0")
+
+
+def _shard(
+    files: Sequence[tuple[str, bytes]], compression: str, record_bytes: int, padding: Sequence[int]
+) -> tuple[dict[bytes, bytes], bytes]:
+    """Rows and records of a shard whose files are one run of bytes, cut into records of that size; all zeros have
+    no bytes. padding: zeros behind each record, in turn."""
+    method = METHODS[compression]
+    data = b"".join(content for _, content in files)
+    rows, body = {config_key(): _config(method, 1, record_bytes)}, bytearray(data if method == NONE else b"")
+    for number, start in enumerate(range(0, len(data) if method != NONE else 0, record_bytes)):
+        record = data[start : start + record_bytes]
+        place = len(body) if any(record) else None
+        rows[record_key(0, start)] = record_value(start, place, 0)
+        if place is not None:
+            body += compressed(method, record) + bytes(padding[number % len(padding)])
+    offset = 0
+    for path, content in files:
+        metadata = messages().FileMetadata(type=1, shard_uncompressed_offset=offset, uncompressed_size=len(content))
+        metadata.crc32c = crc32c(content)
+        rows[file_key(path)] = metadata.SerializeToString()
+        offset += len(content)
+    return rows, bytes(body)
+
+
+def foreign_bundle(
+    folder: Path,
+    files: Sequence[tuple[str, bytes]],
+    compression: str,
+    *,
+    record_bytes: int,
+    padding: Sequence[int] = (0,),
+    data_start: int = 100,
+) -> None:
+    """A bundle of one shard; see _shard."""
+    rows, body = _shard(files, compression, record_bytes, padding)
+    folder.mkdir(parents=True)
+    head = _head(METHODS[compression], record_bytes, data_start=data_start)
+    (folder / "shard-00000000").write_bytes(head + body)
+    write_index(folder, rows)
+
+
+def inline_shard(
+    files: Sequence[tuple[str, bytes]], compression: str, *, record_bytes: int, padding: Sequence[int] = (0,)
+) -> bytes:
+    """The shard of such a bundle, with all rows in its head."""
+    rows, body = _shard(files, compression, record_bytes, padding)
+    table = messages().Table(rows=[messages().Row(key=key, value=value) for key, value in rows.items()])
+    data_start = 4096 * (2 + table.ByteSize() // 4096)
+    return _head(METHODS[compression], record_bytes, data_start=data_start, table=table) + body
+
+
+def write_index(folder: Path, rows: dict[bytes, bytes]) -> None:
+    """In LevelDB's format."""
+    index = BundleIndex(folder / "index", create=True)
+    with index.batch() as batch:
+        for key, value in rows.items():
+            batch.put(key, value)
+    index.close()

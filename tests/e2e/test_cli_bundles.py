@@ -1,0 +1,141 @@
+"""adopt, inspect and convert of bundles of DataBundle, as their users see them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cafcat.formats.databundle.bundle import NewBundleFile, write_bundle
+from tests.bundles import everything
+from tests.e2e.conftest import CLI_PAGE, Cafcat
+from tests.e2e.test_cli_archives import NOWHERE, in_archive
+from tests.s3_server import S3Server
+
+pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
+
+FILES = {f"d/{n}": b"content %d\n" % n * 500 for n in range(5)} | {"zeros": bytes(700_000), "empty": b""}
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Cafcat:
+    """The command without a catalog, and a bundle."""
+    cafcat = Cafcat(tmp_path, NOWHERE)
+    bundle(cafcat)
+    return cafcat
+
+
+def bundle(cafcat: Cafcat, compression: str = "zlib") -> dict[str, bytes]:
+    new = [NewBundleFile(path, content) for path, content in FILES.items()]
+    write_bundle(cafcat.folder / "b", [*new, NewBundleFile("d", None)], shards=2, compression=compression)
+    return everything(cafcat.folder / "b")
+
+
+def test_adopt_says_what_it_did(cafcat: Cafcat) -> None:
+    before = bundle(cafcat)
+    result = cafcat("adopt", "b", "--prefix", "old", "-v")
+    assert (result.code, result.text) == (0, "adopted 2 archives: 7 files, 725.0 kB\n")
+    assert "b/shard-00000000: databundle, 4 files" in result.err
+    assert cafcat("get", "old/d/1", "-o", "-").out == FILES["d/1"]
+    assert cafcat("get", "old/d/1", "--range", "5-15", "-o", "-").out == FILES["d/1"][5:16]
+    assert cafcat("cat", "old/d/0", "old/d/2").out == FILES["d/0"] + FILES["d/2"]
+    located = cafcat("locate", "old/d/1", "--json").document
+    assert located["decoding"].startswith("zlib 262144 ")
+    again = cafcat("adopt", "b", code=3)
+    assert again.err.count("it was adopted before") == 2
+    assert cafcat("verify", "--level", "data").code == 0
+    assert everything(cafcat.folder / "b") == before
+
+
+def test_a_folder_that_is_no_bundle(alone: Cafcat) -> None:
+    (alone.folder / "plain").mkdir()
+    for command in (("inspect", "plain"), ("convert", "plain", "out.caf")):
+        assert "plain is a folder, and no bundle; name the archives in it" in alone(*command, code=2).err
+    (alone.folder / "b/index/CURRENT").write_bytes(b"nothing\n")
+    error = alone("inspect", "b", "--json", code=5).error
+    assert (error["kind"], error["chunk"]) == ("corrupt", str(alone.folder / "b/index/CURRENT"))
+
+
+def test_inspect_lists_all_shards(alone: Cafcat) -> None:
+    before = everything(alone.folder / "b")
+    assert sorted(alone("inspect", "b").lines) == sorted(FILES)
+    about, *documents = alone("inspect", "b", "-v", "--json").documents
+    shards = [str(alone.folder / f"b/shard-0000000{n}") for n in range(2)]
+    assert {one["path"]: one["size_bytes"] for one in documents} == {p: len(c) for p, c in FILES.items()}
+    assert {one["object"] for one in documents} == set(shards)
+    assert about["archive"] == {
+        "object": f"{alone.folder}/b",
+        "format": "databundle",
+        "size_bytes": sum(Path(shard).stat().st_size for shard in shards),
+        "version": "daBundleV1",
+        "shards": 2,
+        "compression": "zlib",
+        "record_size": 262_144,
+        "files": 7,
+        "directories": 1,
+    }
+    text = CLI_PAGE.read_text().split("`inspect` has the same")[1].split("`stat` adds")[0]
+    assert set(about["archive"]) <= set(re.findall(r"`(\w+)`", text))
+    [said] = alone("inspect", "b", "-v").err.splitlines()
+    assert "format databundle, version daBundleV1, shards 2, compression zlib, record size 262144, files 7" in said
+    one = alone("inspect", "b/shard-00000001", "-l")
+    assert [line.split()[-1] for line in one.lines] == list(FILES)[1::2]
+    assert everything(alone.folder / "b") == before
+
+
+def test_convert_rewrites_it(alone: Cafcat) -> None:
+    before = everything(alone.folder / "b")
+    result = alone("convert", "b", "out.caf")
+    assert re.fullmatch(
+        r"converted 7 files \(725\.0 kB\) from databundle to caf: out\.caf, 72\d\.\d kB\n", result.text
+    )
+    assert in_archive(alone.folder / "out.caf") == FILES
+    alone("convert", "b/shard-00000001", "out.car", "-q")
+    assert in_archive(alone.folder / "out.car") == dict(list(FILES.items())[1::2])
+    alone("convert", "b", "out.dbs", "-q")
+    assert in_archive(alone.folder / "out.dbs") == FILES
+    assert everything(alone.folder / "b") == before
+
+
+def test_damage_ends_a_conversion_and_leaves_nothing(alone: Cafcat) -> None:
+    shard = alone.folder / "b/shard-00000001"
+    data = bytearray(shard.read_bytes())
+    data[4096 + 5] ^= 1
+    shard.write_bytes(data)
+    error = alone("convert", "b", "out.caf", "--json", code=5).error
+    assert (error["kind"], error["path"]) == ("corrupt", "d/1")
+    shard.unlink()
+    assert "shard-00000001" in alone("convert", "b", "out.caf", code=4).err
+    assert {path.name for path in alone.folder.iterdir()} == {"b"}
+
+
+WITHOUT = """
+import subprocess
+import sys
+sys.modules["plyvel"] = None
+from cafcat.cli.app import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_a_missing_extra_is_named(alone: Cafcat) -> None:
+    for command in (["inspect", "b"], ["convert", "b", "out.caf"], ["inspect", "b/shard-00000000"]):
+        process = [sys.executable, "-c", WITHOUT, *command]
+        done = subprocess.run(process, cwd=alone.folder, env=alone.environment, capture_output=True, text=True)
+        assert (done.returncode, "pip install 'cafcat[databundle]'" in done.stderr) == (1, True)
+
+
+@pytest.mark.usefixtures("s3_environment")
+def test_a_bundle_in_a_bucket(alone: Cafcat, s3_server: S3Server, s3_bucket: str) -> None:
+    for name, data in everything(alone.folder / "b").items():
+        s3_server.client().put_object(Bucket=s3_bucket, Key=f"deep/b/{name}", Body=data)
+    alone.extra["AWS_ENDPOINT_URL"] = s3_server.endpoint_url
+    url = f"s3://{s3_bucket}/deep/b"
+    documents = alone("inspect", url, "--json").documents
+    assert {one["path"] for one in documents} == set(FILES)
+    assert {one["object"] for one in documents} == {f"{url}/shard-0000000{n}" for n in range(2)}
+    assert alone("convert", f"{url}/", "out.caf", "--json").document["input"] == url
+    assert in_archive(alone.folder / "out.caf") == FILES
+    assert len(alone("inspect", f"{url}/shard-00000000").lines) == 4
+    assert alone("inspect", f"s3://{s3_bucket}/deep", "--json", code=4).error["kind"] == "not_found"

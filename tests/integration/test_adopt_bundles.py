@@ -1,0 +1,349 @@
+"""adopt of bundles of DataBundle: every shard is a chunk, and its files are read without the index."""
+
+import os
+import random
+import shutil
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cafcat
+from cafcat.checksums import crc32c
+from cafcat.errors import Corrupt
+from cafcat.formats.databundle.bundle import NewBundleFile, UserData, write_bundle
+from cafcat.formats.databundle.layout import RECORD_BYTES
+from cafcat.formats.databundle.messages import messages
+from cafcat.maintenance.adopt import AdoptReport
+from cafcat.model import VerifyLevel
+from tests.bundles import everything, foreign_bundle, inline_shard
+from tests.catalog_world import Opener, commit, live
+from tests.damage import flip
+from tests.killing import killed_at_each_step
+from tests.listeners import Heard, problems
+from tests.places import Bucket, Folder
+
+pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
+
+NOISE = random.Random(21).randbytes(3 << 20)
+FILES = {
+    **{f"folder/{n:02}": b"line %d\n" % n * (n * 9) for n in range(40)},
+    "large": NOISE,
+    "zeros": bytes(3 * RECORD_BYTES + 5),
+    "sparse": NOISE[:300_000] + bytes(4 * RECORD_BYTES) + b"end",
+    "straddling": NOISE[: RECORD_BYTES + 10],
+    "empty": b"",
+    "\u00fc": b"name",
+}
+COMPRESSIONS = pytest.mark.parametrize("compression", ["none", "snappy", "zlib"])
+SHARDS = 3
+
+
+def bundle(folder: Path, compression: str = "zlib", shards: int = SHARDS, **files: bytes) -> dict[str, bytes]:
+    """Makes one there, and returns all its files, byte for byte."""
+    new = [NewBundleFile(path, content) for path, content in (files or FILES).items()]
+    write_bundle(
+        folder, [*new, NewBundleFile("folder", None, UserData("x", b"y"))], shards=shards, compression=compression
+    )
+    return everything(folder)
+
+
+def adopt(repository: cafcat.Repository, *archives: Path | str, **options: Any) -> AdoptReport:
+    return repository.custody.adopt(list(archives), **options)
+
+
+def verdicts(repository: cafcat.Repository, level: VerifyLevel) -> list[str]:
+    found: list[str] = []
+    repository.custody.verify(level=level, restart=True, on_checked=lambda one: found.append(one.verdict))
+    return found
+
+
+def check_read(repository: cafcat.Repository, folder: Path) -> None:
+    """Every way of reading gives what was put in."""
+    assert live(repository) == set(FILES)
+    assert dict(repository.read_many(FILES)) == FILES
+    for path, content in FILES.items():
+        assert b"".join(repository.stream(path)) == content
+        middle = len(content) // 2
+        assert repository.read(path, middle, middle + 700) == content[middle : middle + 700]
+    repository.extract("", folder / "out")
+    out = {
+        str(path.relative_to(folder / "out")): path.read_bytes()
+        for path in (folder / "out").rglob("*")
+        if path.is_file()
+    }
+    assert out == FILES
+
+
+@COMPRESSIONS
+def test_files_of_a_bundle_are_read_in_place(local: cafcat.Repository, tmp_path: Path, compression: str) -> None:
+    before = bundle(tmp_path / "there", compression)
+    report = adopt(local, tmp_path / "there")
+    assert (report.failed, report.archives, report.files) == ([], SHARDS, len(FILES))
+    assert report.bytes == sum(map(len, FILES.values()))
+    chunks = list(local.chunks())
+    assert {chunk.object_key for chunk in chunks} == {f"shard-{n:08}" for n in range(SHARDS)}
+    assert {(chunk.format, chunk.adopted_prefix) for chunk in chunks} == {("databundle", "")}
+    assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
+    shutil.move(tmp_path / "there/index", tmp_path / "index")
+    check_read(local, tmp_path)
+    assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
+    shutil.move(tmp_path / "index", tmp_path / "there/index")
+    assert everything(tmp_path / "there") == before
+
+
+def test_places_of_files(local: cafcat.Repository, tmp_path: Path) -> None:
+    """What the catalog says, for each kind of file."""
+    files = {"a": b"first", "b": b"second", "large": NOISE, "zeros": bytes(RECORD_BYTES * 2), "z": b""}
+    bundle(tmp_path / "zlib", "zlib", 1, **files)
+    bundle(tmp_path / "none", "none", 1, **files)
+    adopt(local, tmp_path / "zlib", prefix="zlib")
+    adopt(local, tmp_path / "none", prefix="none")
+    found = {path: local.locate(path) for path in live(local)}
+    decodings = {path.removeprefix("zlib/"): one.decoding for path, one in found.items() if path.startswith("zlib")}
+    assert decodings == {
+        "a": "zlib 262144 0",
+        "b": "zlib 262144 5",
+        "large": "zlib 262144 0",
+        "zeros": "zlib 262144 0 0+2",
+        "z": None,
+    }
+    spans = {path: (one.start_byte, one.end_byte) for path, one in found.items()}
+    assert spans["zlib/a"] == spans["zlib/b"] == (4096, 8192)
+    assert spans["zlib/large"][0] == 8192
+    assert spans["zlib/zeros"][0] == spans["zlib/zeros"][1]
+    shard = (tmp_path / "none/shard-00000000").read_bytes()
+    for path, content in files.items():
+        start, end = spans[f"none/{path}"]
+        assert (shard[start:end], found[f"none/{path}"].decoding) == (content, None)
+
+
+@COMPRESSIONS
+def test_a_bundle_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path, compression: str) -> None:
+    before = bundle(tmp_path / "there", compression)
+    for name, data in before.items():
+        bucket.client.put_object(Bucket=bucket.bucket, Key=f"deep/there/{name}", Body=data)
+    repository = open_at(Folder(tmp_path / "own"))
+    report = adopt(repository, f"s3://{bucket.bucket}/deep/there/")
+    assert (report.failed, report.archives, report.files) == ([], SHARDS, len(FILES))
+    assert "it was adopted before" in adopt(repository, f"s3://{bucket.bucket}/deep/there").failed[0]
+    check_read(repository, tmp_path)
+    assert verdicts(repository, VerifyLevel.DATA) == ["ok"] * SHARDS
+    pages = bucket.client.list_objects_v2(Bucket=bucket.bucket)["Contents"]
+    keys = [found["Key"] for found in pages]
+    assert {key.removeprefix("deep/there/"): read(bucket, key) for key in keys} == before
+
+
+def read(bucket: Bucket, key: str) -> bytes:
+    return bucket.client.get_object(Bucket=bucket.bucket, Key=key)["Body"].read()
+
+
+def test_one_shard_by_its_name(local: cafcat.Repository, tmp_path: Path) -> None:
+    before = bundle(tmp_path / "there")
+    report = adopt(local, tmp_path / "there/shard-00000001")
+    of_shard = dict(list(FILES.items())[1::SHARDS])
+    assert (report.failed, report.archives, report.files) == ([], 1, len(of_shard))
+    assert dict(local.read_many(live(local))) == of_shard
+    assert verdicts(local, VerifyLevel.DATA) == ["ok"]
+    assert everything(tmp_path / "there") == before
+
+
+def test_a_shard_that_describes_itself(local: cafcat.Repository, tmp_path: Path) -> None:
+    files = [("a", b"text " * 200), ("zeros", bytes(900)), ("b", NOISE[:5000]), ("empty", b"")]
+    (tmp_path / "any name").write_bytes(inline_shard(files, "zlib", record_bytes=256, padding=[7, 0]))
+    report = adopt(local, tmp_path / "any name")
+    assert (report.failed, report.files) == ([], len(files))
+    assert dict(local.read_many(live(local))) == dict(files)
+    assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"]
+
+
+def test_a_bundle_is_adopted_once_and_can_come_again(local: cafcat.Repository, tmp_path: Path) -> None:
+    before = bundle(tmp_path / "there")
+    adopt(local, tmp_path / "there")
+    again = adopt(local, tmp_path / "there", prefix="again")
+    assert (again.archives, len(again.failed)) == (0, SHARDS)
+    assert all("it was adopted before" in message for message in again.failed)
+    local.custody.remove(list(FILES))
+    assert local.custody.prune(grace_seconds=0, dry_run=False).let_go == SHARDS
+    assert adopt(local, tmp_path / "there").files == len(FILES)
+    assert everything(tmp_path / "there") == before
+
+
+def test_repack_brings_its_files_into_chunks_of_our_own(local: cafcat.Repository, tmp_path: Path) -> None:
+    bundle(tmp_path / "there", "snappy")
+    adopt(local, tmp_path / "there")
+    report = local.custody.repack(chunks=[str(chunk.uuid) for chunk in local.chunks()], format="caf")
+    assert (report.files_moved, report.chunks_retired, report.failed) == (len(FILES), SHARDS, [])
+    shutil.rmtree(tmp_path / "there")
+    assert dict(local.read_many(FILES)) == FILES
+
+
+def test_a_snapshot_reads_it(local: cafcat.Repository, tmp_path: Path) -> None:
+    bundle(tmp_path / "there")
+    adopt(local, tmp_path / "there")
+    local.snapshot(tmp_path / "snapshot")
+    with cafcat.Snapshot(tmp_path / "snapshot") as snapshot:
+        assert {path: snapshot.read(path) for path in FILES} == FILES
+
+
+def test_large_files_are_not_held(local: cafcat.Repository, tmp_path: Path) -> None:
+    sparse = b"begin" + bytes(48 << 20) + NOISE
+    (tmp_path / "sparse").write_bytes(sparse)
+    write_bundle(tmp_path / "there", [NewBundleFile("sparse", tmp_path / "sparse")], compression="snappy")
+    tracemalloc.start()
+    try:
+        assert adopt(local, tmp_path / "there").files == 1
+        checksum = 0
+        for block in local.stream("sparse"):
+            checksum = crc32c(block, checksum)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert checksum == crc32c(sparse)
+    assert peak < 16 << 20
+
+
+def test_a_dry_run_changes_nothing(local: cafcat.Repository, tmp_path: Path) -> None:
+    before = bundle(tmp_path / "there")
+    assert adopt(local, tmp_path / "there", dry_run=True).files == len(FILES)
+    assert list(local.chunks()) == []
+    assert everything(tmp_path / "there") == before
+
+
+def test_a_folder_that_nobody_may_write(local: cafcat.Repository, tmp_path: Path) -> None:
+    bundle(tmp_path / "there")
+    for path in (tmp_path / "there/index", tmp_path / "there"):
+        path.chmod(0o500)
+    try:
+        assert adopt(local, tmp_path / "there").failed == []
+    finally:
+        for path in (tmp_path / "there", tmp_path / "there/index"):
+            path.chmod(0o700)
+
+
+@COMPRESSIONS
+def test_damage_costs_the_files_that_it_hits(local: cafcat.Repository, tmp_path: Path, compression: str) -> None:
+    bundle(tmp_path / "there", compression, 1)
+    shard = tmp_path / "there/shard-00000000"
+    flip(shard, shard.read_bytes().index(NOISE[500_000:500_016]))
+    heard = Heard()
+    report = adopt(local, tmp_path / "there", progress=heard)
+    assert (report.files, report.files_failed, report.failed) == (len(FILES) - 1, 1, [])
+    assert problems(heard) == {("large", "corrupt")}
+    assert dict(local.read_many(live(local))) == {path: FILES[path] for path in FILES if path != "large"}
+
+
+def test_a_file_that_no_row_can_describe_is_refused_and_no_damage(local: cafcat.Repository, tmp_path: Path) -> None:
+    sparse = (b"x" + bytes(7)) * 2000
+    foreign_bundle(tmp_path / "there", [("sparse", sparse), ("b", b"b" * 100)], "zlib", record_bytes=4)
+    heard = Heard()
+    report = adopt(local, tmp_path / "there", progress=heard)
+    assert (report.files, report.files_failed) == (1, 1)
+    assert "too many runs of zeros" in heard.problems[0].message
+    assert local.read("b") == b"b" * 100
+    assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"]
+
+
+@COMPRESSIONS
+def test_bytes_that_change_later_are_found(local: cafcat.Repository, tmp_path: Path, compression: str) -> None:
+    bundle(tmp_path / "there", compression, 1)
+    adopt(local, tmp_path / "there")
+    shard = tmp_path / "there/shard-00000000"
+    flip(shard, shard.read_bytes().index(NOISE[500_000:500_016]))
+    findings = []
+    local.custody.verify(level="data", on_checked=lambda one: findings.extend(one.findings))
+    assert {finding.path for finding in findings} == {"large"}
+    with pytest.raises(Corrupt):
+        local.read("large")
+
+
+def test_shards_that_are_missing_or_anothers(local: cafcat.Repository, tmp_path: Path) -> None:
+    bundle(tmp_path / "there")
+    (tmp_path / "there/shard-00000000").unlink()
+    shutil.copyfile(tmp_path / "there/shard-00000002", tmp_path / "there/shard-00000001")
+    report = adopt(local, tmp_path / "there")
+    assert report.archives == 1
+    assert "shard-00000000" in report.failed[0]
+    assert "its head is of another shard" in report.failed[1]
+    assert live(local) == set(list(FILES)[2::SHARDS])
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "MANIFEST", ".log"])
+@pytest.mark.parametrize("how", ["missing", "cut", "flipped"])
+def test_damage_of_the_index_is_told(local: cafcat.Repository, tmp_path: Path, name: str, how: str) -> None:
+    bundle(tmp_path / "there")
+    [path] = [path for path in (tmp_path / "there/index").iterdir() if name in path.name]
+    if how == "missing":
+        path.unlink()
+    elif how == "cut":
+        path.write_bytes(path.read_bytes()[:-9])
+    else:
+        flip(path, path.stat().st_size // 2)
+    before = everything(tmp_path / "there")
+    report = adopt(local, tmp_path / "there")
+    assert report.archives == 0
+    assert len(report.failed) == 1
+    said = ("the index of the bundle cannot be used", "its index has no BUNDLE_CONFIG", "a folder, and no bundle")
+    assert any(words in report.failed[0] for words in said)
+    assert everything(tmp_path / "there") == before
+
+
+def test_a_missing_library_is_no_damage(
+    local: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle(tmp_path / "there")
+    adopt(local, tmp_path / "there")
+    monkeypatch.setitem(sys.modules, "plyvel", None)
+    assert "pip install 'cafcat[databundle]'" in adopt(local, tmp_path / "there").failed[0]
+    assert dict(local.read_many(FILES)) == FILES
+    assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
+
+
+def test_without_protobuf_nobody_says_damaged(
+    local: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a chunk of our own: nobody can tell. Of a bundle: the rows of the catalog say all."""
+    (tmp_path / "file").write_bytes(b"own")
+    local.ingest([str(tmp_path / "file")], format="databundle", jobs=1)
+    bundle(tmp_path / "there", shards=1)
+    adopt(local, tmp_path / "there")
+    messages.cache_clear()
+    monkeypatch.setitem(sys.modules, "google.protobuf.any_pb2", None)
+    try:
+        assert sorted(verdicts(local, VerifyLevel.DATA)) == ["ok", "unreadable"]
+    finally:
+        messages.cache_clear()
+
+
+def test_other_folders_are_no_bundles(local: cafcat.Repository, tmp_path: Path) -> None:
+    commit(local, {"own": b"own"})
+    (tmp_path / "there/index").mkdir(parents=True)
+    (tmp_path / "there/index/other").write_bytes(b"x")
+    [message] = adopt(local, tmp_path / "there").failed
+    assert "is a folder" in message
+    assert live(local) == {"own"}
+
+
+def test_killed_anywhere_all_of_a_shard_is_there_or_nothing(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path
+) -> None:
+    names = dict(list(FILES.items())[:6])
+    (tmp_path / "there").mkdir()
+    before = bundle(tmp_path / "there/x.car", "zlib", 2, **names)
+    of_shards = [set(list(names)[shard::2]) for shard in range(2)]
+
+    def prepare(_: int) -> None:
+        if live(local):
+            local.custody.remove(list(live(local)))
+            local.custody.prune(grace_seconds=0)
+
+    for _ in killed_at_each_step(local, folder.url, tmp_path, "adopt", prepare=prepare, at_least=3):
+        assert local.recover().failed == ()
+        found = live(local)
+        assert found in (set(), *of_shards, set(names))
+        assert dict(local.read_many(found)) == {name: names[name] for name in found}
+    assert live(local) == set(names)
+    assert everything(tmp_path / "there/x.car") == before
+    assert os.listdir(tmp_path / "there") == ["x.car"]

@@ -1,0 +1,409 @@
+"""Shards of bundles as archives: their lists, what of them a catalog can be told, and what is refused."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cafcat.checksums import crc32c
+from cafcat.errors import CafcatError, Conflict, Corrupt, Lacking, NotInstalled, Unsupported
+from cafcat.formats.base import REFUSED
+from cafcat.formats.databundle import DATABUNDLE
+from cafcat.formats.databundle.bundle import NewBundleFile, write_bundle
+from cafcat.formats.databundle.compression import compressed
+from cafcat.formats.databundle.layout import RECORD_BYTES, config_key, file_key, record_key, trailer
+from cafcat.formats.databundle.messages import messages
+from cafcat.formats.databundle.record_decoding import LONGEST_RUNS, decode_records, parse_record_decoding
+from cafcat.formats.databundle.rows import record_value
+from cafcat.model import Entry
+from cafcat.stores.base import StoredFolder
+from cafcat.testing.formats import BytesArchive, pack
+from tests.bundles import foreign_bundle, inline_shard, spans_alone, stored
+
+plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
+
+SHARD = "shard-00000000"
+FILES = [("a", b"a" * 300), ("b", b"text of b\n" * 40), ("c", b"c")]
+BOTH = pytest.mark.parametrize("compression", ["snappy", "zlib"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "bundle"
+
+
+def made(folder: Path, compression: str = "zlib", **options: Any) -> None:
+    foreign_bundle(folder, FILES, compression, **{"record_bytes": 128, **options})
+
+
+def change(folder: Path, key: bytes, value: bytes | None) -> None:
+    with plyvel.DB(str(folder / "index")) as database:
+        if value is None:
+            database.delete(key)
+        else:
+            database.put(key, value)
+
+
+def entries(folder: Path) -> dict[str, Entry]:
+    spread = DATABUNDLE.spread(stored(folder))
+    assert spread is not None
+    [name] = spread.names
+    return {entry.path: entry for entry in spread.reader(stored(folder).open(name), name).entries()}
+
+
+def opened(folder: Path, path: str) -> bytes:
+    spread = DATABUNDLE.spread(stored(folder))
+    assert spread is not None
+    reader = spread.reader(stored(folder).open(SHARD), SHARD)
+    [entry] = [entry for entry in reader.entries() if entry.path == path]
+    return b"".join(reader.open(entry))
+
+
+def test_spans_and_decodings(folder: Path) -> None:
+    foreign_bundle(folder, [("a", b"a" * 100), ("zeros", bytes(600)), ("b", b"b" * 100)], "zlib", record_bytes=100)
+    found = entries(folder)
+    first, last = (len(compressed(3, letter * 100)) for letter in (b"a", b"b"))
+    assert found["a"][1:3] == (100, 100 + first)
+    assert found["b"][1:3] == (100 + first, 100 + first + last)
+    assert {path: entry.decoding for path, entry in found.items()} == {
+        "a": "zlib 100 0",
+        "zeros": "zlib 100 0 0+6",
+        "b": "zlib 100 0",
+    }
+    assert found["zeros"].start_byte == found["zeros"].end_byte
+
+
+def test_a_file_that_begins_and_ends_within_zeros(folder: Path) -> None:
+    files = [("a", bytes(30)), ("b", bytes(130) + b"x" * 50 + bytes(220)), ("c", bytes(20))]
+    foreign_bundle(folder, files, "zlib", record_bytes=100)
+    assert entries(folder)["b"].decoding == "zlib 100 30 0+1,3+2"
+    assert spans_alone(folder) == dict(files)
+
+
+def test_about(folder: Path) -> None:
+    write_bundle(folder, [NewBundleFile("a", b"x"), NewBundleFile("d", None)], shards=5, compression="none")
+    spread = DATABUNDLE.spread(stored(folder))
+    assert spread is not None
+    assert spread.names == [SHARD]
+    assert spread.about() == {
+        "version": "daBundleV1",
+        "shards": 5,
+        "compression": "none",
+        "record_size": RECORD_BYTES,
+        "files": 1,
+        "directories": 1,
+    }
+
+
+def test_a_shard_finds_its_index_beside_it(folder: Path) -> None:
+    made(folder)
+    reader = DATABUNDLE.reader(stored(folder).open(SHARD))
+    assert {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()} == dict(FILES)
+    with pytest.raises(Lacking, match="not beside it"):
+        DATABUNDLE.reader(BytesArchive((folder / SHARD).read_bytes()))
+    (folder / "index/CURRENT").unlink()
+    with pytest.raises(Lacking, match="not beside it"):
+        DATABUNDLE.reader(stored(folder).open(SHARD))
+    assert DATABUNDLE.spread(stored(folder)) is None
+
+
+def test_a_file_that_ends_as_a_chunk_does_makes_no_chunk_of_its_shard(folder: Path) -> None:
+    """The rows are those of another chunk, and their place and checksum are right here, too."""
+    chunk, _, finished = pack(DATABUNDLE, [("forged", b"forged", None)])
+    rows = chunk[finished.index_start_byte : finished.index_end_byte]
+    content = rows + trailer(4096, crc32c(rows))
+    foreign_bundle(folder, [("honest", content)], "none", record_bytes=RECORD_BYTES, data_start=4096)
+    assert [entry.path for entry in DATABUNDLE.reader(stored(folder).open(SHARD)).entries()] == ["honest"]
+
+
+def test_a_chunk_whose_head_is_damaged_is_listed_by_its_end(folder: Path) -> None:
+    chunk, entries, _ = pack(DATABUNDLE, [("file", b"content", None)])
+    folder.mkdir()
+    for head in (b"other", b"daBS\xff\xff\xff\xff", b"daBS\x02\0\0\0\0\x10\0\0\xff\xff"):
+        (folder / "chunk").write_bytes(head + chunk[len(head) :])
+        assert list(DATABUNDLE.reader(stored(folder).open("chunk")).entries()) == entries
+
+
+@BOTH
+def test_rows_in_the_head_need_no_index(compression: str) -> None:
+    archive = BytesArchive(inline_shard(FILES, compression, record_bytes=128, padding=[3, 0]))
+    reader = DATABUNDLE.reader(archive)
+    assert {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()} == dict(FILES)
+
+
+def test_a_head_that_is_too_large(folder: Path) -> None:
+    made(folder)
+    data = bytearray((folder / SHARD).read_bytes())
+    data[4:8] = (1 << 30).to_bytes(4, "little")
+    with pytest.raises(Unsupported, match="the head"):
+        DATABUNDLE.reader(BytesArchive(bytes(data)))
+
+
+BAD_ROWS: dict[str, tuple[bytes, bytes | None, str]] = {
+    "no record": (record_key(0, 256), None, "one after the other"),
+    "no first record": (record_key(0, 0), None, "no record has byte 0"),
+    "no last record": (record_key(0, 640), None, "no record has byte"),
+    "a record that is no message": (record_key(0, 0), b"\xff", "cannot be read"),
+    "a record of another": (record_key(0, 0), record_value(128, 0, 0), "than its key says"),
+    "a record beyond all data": (record_key(0, 0), record_value(0, (1 << 64) - 1, 0), ""),
+    "a record beyond the shard": (record_key(0, 640), record_value(640, 1 << 40, 0), ""),
+    "a record in the middle of one": (record_key(0, 64), record_value(64, 0, 0), ""),
+    "a record of zeros": (record_key(0, 0), record_value(0, None, 0), ""),
+}
+
+
+@pytest.mark.parametrize("what", BAD_ROWS)
+def test_records_that_make_no_sense_cost_the_files_in_them(folder: Path, what: str) -> None:
+    made(folder)
+    key, value, message = BAD_ROWS[what]
+    change(folder, key, value)
+    wrong = 0
+    for path, content in FILES:
+        try:
+            assert opened(folder, path) == content
+        except CafcatError as error:
+            assert error.kind in ("corrupt", "unsupported")  # noqa: PT017
+            assert message in str(error)  # noqa: PT017
+            wrong += 1
+    assert wrong
+
+
+def test_records_that_are_not_one_behind_the_other_are_refused(folder: Path) -> None:
+    made(folder)
+    places = [record_value(offset, 10_000 - offset, 0) for offset in (0, 128)]
+    change(folder, record_key(0, 0), places[0])
+    change(folder, record_key(0, 128), places[1])
+    assert entries(folder)["a"].decoding == f"{REFUSED}its records are not stored one behind the other"
+    with pytest.raises(Unsupported, match="one behind the other"):
+        opened(folder, "a")
+
+
+def test_a_short_record_in_the_middle_of_a_file_is_refused(folder: Path) -> None:
+    made(folder)
+    change(folder, record_key(0, 100), record_value(100, 50, 0))
+    with pytest.raises(Unsupported, match="not of 128 bytes"):
+        opened(folder, "a")
+
+
+def test_too_many_runs_of_zeros_are_refused(folder: Path) -> None:
+    files = [("many", (b"x" + bytes(7)) * 2000), ("few", (b"x" + bytes(7)) * 100)]
+    foreign_bundle(folder, files, "zlib", record_bytes=4)
+    with pytest.raises(Unsupported, match="too many runs of zeros"):
+        opened(folder, "many")
+    assert opened(folder, "few") == files[1][1]
+    assert len(entries(folder)["few"].decoding or "") < LONGEST_RUNS
+
+
+BAD_FILES = {
+    "no message": (file_key("a"), b"\xff"),
+    "of a shard that is not there": (file_key("a"), b"\x08\x01\x10\x63"),
+    "of no type": (file_key("a"), b"\x20\x05"),
+    "with a name of no folder": (b"\x02a\0\0b\0\0", b"\x08\x01"),
+    "config that is no message": (config_key(), b"\x0a\xff"),
+    "config of another version": (config_key(), b""),
+    "config of another database": (config_key(), None),
+}
+
+
+@pytest.mark.parametrize("what", BAD_FILES)
+def test_an_index_that_makes_no_sense_is_corrupt(folder: Path, what: str) -> None:
+    made(folder)
+    key, value = BAD_FILES[what]
+    change(folder, key, value)
+    with pytest.raises(Corrupt):
+        DATABUNDLE.spread(stored(folder))
+    with pytest.raises(Corrupt):
+        DATABUNDLE.reader(stored(folder).open(SHARD))
+
+
+@pytest.mark.parametrize(
+    "value", [b"\x08\x01\x18" + b"\xff" * 9 + b"\x01\x20\x05", b"\x08\x01\x20" + b"\xff" * 9 + b"\x01"]
+)
+@pytest.mark.parametrize("compression", ["none", "snappy", "zlib"])
+def test_a_file_beyond_all_data_costs_itself(folder: Path, compression: str, value: bytes) -> None:
+    made(folder, compression)
+    change(folder, file_key("a"), value)
+    with pytest.raises(Corrupt):
+        opened(folder, "a")
+    assert opened(folder, "b") == dict(FILES)["b"]
+
+
+def test_records_and_methods_that_are_not_known(folder: Path) -> None:
+    made(folder)
+    for size_bytes, method in ((0, 3), ((8 << 20) + 1, 3), (1 << 62, 3), (128, 0), (128, 9)):
+        config = messages().BundleConfig(version_magic="daBundleV1", record_size=size_bytes, shard_count=1)
+        config.compression_method = method
+        change(folder, config_key(), config.SerializeToString())
+        with pytest.raises(Unsupported, match="are not known"):
+            DATABUNDLE.spread(stored(folder))
+
+
+def test_a_head_of_another_bundle(folder: Path, tmp_path: Path) -> None:
+    made(folder)
+    foreign_bundle(tmp_path / "other", FILES, "zlib", record_bytes=64)
+    (folder / SHARD).write_bytes((tmp_path / "other" / SHARD).read_bytes())
+    with pytest.raises(Corrupt, match="another bundle"):
+        entries(folder)
+
+
+def table_of(folder: Path) -> Path:
+    """Of the index: LevelDB makes one when it opens a log."""
+    change(folder, b"\x09", b"")
+    [table] = (folder / "index").glob("*.ldb")
+    return table
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def without(path: Path) -> None:
+    path.unlink()
+
+
+def footer(path: Path) -> None:
+    """A table's own index is said to be of petabytes."""
+    data = bytearray(path.read_bytes())
+    data[-48:-8] = (b"\0\0\0" + b"\xff" * 7 + b"\x0f").ljust(40, b"\0")
+    path.write_bytes(data)
+
+
+def block(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+
+
+def of_another(path: Path) -> None:
+    """A table that is right by itself, and smaller than the index says."""
+    other = path.parents[2] / "other"
+    foreign_bundle(other, [("x", b"x")], "zlib", record_bytes=128)
+    path.write_bytes(table_of(other).read_bytes())
+
+
+@pytest.mark.parametrize("harm", [cut, without, footer, block, of_another])
+def test_a_damaged_table_of_the_index_is_corrupt(folder: Path, harm: Callable[[Path], None]) -> None:
+    made(folder)
+    harm(table_of(folder))
+    with pytest.raises(Corrupt):
+        DATABUNDLE.spread(stored(folder))
+
+
+@pytest.mark.parametrize(
+    "content", [b"MANIFEST-000002", b"../../../../dev/zero\n", b"\n", b"MANIFEST-1\n" * 100, b""]
+)
+def test_an_index_that_begins_elsewhere_is_corrupt(folder: Path, content: bytes) -> None:
+    made(folder)
+    (folder / "index/CURRENT").write_bytes(content)
+    with pytest.raises(Corrupt, match="index of the bundle"):
+        DATABUNDLE.spread(stored(folder))
+
+
+def test_rows_of_a_damaged_log_are_not_left_out(folder: Path) -> None:
+    """LevelDB would go on behind them."""
+    write_bundle(folder, [NewBundleFile(f"{n:05}", b"x") for n in range(3000)])
+    [log] = (folder / "index").glob("*.log")
+    assert log.stat().st_size > 70_000
+    data = bytearray(log.read_bytes())
+    data[40_000] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(Corrupt):
+        DATABUNDLE.spread(stored(folder))
+
+
+def test_an_index_that_is_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(folder)
+    monkeypatch.setattr("cafcat.formats.databundle.copied_index._MOST_BYTES", 100)
+    with pytest.raises(Unsupported, match="more than 100 bytes"):
+        DATABUNDLE.spread(stored(folder))
+
+
+def test_an_index_that_changes_while_it_is_read(folder: Path) -> None:
+    made(folder)
+
+    class Changing(StoredFolder):
+        def open(self, name: str) -> Any:
+            if name.endswith(".log"):
+                (folder / name).unlink(missing_ok=True)
+            return super().open(name)
+
+    with pytest.raises(Conflict, match="changed while it was read"):
+        DATABUNDLE.spread(Changing(stored(folder)._store))
+
+
+def test_nothing_is_written_beside_the_index_and_nothing_is_left(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(folder)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    before = {path.name: path.stat() for path in (folder / "index").iterdir()}
+    assert spans_alone(folder) == dict(FILES)
+    assert {path.name: path.stat().st_mtime_ns for path in (folder / "index").iterdir()} == {
+        name: status.st_mtime_ns for name, status in before.items()
+    }
+    assert list(temporary.iterdir()) == []
+
+
+def test_without_leveldb_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(folder)
+    monkeypatch.setitem(sys.modules, "plyvel", None)
+    with pytest.raises(NotInstalled, match=r"plyvel.*cafcat\[databundle\]"):
+        DATABUNDLE.spread(stored(folder))
+
+
+BAD_TEXTS = ["zlib 0 0", "zlib 8388609 0", "zlib 10 10", "zlib 10 0 1+1,2+1", "gzip 10 0", "zlib 10", "zlib 10 00"]
+
+
+@pytest.mark.parametrize("text", BAD_TEXTS)
+def test_texts_that_are_no_decoding(text: str) -> None:
+    assert parse_record_decoding(text) is None
+    with pytest.raises(Unsupported, match="is decoded as"):
+        list(decode_records(iter(()), Entry("a", 0, 0, 0, None, 1, text)))
+
+
+def spans(decoding: str, size_bytes: int, *records: bytes) -> bytes:
+    span = b"".join(records)
+    blocks = (span[at : at + 7] for at in range(0, len(span), 7))
+    return b"".join(decode_records(blocks, Entry("a", 0, len(span), 0, None, size_bytes, decoding)))
+
+
+def test_spans_that_are_not_what_they_should_be() -> None:
+    whole, short, long = (compressed(3, b"x" * count) for count in (10, 9, 11))
+    assert spans("zlib 10 0", 15, whole, bytes(3), short) == b"x" * 15
+    for wrong in (
+        ("zlib 10 0", 15, short, whole),
+        ("zlib 10 0", 15, long, whole),
+        ("zlib 10 0", 15, whole),
+        ("zlib 10 0", 15, whole, bytes(4)),
+        ("zlib 10 0", 15, whole, b"\x01", whole),
+        ("zlib 10 0", 10, short),
+        ("zlib 10 5", 5, short),
+        ("zlib 10 0", 10, b""),
+        ("zlib 10 0 1+1", 10, whole),
+        ("snappy 10 0", 10, whole),
+        ("snappy 10 0", 15, compressed(2, b"x" * 11), compressed(2, b"x" * 10)),
+        ("snappy 10 0", 15, compressed(2, b"x" * 9), compressed(2, b"x" * 10)),
+        ("snappy 10 0", 10, b"\xff\x06\0\0sNaPpY" * 1000),
+        ("snappy 10 0", 10, b"\x00\xff\xff\xff" + bytes(range(256)) * 100),
+    ):
+        with pytest.raises(Corrupt):
+            spans(*wrong)
+
+
+def test_damage_behind_a_file_does_it_no_harm() -> None:
+    record = bytearray(compressed(3, bytes(range(256)) * 30))
+    record[-1] ^= 1
+    assert spans("zlib 8000 0", 100, bytes(record)) == bytes(range(100))
+    with pytest.raises(Corrupt):
+        spans("zlib 7680 0", 7700, bytes(record), compressed(3, b"x" * 99))
+
+
+def test_what_the_catalog_is_told_is_short(folder: Path) -> None:
+    files = [("sparse", (b"x" * 128 + bytes(128)) * 600)]
+    foreign_bundle(folder, files, "zlib", record_bytes=128)
+    assert len(entries(folder)["sparse"].decoding or "") < 4100
+    assert spans_alone(folder) == dict(files)
