@@ -35,7 +35,8 @@ class Logs(Keeper):
         """Searches archives of logs by a query of clp-s (KQL): iterate over `records()` of what this returns; its
         `report` says what was searched. Only those archives are opened that, as the catalog says, may have records
         of these times (milliseconds since 1970, inclusive) and of log files below a folder, or of that name.
-        projection: only these columns. `warn` is told of archives of which a copy is searched.
+        projection: only these columns. `warn` is told of archives of which a copy is searched, and of a query that
+        no record can match.
 
         Raises InvalidInput, also for a query that is none; NotInstalled if the program clp-s is not installed."""
         from cafcat.resolve.searching import LogSearch, SearchQuery

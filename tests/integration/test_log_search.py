@@ -1,6 +1,7 @@
 """search: what clp-s finds in all archives by hand, cafcat finds in those that the catalog chooses."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,21 @@ import pytest
 import cafcat
 from cafcat.errors import InvalidInput, NotInstalled
 from cafcat.formats.clp import program
+from cafcat.formats.clp.reader import ClpReader
+from cafcat.model import VerifyLevel
 from cafcat.resolve.searching import SearchReport
+from cafcat.stores.local_files import LocalFile
 from tests.catalog_world import Opener, sql
-from tests.log_archives import clp_program, compressed_logs, searched_by_hand, write_container
+from tests.damage import flip
+from tests.log_archives import clp_program, compressed_logs, log_lines, searched_by_hand, write_container
 from tests.places import Bucket, Folder
 
 __all__ = ["clp_program"]
 
 DAY = 86_400_000
+ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 START = 1_767_225_600_000
+LAST_MS = 9_223_372_036_854  # in nanoseconds, that is as much as 64 bits with a sign hold
 
 
 def records(day: int, host: str, count: int = 60) -> list[dict[str, Any]]:
@@ -100,6 +107,41 @@ def test_the_catalog_leaves_out_archives_of_other_times(
     assert (report.archives, report.searched) == (4, searched)
 
 
+@pytest.mark.parametrize(
+    ("from_ms", "to_ms", "found"),
+    [
+        (None, LAST_MS, 3),
+        (None, LAST_MS + 1, 3),
+        (None, 253_402_300_799_000, 3),
+        (None, 1 << 70, 3),
+        (-LAST_MS, None, 3),
+        (-LAST_MS - 1, None, 3),
+        (-11_676_096_000_000, 1 << 70, 3),
+        (-(1 << 70), START, 2),
+        (LAST_MS, None, 1),
+        (LAST_MS + 1, None, 0),
+        (1 << 70, None, 0),
+        (None, -LAST_MS, 1),
+        (None, -LAST_MS - 1, 0),
+        (None, -(1 << 70), 0),
+    ],
+)
+def test_times_that_clp_s_cannot_hold_are_as_far_as_it_goes(
+    local: cafcat.Repository,
+    clp_program: Path,
+    tmp_path: Path,
+    from_ms: int | None,
+    to_ms: int | None,
+    found: int,
+) -> None:
+    """It has nanoseconds in 64 bits, and wraps around: a search up to the year 9999 would find nothing."""
+    times = [{"timestamp": time, "n": n} for n, time in enumerate((-LAST_MS, START, LAST_MS))]
+    local.custody.adopt([compressed_logs(clp_program, tmp_path, {"x": [*times, {"n": 3}]})])
+    sql(local, "UPDATE chunk_times SET begin_ms = NULL, end_ms = NULL")  # whatever the catalog would leave out
+    assert len(search(local, "n: *", from_ms=from_ms, to_ms=to_ms)[0]) == found
+    assert len(search(local, "n: *")[0]) == 4
+
+
 def test_only_log_files_below_a_folder(repository: cafcat.Repository) -> None:
     found, report = search(repository, "level: ERROR OR n: 4", "b")
     expected = [r for day in range(3) for r in records(day, "b") if r["level"] == "ERROR" or r["n"] == 4]
@@ -149,6 +191,53 @@ def test_an_archive_that_cannot_be_searched_costs_only_itself(
     assert str(archives[0]) in missing
     assert "bytes, the catalog says" in larger
     assert "clp-s: " in damaged
+
+
+@pytest.mark.parametrize("query", ["n > abc", 'timestamp > "2026-11-22"', " AND ".join(["n > abc"] * 100)])
+def test_a_query_that_nothing_can_match_finds_nothing(repository: cafcat.Repository, query: str) -> None:
+    """clp-s calls it an error."""
+    warnings: list[str] = []
+    found, report = search(repository, query, "a", warn=warnings.append)
+    assert (found, report.searched, report.failed) == ([], 4, [])
+    assert len(warnings) == 1
+    assert "cannot be true of any record" in warnings[0]
+    assert "_filename" not in warnings[0]
+
+
+def test_a_query_that_nothing_can_match_in_some_archives(
+    repository: cafcat.Repository, clp_program: Path, tmp_path: Path
+) -> None:
+    logs = {"x.log": [{"timestamp": START, "level": 7}]}
+    repository.custody.adopt([compressed_logs(clp_program, tmp_path / "numbers", logs)])
+    warnings: list[str] = []
+    found, report = search(repository, "level > 6", warn=warnings.append)
+    assert [json.loads(record)["level"] for record in found] == [7]
+    assert (report.searched, report.failed, warnings) == (5, [], [])
+
+
+def test_what_cafcat_adds_to_a_query_is_in_no_message(repository: cafcat.Repository) -> None:
+    report = search(repository, "n: *", "b", projection=["*"])[1]
+    assert len(report.failed) == 3
+    assert not any("_filename" in message for message in report.failed)
+    with pytest.raises(program.ProgramFailed) as failed:
+        list(program.search("/dev/null", "n: (", "folder"))
+    assert "_filename" not in str(failed.value)
+
+
+def test_the_same_column_twice_is_one(repository: cafcat.Repository) -> None:
+    found, report = search(repository, "n: 1", "a/day1.log", projection=["n", "level", "n"])
+    assert (found, report.failed) == ([b'{"level":"INFO","n":1}'], [])
+
+
+def test_an_archive_of_a_version_that_clp_s_cannot_search_says_so(
+    local: cafcat.Repository, clp_program: Path, tmp_path: Path
+) -> None:
+    """clp-s aborts at what it takes for a dictionary of version 0.3.1, as it does at real ones."""
+    made = compressed_logs(clp_program, tmp_path / "made", {"x.log": records(0, "a")})
+    made.write_bytes(made.read_bytes()[:4] + bytes([1, 0, 3, 0]) + made.read_bytes()[8:])
+    local.custody.adopt([made])
+    [message] = search(local, "n: 1")[1].failed
+    assert "it is of version 0.3.1, which the installed clp-s cannot search (signal 6 ended it)" in message
 
 
 def test_archives_that_nobody_points_to_are_not_searched(repository: cafcat.Repository) -> None:
@@ -215,4 +304,96 @@ def test_copies_are_searched_where_the_first_object_is_gone(
     found, report = search(repository, "n: 1", "a/x.log", warn=warnings.append)
     assert (found, report.failed) == ([b'{"level":"ERROR","n":1}'], [])
     assert len(warnings) == 1
-    assert "a copy is searched" in warnings[0]
+    assert f"; it is searched in {other.as_uri()} instead" in warnings[0]
+
+
+def with_copy(repository: cafcat.Repository, tmp_path: Path, *logs: list[dict[str, Any]]) -> tuple[Path, Path]:
+    """An archive of these log files that cafcat had made, and its copy."""
+    source = tmp_path / "logs"
+    source.mkdir()
+    for n, found in enumerate(logs):
+        (source / f"{n}.jsonl").write_bytes(log_lines(found))
+    repository.ingest([source], format="clp-s", timestamp_key="timestamp")
+    repository.custody.copy(to=str(tmp_path / "copies"))
+    [copy] = (tmp_path / "copies").glob("*.clp")
+    [archive] = (path for path in tmp_path.glob(f"*/{copy.name}") if path != copy)
+    return archive, copy
+
+
+def damage(archive: Path, section: str, frame: int = 0) -> None:
+    """The beginning of a zstd frame of a section, by its number."""
+    [entry] = (entry for entry in ClpReader(LocalFile(str(archive))).entries() if entry.path == section)
+    content = archive.read_bytes()[entry.start_byte : entry.end_byte]
+    starts = [match.start() for match in re.finditer(re.escape(ZSTD_MAGIC), content)]
+    flip(archive, *range(entry.start_byte + starts[frame], entry.start_byte + starts[frame] + 4))
+
+
+@pytest.mark.parametrize("section", ["/schema_tree", "/table_metadata", "/0"])
+def test_an_archive_that_was_damaged_in_place_is_searched_in_its_copy(
+    local: cafcat.Repository, clp_program: Path, tmp_path: Path, section: str
+) -> None:
+    archive, copy = with_copy(local, tmp_path, records(0, "a"))
+    expected = searched_by_hand(clp_program, [copy], "level: ERROR")
+    damage(archive, section)
+    warnings: list[str] = []
+    found, report = search(local, "level: ERROR", warn=warnings.append)
+    assert (found, report.records, report.failed) == (expected, 20, [])
+    [warning] = warnings
+    assert "it is damaged: CRC-64/NVME" in warning
+    assert warning.endswith(f"; it is searched in {copy.parent.as_uri()} instead")
+    damage(copy, section)
+    [message] = search(local, "level: ERROR")[1].failed
+    assert "it is damaged" in message
+    assert str(copy) in message
+
+
+def test_damage_that_comes_too_late_for_a_copy_is_said(
+    local: cafcat.Repository, clp_program: Path, tmp_path: Path
+) -> None:
+    """Of two shapes of records, each in a table of its own; the second one is damaged."""
+    one = [{"timestamp": START} | {f"one{column}": n * 1_000_003 for column in range(8)} for n in range(20_000)]
+    two = [{"timestamp": START} | {f"two{column}": n * 1_000_003 for column in range(8)} for n in range(20_000)]
+    archive, copy = with_copy(local, tmp_path, one, two)
+    expected = searched_by_hand(clp_program, [copy], "timestamp: *")
+    damage(archive, "/0", -1)
+    found, report = search(local, "timestamp: *")
+    assert set(found) < set(expected), "or clp-s aborted in the middle of a record"
+    assert (report.records, report.searched) == (len(found), 0)
+    [message] = report.failed
+    assert "it is damaged" in message
+    assert message.endswith(f"; {len(found):,} records of it came before that")
+
+
+def test_a_query_that_clp_s_fails_at_is_not_tried_in_copies(
+    local: cafcat.Repository, clp_program: Path, tmp_path: Path
+) -> None:
+    with_copy(local, tmp_path, records(0, "a"))
+    warnings: list[str] = []
+    report = search(local, "n: 1", projection=["*"], warn=warnings.append)[1]
+    assert (len(report.failed), warnings) == (1, [])
+
+
+def test_what_verify_found_to_be_damaged_is_searched_in_its_copy(
+    local: cafcat.Repository, clp_program: Path, tmp_path: Path
+) -> None:
+    """clp-s does not notice bytes of records that are others: what it finds is wrong."""
+    archive, copy = with_copy(local, tmp_path, records(0, "a"))
+    right = searched_by_hand(clp_program, [copy], "level: ERROR")
+    [entry] = (entry for entry in ClpReader(LocalFile(str(archive))).entries() if entry.path == "/0")
+    middle = (entry.start_byte + entry.end_byte) // 2
+    flip(archive, *range(middle, middle + 20), bits=0xFF)
+    wrong = searched_by_hand(clp_program, [archive], "level: ERROR")
+    assert wrong != right
+    warnings: list[str] = []
+    assert search(local, "level: ERROR", warn=warnings.append)[0] == wrong
+    local.custody.verify(level=VerifyLevel.DATA)
+    assert search(local, "level: ERROR", warn=warnings.append)[0] == right
+    copy.unlink()
+    assert search(local, "level: ERROR", warn=warnings.append)[0] == wrong
+    sql(local, "UPDATE chunk_copies SET state = 'abandoned'")
+    found, report = search(local, "level: ERROR", warn=warnings.append)
+    assert (found, report.failed) == (wrong, [])
+    known, again, gone, alone = (warning.partition(": ")[2] for warning in warnings)
+    assert known == again == f"verify found it damaged; it is searched in {copy.parent.as_uri()}"
+    assert gone.endswith(f"; it is searched in {archive.parent.as_uri()} instead")
+    assert alone == "verify found it damaged; what is found there may be wrong"

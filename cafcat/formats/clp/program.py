@@ -8,24 +8,36 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from cafcat.errors import CafcatError, InvalidInput, NotInstalled
+from cafcat.formats.clp.header import HEADER_BYTES, parse_header
 
-__all__ = ["Finished", "ProgramFailed", "below", "check_query", "compress", "program", "search"]
+__all__ = ["Finished", "MatchesNothing", "ProgramFailed", "below", "check_query", "compress", "program", "search"]
 
 _POLL_SECONDS: Final = 0.1
-_MESSAGES_BYTES: Final = 64 << 10
+_MESSAGES_BYTES: Final = 256 << 10
+"""A message may have the whole query in it, which is less than 128 KiB."""
 _SHOWN_CHARACTERS: Final = 400
 _MESSAGE: Final = re.compile(r"\S+ \[(\w+)\] (.*)")
 _SPECIAL: Final = re.compile(r'[\\"*?]')
 _QUERY_ERROR: Final = "Parser error"
+_MATCHES_NOTHING: Final = "is logically false"
+_SEARCHED_SINCE: Final = (0, 5, 0)
+"""Archives of this version, which clp-s writes now, and later ones."""
+_LAST_MS: Final = ((1 << 63) - 1) // 1_000_000
+"""2262-04-11T23:47:16.854, and as long before 1970: clp-s makes nanoseconds of 64 bits of it, and wraps around."""
 
 
 class ProgramFailed(CafcatError):
     """clp-s ended with an error: the message is its own."""
+
+
+class MatchesNothing(ProgramFailed):
+    """The query cannot be true of any record of the archive: a word that is asked of numbers, as in n > abc."""
 
 
 class Finished(NamedTuple):
@@ -47,6 +59,7 @@ def program() -> Path:
 def search(
     archive: str | int,
     query: str,
+    prefix: str = "",
     *,
     from_ms: int | None = None,
     to_ms: int | None = None,
@@ -54,17 +67,17 @@ def search(
     projection: Sequence[str] = (),
 ) -> Generator[bytes, None, None]:
     """Records of an archive that match a query, as JSON, without the newline. archive: a path, or a descriptor of a
-    regular file; times: both inclusive. Memory: one record. The program ends when the iterator is closed.
+    regular file; prefix: only of log files below that folder, or of that name; times: both inclusive. Memory: one
+    record. The program ends when the iterator is closed.
 
-    Raises ProgramFailed, Unsupported."""
+    Raises ProgramFailed, MatchesNothing, Unsupported."""
+    if (from_ms or 0) > _LAST_MS or (to_ms or 0) < -_LAST_MS:
+        return
     descriptors = [archive] if isinstance(archive, int) else []
     path = f"/dev/fd/{archive}" if isinstance(archive, int) else archive
+    asked = below(prefix, query) if prefix else query
     # What begins with a dash would be an option; space before a query means nothing.
-    command = [str(program()), "s", path, f" {query}"]
-    command += [] if from_ms is None else ["--tge", str(from_ms)]
-    command += [] if to_ms is None else ["--tle", str(to_ms)]
-    command += ["-i"] if ignore_case else []
-    command += ["--projection", *projection] if projection else []
+    command = [str(program()), "s", path, f" {asked}", *_options(from_ms, to_ms, ignore_case, projection)]
     with tempfile.TemporaryFile() as messages:
         with subprocess.Popen(
             command,
@@ -77,13 +90,42 @@ def search(
             try:
                 assert process.stdout is not None  # noqa: S101 - it is a pipe
                 for line in process.stdout:
-                    yield line.removesuffix(b"\n")
+                    if line.endswith(b"\n"):  # when it aborts, it may be in the middle of a record
+                        yield line.removesuffix(b"\n")
                 code = process.wait()
             finally:
                 process.kill()
-        error = _finished(code, messages).error
-    if error is not None:
-        raise ProgramFailed(f"clp-s: {error}")
+        text = _text(messages).replace(f" {asked}", " ".join(query.split()))
+    if code:
+        raise _failure(code, text, archive)
+
+
+def _options(from_ms: int | None, to_ms: int | None, ignore_case: bool, projection: Sequence[str]) -> list[str]:
+    options = [] if from_ms is None else ["--tge", str(max(from_ms, -_LAST_MS))]
+    options += [] if to_ms is None else ["--tle", str(min(to_ms, _LAST_MS))]
+    options += ["-i"] if ignore_case else []
+    # The same column twice is an error for it.
+    return options + (["--projection", *dict.fromkeys(projection)] if projection else [])
+
+
+def _failure(code: int, text: str, archive: str | int) -> ProgramFailed:
+    """What a search ended with. text: its messages."""
+    if code > 0 and text.endswith(_MATCHES_NOTHING):
+        return MatchesNothing("the query cannot be true of any record there")
+    if code < 0 and (old := _old_version(archive)) is not None:
+        return ProgramFailed(f"{old} (signal {-code} ended it)")
+    return ProgramFailed(f"clp-s: {_finished(code, text).error}")
+
+
+def _old_version(archive: str | int) -> str | None:
+    """What is to be said of an archive of an older version than clp-s writes now: at some of these it aborts."""
+    with suppress(OSError, CafcatError), open(archive, "rb", closefd=isinstance(archive, str)) as file:
+        size_bytes = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        version = parse_header(file.read(HEADER_BYTES), size_bytes, str(archive)).version
+        if version < _SEARCHED_SINCE:
+            return f"it is of version {'.'.join(map(str, version))}, which the installed clp-s cannot search"
+    return None
 
 
 def check_query(query: str) -> None:
@@ -124,7 +166,7 @@ def compress(
                 code = _wait(process, checkpoint)
             finally:
                 process.kill()
-        return _finished(code, messages)
+        return _finished(code, _text(messages))
 
 
 def _wait(process: "subprocess.Popen[bytes]", checkpoint: Callable[[], object]) -> int:
@@ -135,10 +177,14 @@ def _wait(process: "subprocess.Popen[bytes]", checkpoint: Callable[[], object]) 
             checkpoint()
 
 
-def _finished(code: int, messages: IO[bytes]) -> Finished:
-    """Lines are "TIME [LEVEL] MESSAGE"; of others, as a hint how to use it, the first counts."""
+def _text(messages: IO[bytes]) -> str:
     messages.seek(0)
-    lines = messages.read(_MESSAGES_BYTES).decode(errors="replace").splitlines()
+    return messages.read(_MESSAGES_BYTES).decode(errors="replace").rstrip()
+
+
+def _finished(code: int, text: str) -> Finished:
+    """Lines are "TIME [LEVEL] MESSAGE"; of others, as a hint how to use it, the first counts."""
+    lines = text.splitlines()
     found = [(match[1], match[2].strip()) for line in lines if (match := _MESSAGE.fullmatch(line))]
     warnings = [text[:_SHOWN_CHARACTERS] for level, text in found if level == "warning"]
     if code == 0:
