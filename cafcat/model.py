@@ -356,6 +356,7 @@ class ProblemKind(StrEnum):
     CORRUPT = "corrupt"
     EXISTS = "exists"
     MISSING = "missing"
+    TAKEN = "taken"
 
     @property
     def is_failure(self) -> bool:

@@ -12,7 +12,17 @@ from cafcat.errors import Conflict
 from cafcat.model import ArchiveUnits, LogUnit, SourceFile
 from cafcat.units import to_microseconds
 
-__all__ = ["KnownLogs", "LogUnits", "SearchedArchive", "StoredUnit", "copy_units", "drop_units", "enter_units"]
+__all__ = [
+    "LOGS_ELSEWHERE",
+    "KnownLogs",
+    "LogUnits",
+    "SearchedArchive",
+    "StoredUnit",
+    "copy_units",
+    "drop_units",
+    "enter_units",
+    "logs_elsewhere",
+]
 
 _PAGE_ROWS: Final = 1000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,6 +66,20 @@ _TAKEN: Final = """
 SELECT u.file_name, c.uuid FROM ingestion_units AS u JOIN chunks AS c ON c.id = u.chunk_id
 WHERE u.file_name = ANY(%s) AND c.state = 'committed' AND c.adopted_prefix IS NULL AND c.id <> %s LIMIT 1
 """
+_ELSEWHERE: Final = """
+SELECT u.file_name, o.uuid
+FROM ingestion_units AS m JOIN ingestion_units AS u USING (file_name) JOIN chunks AS o ON o.id = u.chunk_id
+WHERE m.chunk_id = c.id AND c.state <> 'committed' AND c.adopted_prefix IS NULL
+  AND o.id <> c.id AND o.adopted_prefix IS NULL AND {is_there}
+"""
+LOGS_ELSEWHERE: Final = _ELSEWHERE.format(is_there="o.state = 'committed'")
+"""Log files of an archive `c` of our own that nothing points to any more, and the archives that have them now."""
+_FIRST_ELSEWHERE: Final = f"""
+SELECT e.* FROM chunks AS c CROSS JOIN LATERAL (
+    {_ELSEWHERE.format(is_there="(o.state = 'committed' OR o.id = ANY(%(coming)s))")}
+) AS e
+WHERE c.id = %(chunk)s ORDER BY 1 LIMIT 1
+"""  # noqa: S608
 _KNOWN: Final = """
 SELECT f.n, bool_or(u.source_bytes = (f.file->>1)::bigint
                     AND (extract(epoch FROM u.modified_at) * 1000000)::bigint = (f.file->>2)::bigint)
@@ -187,6 +211,12 @@ def drop_units(connection: PgConnection, chunk_id: int) -> None:
     """Nobody will search this archive again."""
     connection.execute("DELETE FROM ingestion_units WHERE chunk_id = %s", [chunk_id])
     connection.execute("DELETE FROM chunk_times WHERE chunk_id = %s", [chunk_id])
+
+
+def logs_elsewhere(connection: PgConnection, chunk_id: int, coming: Sequence[int]) -> tuple[str, UUID] | None:
+    """A log file of an archive of our own that nothing points to any more, and the archive that has it now; None if
+    there is none. coming: archives (chunks.id) that are about to be back."""
+    return connection.execute(_FIRST_ELSEWHERE.encode(), {"chunk": chunk_id, "coming": list(coming)}).fetchone()
 
 
 def _taken(connection: PgConnection, units: Sequence[LogUnit], chunk_id: int) -> Conflict | None:

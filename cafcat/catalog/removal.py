@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 from cafcat.catalog.commit import take_off_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.journal import append
+from cafcat.catalog.log_units import LOGS_ELSEWHERE, logs_elsewhere
 from cafcat.catalog.lookup import LOCATION, folder_range, location_of, size_of
 from cafcat.catalog.mapping import COLUMNS
 from cafcat.catalog.path_list import PathList
@@ -17,7 +18,7 @@ from cafcat.catalog.runs import iso
 from cafcat.errors import CatalogUnavailable
 from cafcat.model import JournalKind, RetiredLocation
 
-__all__ = ["Below", "Change", "Removal", "RemovedPage"]
+__all__ = ["Below", "Change", "Removal", "RemovedPage", "TakenLogs"]
 
 _ATTEMPTS: Final = 3
 _TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM {{table}}"  # noqa: S608
@@ -61,10 +62,15 @@ ORDER BY file_path, id DESC
 ON CONFLICT DO NOTHING
 """  # noqa: S608
 
+_OF_LOGS: Final = """
+SELECT id FROM usable WHERE EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = usable.id) ORDER BY id DESC
+"""
+
 _REMOVED_PAGE: Final = f"""
 SELECT {LOCATION}, {iso("l.retired_at")}, l.run_id, l.reason,
        c.state IN ('committed', 'retired') AND NOT EXISTS (SELECT FROM file_locations AS f
                                                            WHERE f.file_path = l.file_path)
+       AND NOT EXISTS ({LOGS_ELSEWHERE})
 FROM (
     SELECT DISTINCT ON (file_path) * FROM retired_locations
     WHERE reason = 'removed' AND file_path >= %(low)s {{upper_bound}}
@@ -101,19 +107,28 @@ class Below(NamedTuple):
         )
 
 
+class TakenLogs(NamedTuple):
+    """A section of an archive of logs that cannot come back: another archive (its uuid) has that log file now."""
+
+    path: str
+    log_file: str
+    archive: UUID
+
+
 @dataclass(slots=True)
 class Change:
     """What a call did, in files, bytes, and chunks that were retired (or came back). sequence: its line of the
     journal, None if nothing changed; stores: URLs of those that have to be told.
 
     The lists have the names that nothing was done for: `missing` of which nothing is there, or was removed; `live`
-    that have a file again; `pruned` whose bytes are gone; empty: folders with nothing below. A context manager:
-    leaving it frees the lists."""
+    that have a file again; `pruned` whose bytes are gone; `taken` whose log files another archive has; empty:
+    folders with nothing below. A context manager: leaving it frees the lists."""
 
     missing: PathList
     live: PathList
     pruned: PathList
     empty: list[Below]
+    taken: list[TakenLogs] = field(default_factory=list)
     sequence: int | None = None
     uuid: UUID | None = None
     stores: tuple[str, ...] = ()
@@ -154,7 +169,8 @@ class Removal:
 
     def restore(self, names: PathList, folders: Sequence[Below], checkpoint: Callable[[], object]) -> Change:
         """The way back, to what each path pointed to when it was removed last. A path that has a file is left
-        alone, and so is one whose chunk was pruned. Errors as of remove."""
+        alone, and so is one whose chunk was pruned, or is an archive of logs that another archive has by now.
+        Errors as of remove."""
         return self._settled(lambda connection, change: _restore(connection, change, names, folders, checkpoint))
 
     def count(self, names: PathList, folders: Sequence[Below], checkpoint: Callable[[], object]) -> Change:
@@ -274,6 +290,7 @@ def _restore(
         "ORDER BY id FOR NO KEY UPDATE"
     )
     _leave_alone(connection, "caf_file_id NOT IN (SELECT id FROM usable)", change.pruned)
+    change.taken = _leave_taken(connection)
     checkpoint()
     _put_back(connection)
     _finish(connection, change, JournalKind.RESTORE, "wanted", "committed")
@@ -318,6 +335,22 @@ def _leave_alone(connection: PgConnection, condition: str, paths: PathList) -> N
     _list(connection, f"SELECT file_path FROM wanted WHERE {condition} ORDER BY 1", paths)  # noqa: S608
     if paths.count:
         connection.execute(f"DELETE FROM wanted WHERE {condition}".encode())  # noqa: S608
+
+
+def _leave_taken(connection: PgConnection) -> list[TakenLogs]:
+    """A log file is in one archive. Whoever commits one changes file_locations first, which has to wait for us. Of
+    several that have the same log files the newest comes back."""
+    taken: list[TakenLogs] = []
+    coming: list[int] = []
+    for (archive,) in connection.execute(_OF_LOGS).fetchall():
+        found = logs_elsewhere(connection, archive, coming)
+        if found is None:
+            coming.append(archive)
+            continue
+        statement = "DELETE FROM wanted WHERE caf_file_id = %s RETURNING file_path"
+        paths = sorted(path for (path,) in connection.execute(statement, [archive]).fetchall())
+        taken += [TakenLogs(path, *found) for path in paths]
+    return taken
 
 
 def _put_back(connection: PgConnection) -> None:

@@ -126,7 +126,7 @@ def undelete(
             return INTERRUPTED
     call.summarize({"summary": asdict(report)}, [_restored(report)])
     left = 0 if recursive else report.files_live + report.files_pruned
-    return SOME_FAILED if report.files_failed + left else 0
+    return SOME_FAILED if report.files_failed + report.files_taken + left else 0
 
 
 def _restored(report: "UndeleteReport") -> str:
@@ -135,6 +135,8 @@ def _restored(report: "UndeleteReport") -> str:
         parts.append(f"left alone {report.files_live} that have a file again")
     if report.files_pruned:
         parts.append(f"{report.files_pruned} are gone for good: pruned")
+    if report.files_taken:
+        parts.append(f"left alone {report.files_taken} whose log files are in another archive now")
     return "; ".join(parts)
 
 

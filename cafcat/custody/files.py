@@ -56,7 +56,8 @@ class Files(Keeper):
     ) -> "UndeleteReport":
         """Brings removed files back, as they were when they were removed last: these paths, and all that was
         removed below these folders; all in one transaction. A path that has a file again is left alone, and what
-        was pruned is gone; both are problems, told to `progress` and counted. The rest as of remove."""
+        was pruned is gone; an archive of logs does not come back when another one has its log files. All are
+        problems, told to `progress` and counted. The rest as of remove."""
         progress = progress or Progress()
         try:
             return self._removing(progress, should_stop).undelete(names_of(paths), names_of(folders))

@@ -14,7 +14,7 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.lookup import LOOKED_UP_PATHS, successor
 from cafcat.catalog.path_list import PathList
 from cafcat.catalog.removal import Below, Change
-from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput
+from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.model import FileProblem, ProblemKind, RetiredLocation
 from cafcat.progress import Progress
@@ -45,14 +45,16 @@ class RemoveReport:
 @dataclass(frozen=True, slots=True)
 class UndeleteReport:
     """What came back: files and their bytes. files_failed: names and folders of which nothing was removed;
-    files_live: left alone, as the path has a file again; files_pruned: their bytes are gone. stores_behind: URLs of
-    stores that could not be told yet."""
+    files_live: left alone, as the path has a file again; files_pruned: their bytes are gone; files_taken: sections
+    of archives of logs that have a log file that another one has by now. stores_behind: URLs of stores that could
+    not be told yet."""
 
     files: int
     bytes: int
     files_failed: int
     files_live: int
     files_pruned: int
+    files_taken: int
     stores_behind: tuple[str, ...]
 
 
@@ -97,7 +99,7 @@ class Removing:
                 self._report_left(change, of_folders=bool(places))
         failed = impossible + change.missing.count + len(change.empty)
         live, pruned = change.live.count, change.pruned.count
-        return UndeleteReport(change.files, change.bytes, failed, live, pruned, behind)
+        return UndeleteReport(change.files, change.bytes, failed, live, pruned, len(change.taken), behind)
 
     def removed(self, prefix: str) -> Iterator[RetiredLocation]:
         """See Custody.removed."""
@@ -151,6 +153,9 @@ class Removing:
         for path in change.pruned:
             kind = ProblemKind.PRUNED if of_folders else ProblemKind.MISSING
             self._progress.problem(FileProblem(path, kind, _PRUNED))
+        for path, log_file, archive in change.taken:
+            message = f"records of the log file {shown_path(log_file)!r} are in archive {archive} now"
+            self._progress.problem(FileProblem(path, ProblemKind.TAKEN, message))
 
     def _write_pending(self) -> None:
         """Lines of the journal that stores lack: those before ours. That they cannot be written is no reason to

@@ -119,6 +119,21 @@ def test_ingest_makes_archives_that_search_finds(cafcat: Cafcat, clp_program: Pa
     assert "ok" in cafcat("verify", "--level", "data").text
 
 
+def test_undelete_names_the_other_archive(cafcat: Cafcat, clp_program: Path) -> None:
+    write_logs(cafcat)
+    ingest(cafcat)
+    [old] = (document["uuid"] for document in cafcat("chunks", "ls", "--json").documents)
+    cafcat("rm", "-r", f"{old}.clp", "--yes")
+    ingest(cafcat)
+    result = cafcat("undelete", "-r", f"{old}.clp", code=3)
+    assert result.text == ("brought back 0 files (0 B); left alone 7 whose log files are in another archive now\n")
+    [new] = {document["uuid"] for document in cafcat("chunks", "ls", "--json").documents} - {old}
+    assert f"cafcat: {old}.clp/0: records of the log file 'app/logs/day1/app.log' are in archive {new} now" in (
+        result.err
+    )
+    assert cafcat("search", "level: *", "--count").text == "8\n"
+
+
 def test_ingest_names_what_it_does_not_take(cafcat: Cafcat, clp_program: Path) -> None:
     write_logs(cafcat)
     (cafcat.folder / "logs" / "note.txt").write_text("no JSON\n")

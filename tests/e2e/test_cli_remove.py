@@ -75,6 +75,7 @@ def test_what_is_not_there(tree: Cafcat) -> None:
         "files_failed": 1,
         "files_live": 0,
         "files_pruned": 0,
+        "files_taken": 0,
         "stores_behind": [],
     }
     assert "nothing that was removed there" in tree("undelete", "--list", "tree/a.txt", code=4).err

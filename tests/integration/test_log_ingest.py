@@ -22,6 +22,7 @@ from tests.catalog_world import Opener, live, sql
 from tests.killing import environment, run_until_killed
 from tests.listeners import Heard, problems
 from tests.log_archives import clp_program, log_lines, searched_by_hand
+from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
 from tests.places import Bucket, Folder, Place
 from tests.rebuild_world import worlds
 from tests.services import Databases
@@ -138,6 +139,73 @@ def test_what_is_there_already_is_left_alone(
         local.custody.remove(folders=[f"{chunk.uuid}.clp"])
     assert ingest(local, tmp_path / "src").files_added == 5
     assert len(search(local, "n: *")) == 4 * 20 + 2
+
+
+def test_undelete_brings_no_log_file_back_twice(
+    local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    def let_go() -> str:
+        ingest(local, tmp_path / "src")
+        local.custody.remove(folders=["."])
+        return str(list(local.chunks())[-1].uuid)
+
+    first, second = let_go(), let_go()
+    heard = Heard()
+    report = local.custody.undelete(folders=["."], progress=heard)
+    assert (report.files, report.files_taken, report.files_failed) == (7, 7, 0)
+    message = f"records of the log file 'logs/src/app0/day 0.jsonl' are in archive {second} now"
+    assert heard.problems[0] == (f"{first}.clp/0", "taken", message)
+    assert {path.partition("/")[0] for path, *_ in heard.problems} == {f"{first}.clp"}
+    assert search(local, "n: *") == all_of(logs)
+    assert local.custody.undelete([f"{first}.clp/0"]).files_taken == 1
+    assert list(local.custody.removed()) == []
+    local.custody.remove([f"{second}.clp/0"])  # the rest of it still counts
+    assert local.custody.undelete(folders=[f"{first}.clp"]).files_taken == 7
+    assert local.custody.undelete([f"{second}.clp/0"]).files == 1
+    local.custody.remove(folders=["."])
+    assert len(list(local.custody.removed())) == 14
+    assert local.custody.undelete(folders=[f"{first}.clp"]).files == 7
+    assert search(local, "n: *") == all_of(logs)
+    assert [unit.state for unit in local.custody.units()].count("committed") == len(logs)
+
+
+def test_an_ingest_that_comes_to_its_commit_while_they_are_undeleted_gives_up(
+    local: cafcat.Repository,
+    open_at: Opener,
+    folder: Folder,
+    tmp_path: Path,
+    logs: dict[str, list[dict[str, Any]]],
+) -> None:
+    ingest(local, tmp_path / "src")
+    local.custody.remove(folders=["."])
+    locks = "SELECT count(*) FROM pg_locks WHERE relation = 'file_locations'::regclass AND mode LIKE 'ShareRow%%'"
+    other = open_at(folder)
+    ingesting: list[InBackground] = []
+
+    def meanwhile() -> bool:
+        if not ingesting and sql(other, locks) != [(0,)]:
+            ingesting.append(in_background(lambda: ingest(open_at(folder), tmp_path / "src")))
+            wait_for_a_waiting_statement(other)
+        return False
+
+    assert local.custody.undelete(folders=["."], should_stop=meanwhile).files == 7
+    with pytest.raises(Conflict, match="another archive has records of this log file"):
+        ingesting[0].done()
+    assert search(local, "n: *") == all_of(logs)
+
+
+def test_undelete_brings_archives_of_others_back_as_they_were(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    """Adopted ones may have the same log files as others."""
+    ingest(local, tmp_path / "src")
+    [own] = folder.folder.glob("*.clp")
+    (tmp_path / "theirs.clp").write_bytes(own.read_bytes())
+    local.custody.adopt([tmp_path / "theirs.clp"])
+    local.custody.remove(folders=["theirs.clp"])
+    assert local.custody.undelete(folders=["theirs.clp"]).files == 7
+    local.custody.remove(folders=[own.name])
+    assert local.custody.undelete(folders=[own.name]).files == 7
 
 
 def test_what_clp_s_refuses_costs_only_itself(

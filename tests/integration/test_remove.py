@@ -43,7 +43,7 @@ def test_a_removed_file_is_gone_and_comes_back_as_it_was(repository: cafcat.Repo
     [(kind, detail)] = sql(repository, "SELECT kind, detail FROM events ORDER BY id DESC LIMIT 1")
     assert (kind, detail) == ("files_removed", "2 files, 12 bytes")
 
-    assert repository.custody.undelete(["ü/日本", "a/first"]) == UndeleteReport(2, 12, 0, 0, 0, ())
+    assert repository.custody.undelete(["ü/日本", "a/first"]) == UndeleteReport(2, 12, 0, 0, 0, 0, ())
     assert check(repository, place) == FILES
     assert sql(repository, "SELECT * FROM file_locations ORDER BY file_path") == before
     assert reasons(repository, "a/first") == []
