@@ -61,11 +61,15 @@ def repair(
             call.output.notice("interrupted; what was committed before stays, all else is as it was")
             return INTERRUPTED
     call.summarize({"summary": asdict(report)}, _summary(report))
-    return INTERRUPTED if report.interrupted else DAMAGE if report.files_lost else 0
+    left = report.files_lost or report.logs_damaged
+    return INTERRUPTED if report.interrupted else DAMAGE if left else 0
 
 
 def _summary(report: "RepairReport") -> list[str]:
     lines = [("interrupted; " if report.interrupted else "") + _done(report)]
+    if report.logs_damaged:
+        are = "stays damaged" if report.logs_damaged == 1 else "stay damaged"
+        lines.append(f"{plural(report.logs_damaged, 'archive')} of logs {are}")
     if not report.chunks:
         return lines
     lines.append(
@@ -80,6 +84,8 @@ def _summary(report: "RepairReport") -> list[str]:
 
 
 def _done(report: "RepairReport") -> str:
+    if not report.chunks and report.logs_damaged:
+        return "nothing that can be repaired"
     if not report.chunks:
         return "nothing to repair: no chunk is known to be damaged (cafcat verify looks for damage)"
     mended = f"{report.chunks_mended} of {plural(report.chunks, 'chunk')}"

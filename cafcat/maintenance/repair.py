@@ -49,6 +49,7 @@ class RepairReport:
     them when they were read; files_kept: whose bytes in the chunk are right; files_from_copy, files_from_source;
     files_lost: that nobody could give. chunks_written: new ones, of bytes_written bytes; files_changed: copied into
     them, but replaced or removed meanwhile. All in numbers and bytes; a dry run has none of the last three.
+    logs_damaged: archives of logs that are known to be damaged, and stay so: none of the other numbers has them.
     """
 
     chunks: int = 0
@@ -62,6 +63,7 @@ class RepairReport:
     chunks_written: int = 0
     bytes_written: int = 0
     files_changed: int = 0
+    logs_damaged: int = 0
     interrupted: bool = False
     dry_run: bool = True
 
@@ -122,10 +124,10 @@ class Repair:
             chunks = rewriting.by_uuid([self._catalog.chunks.chunk(name).uuid for name in names])
         else:
             chunks = rewriting.by_id([chunk.id for chunk in self._catalog.verification.damaged()])
-        for chunk in chunks:
-            if chunk.format == formats.LOGS:
-                what = f"chunk {chunk.uuid} is an archive of logs, which is not repaired"
-                self._progress.warn(f"{what}: take it out by cafcat rm -r, and ingest its log files again")
+        logs = [chunk for chunk in chunks if chunk.format == formats.LOGS]
+        for chunk in logs:
+            self._progress.warn(_left(chunk))
+        self.report.logs_damaged = len(self._catalog.verification.damaged([chunk.uuid for chunk in logs]))
         return [chunk for chunk in chunks if chunk.format != formats.LOGS]
 
     def take(self, chunks: Sequence[RewritableChunk]) -> None:
@@ -308,6 +310,15 @@ class Repair:
         report, rewriter = self.report, self._rewriter
         report.chunks_written, report.bytes_written = rewriter.chunks, rewriter.bytes_written
         report.files_changed, report.interrupted = rewriter.changed, rewriter.interrupted
+
+
+def _left(chunk: RewritableChunk) -> str:
+    what = f"chunk {chunk.uuid} is an archive of logs, which is not repaired"
+    if chunk.is_adopted:
+        then = "and ingest its log files, if you have them"
+        return f"{what}: put the right archive in its place, or take it out by cafcat rm -r, {then}"
+    then = "and ingest its log files again"
+    return f"{what}: if it has a copy, put that in its place; else take it out by cafcat rm -r, {then}"
 
 
 def _groups(chunks: Sequence[RewritableChunk]) -> Iterator[list[RewritableChunk]]:

@@ -1,10 +1,12 @@
 """Logs in archives, as the users of the command see them."""
 
+import shutil
 import signal
 from dataclasses import fields
 from pathlib import Path
 
 from cafcat.resolve.searching import SearchReport
+from tests.damage import flip
 from tests.e2e.conftest import Cafcat, Result, documented_keys
 from tests.log_archives import clp_program, compressed_logs, log_lines
 from tests.waiting import wait_until
@@ -132,6 +134,38 @@ def test_undelete_names_the_other_archive(cafcat: Cafcat, clp_program: Path) -> 
         result.err
     )
     assert cafcat("search", "level: *", "--count").text == "8\n"
+
+
+def test_repair_says_what_stays_damaged(cafcat: Cafcat, clp_program: Path) -> None:
+    write_logs(cafcat)
+    ingest(cafcat)
+    cafcat("copy", "--all", "--to", "copies")
+    [chunk] = (document["uuid"] for document in cafcat("chunks", "ls", "--json").documents)
+    [copy] = (cafcat.folder / "copies").glob("*.clp")
+    [archive] = (path for path in cafcat.folder.glob(f"**/{copy.name}") if path != copy)
+    flip(archive, archive.stat().st_size - 1)
+    cafcat("verify", "--level", "data", code=5)
+    for options in ([], ["--yes"]):
+        result = cafcat("repair", "--from-copy", *options, code=5)
+        assert result.lines == ["nothing that can be repaired", "1 archive of logs stays damaged"]
+        assert (
+            f"warning: chunk {chunk} is an archive of logs, which is not repaired: if it has a copy," in result.err
+        )
+    assert cafcat("repair", "--from-copy", "--json", code=5).document["summary"]["logs_damaged"] == 1
+    archive.unlink()
+    shutil.copy(copy, archive)
+    cafcat("verify", "--level", "data")
+    assert cafcat("repair", "--from-copy").text.startswith("nothing to repair: no chunk is known")
+
+
+def test_repair_of_an_adopted_archive_does_not_ask_for_its_log_files(cafcat: Cafcat, clp_program: Path) -> None:
+    adopt(cafcat, clp_program)
+    [archive] = (cafcat.folder / "day1" / "out").iterdir()
+    flip(archive, archive.stat().st_size - 1)
+    cafcat("verify", "--level", "data", code=5)
+    result = cafcat("repair", "--from-copy", code=5)
+    assert "put the right archive in its place" in result.err
+    assert "and ingest its log files, if you have them" in result.err
 
 
 def test_ingest_names_what_it_does_not_take(cafcat: Cafcat, clp_program: Path) -> None:
