@@ -28,6 +28,7 @@ _MOST_FILES: Final = 10_000
 _MOST_NAME_BYTES: Final = 1 << 20
 """What the metadata of an archive has room for, by far."""
 _WARNINGS: Final = 20
+_BLOCK_BYTES: Final = 64 << 10
 _HINT: Final = "cafcat rm -r takes an archive out of the catalog, then its log files can be ingested again"
 
 
@@ -225,7 +226,10 @@ class _Archive:
         link = self._links / file.path
         try:
             link.parent.mkdir(parents=True, exist_ok=True)
-            os.symlink(os.path.abspath(file.locator), link)
+            if _is_blank(file.locator):
+                link.touch()
+            else:
+                os.symlink(os.path.abspath(file.locator), link)
         except OSError as error:
             self._problem(file, ProblemKind.NAME, f"clp-s cannot be shown it by this name: {error.strerror}")
             return False
@@ -280,6 +284,17 @@ class _Archive:
 
 
 _CHANGED: Final = "changed while clp-s read it: the next run takes it"
+
+
+def _is_blank(name: str) -> bool:
+    """Whether a log file has nothing but blank lines. clp-s takes it for text that is no JSON; an empty one it
+    takes."""
+    with suppress(OSError), open(name, "rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            if block.strip(b" \t\r\n"):
+                return False
+        return True
+    return False
 
 
 def _is_changed(file: SourceFile) -> bool:

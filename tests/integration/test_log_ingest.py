@@ -223,6 +223,22 @@ def test_what_clp_s_refuses_costs_only_itself(
     assert search(local, "n: *") == all_of(logs)
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b" \t\r\n" * 50_000])
+def test_a_log_file_of_blank_lines_has_no_records(
+    local: cafcat.Repository, clp_program: Path, tmp_path: Path, content: bytes
+) -> None:
+    """clp-s itself takes one that is empty, and no other."""
+    (tmp_path / "x.jsonl").write_bytes(content)
+    heard = Heard()
+    report = ingest(local, tmp_path / "x.jsonl", progress=heard)
+    assert (report.files_added, report.files_failed, report.bytes_added) == (1, 0, len(content))
+    [unit] = local.custody.units()
+    assert (unit.log_file, unit.first_record, unit.end_record) == ("logs/x.jsonl", 0, 0)
+    assert unit.source_bytes == len(content)
+    assert ingest(local, tmp_path / "x.jsonl").files_unchanged == 1
+    assert search(local, "n: *") == []
+
+
 def test_all_of_it_is_refused(local: cafcat.Repository, clp_program: Path, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes(b"text")
     report = ingest(local, tmp_path / "x.txt")
