@@ -24,7 +24,7 @@ _MESSAGES_BYTES: Final = 256 << 10
 _SHOWN_CHARACTERS: Final = 400
 _MESSAGE: Final = re.compile(r"\S+ \[(\w+)\] (.*)")
 _SPECIAL: Final = re.compile(r'[\\"*?]')
-_QUERY_ERROR: Final = "Parser error"
+_QUERY_ERROR: Final = re.compile(r"Parser error:?\s*(.*)|(Failed to parse timestamp .*)")
 _MATCHES_NOTHING: Final = "is logically false"
 _SEARCHED_SINCE: Final = (0, 5, 0)
 """Archives of this version, which clp-s writes now, and later ones."""
@@ -95,9 +95,8 @@ def search(
                 code = process.wait()
             finally:
                 process.kill()
-        text = _text(messages).replace(f" {asked}", " ".join(query.split()))
-    if code:
-        raise _failure(code, text, archive)
+        if code:
+            raise _failure(code, _text(messages), archive)
 
 
 def _options(from_ms: int | None, to_ms: int | None, ignore_case: bool, projection: Sequence[str]) -> list[str]:
@@ -134,10 +133,9 @@ def check_query(query: str) -> None:
         for _ in search(os.devnull, query):
             pass
     except ProgramFailed as error:
-        _, found, reason = error.message.partition(_QUERY_ERROR)
-        if found:
+        if (found := _QUERY_ERROR.search(error.message)) is not None:
             hint = "write key: value, as in level: ERROR"
-            raise InvalidInput(f"not a query: {reason.strip(': ')}", hint=hint) from error
+            raise InvalidInput(f"not a query: {found[1] or found[2]}", hint=hint) from error
 
 
 def below(prefix: str, query: str) -> str:
