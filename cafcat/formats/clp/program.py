@@ -70,7 +70,7 @@ def search(
     regular file; prefix: only of log files below that folder, or of that name; times: both inclusive. Memory: one
     record. The program ends when the iterator is closed.
 
-    Raises ProgramFailed, MatchesNothing, Unsupported."""
+    Raises ProgramFailed, MatchesNothing, NotInstalled."""
     if (from_ms or 0) > _LAST_MS or (to_ms or 0) < -_LAST_MS:
         return
     descriptors = [archive] if isinstance(archive, int) else []
