@@ -2,9 +2,11 @@
 in several files."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.formats import registry as formats
@@ -13,8 +15,9 @@ from cafcat.read_ahead import ReadAhead
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.stores.base import StoredFolder
 
-__all__ = ["OpenArchive", "Part", "no_archive", "open_archive"]
+__all__ = ["OpenArchive", "Part", "local_path", "no_archive", "open_archive"]
 
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _Access = Callable[[str], S3Access]
 
 
@@ -50,7 +53,7 @@ def open_archive(where: str | os.PathLike[str], access: _Access) -> OpenArchive:
     """
     name = os.fspath(where)
     try:
-        archive = _remote(name, access) if is_s3(name) else _local(os.path.abspath(name), access)
+        archive = _remote(name, access) if is_s3(name) else _local(local_path(name), access)
     except (NotFound, InvalidInput):
         found = _found_together(name, access)
         if found is None and os.path.isdir(name):
@@ -61,6 +64,20 @@ def open_archive(where: str | os.PathLike[str], access: _Access) -> OpenArchive:
     archive_format = formats.detect(archive)
     part = Part(archive, archive_format.reader(archive))
     return OpenArchive(archive.name, archive_format, archive.size_bytes, None, lambda: iter([part]))
+
+
+def local_path(name: str) -> str:
+    """The absolute path that a path or a file:// URL means. Raises InvalidInput for any other URL."""
+    url = _URL.match(name)
+    if url is None:
+        return os.path.abspath(name)
+    parts = urlsplit(name)
+    if parts.scheme.lower() != "file" or parts.netloc.lower() not in ("", "localhost"):
+        hint = "download it first; ./NAME is a file of that name"
+        raise InvalidInput(
+            "an archive is a file of this machine, or an object at an s3:// URL", path=name, hint=hint
+        )
+    return os.path.abspath(unquote(parts.path))
 
 
 def no_archive(folder: str) -> InvalidInput:

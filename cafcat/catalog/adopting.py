@@ -5,13 +5,14 @@ from uuid import UUID
 
 from psycopg import errors as pg
 
-from cafcat.catalog.commit import ChunkCommit, Commit, map_files
+from cafcat.catalog.commit import ChunkCommit, Commit, map_files, stage
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.events import record_event
 from cafcat.catalog.log_units import enter_units
+from cafcat.catalog.lookup import size_of
 from cafcat.catalog.mapping import Mapping
 from cafcat.errors import CatalogUnavailable, Conflict
-from cafcat.model import ArchiveUnits, OnConflict
+from cafcat.model import ArchiveUnits, ChunkState, OnConflict
 
 __all__ = ["AdoptedArchive", "Adopting"]
 
@@ -37,6 +38,11 @@ UPDATE chunks SET state = CASE WHEN %(live)s > 0 THEN 'committed' ELSE 'retired'
        live_bytes = %(bytes)s
 WHERE id = %(id)s
 """
+_COMPARED: Final = f"""
+SELECT count(l.file_path), min(l.file_path),
+       coalesce(sum({size_of("s.")}) FILTER (WHERE l.file_path IS NULL), 0)::bigint
+FROM staged AS s LEFT JOIN file_locations AS l USING (file_path)
+"""  # noqa: S608
 
 
 class AdoptedArchive(NamedTuple):
@@ -73,7 +79,25 @@ class Adopting:
         if row is not None:
             uuid, state, adopted = row
             was = "was adopted before" if adopted else "is a chunk of this catalog"
-            raise Conflict(f"it {was}: {uuid} ({state})", hint=f"cafcat chunks show {str(uuid)[:8]}")
+            hint = f"cafcat chunks show {str(uuid)[:8]}"
+            if adopted and state == ChunkState.RETIRED:
+                hint = "no path points to it any more: cafcat prune lets it go, and then it can be adopted again"
+            raise Conflict(f"it {was}: {uuid} ({state})", hint=hint)
+
+    def preview(self, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
+        """What `adopt` would do now. Raises Conflict for a path, as that does; CatalogUnavailable."""
+        with self._connection.transaction() as connection:
+            connection.execute("SET LOCAL statement_timeout = 0")
+            stage(connection, mapping)
+            row = connection.execute(_COMPARED.encode()).fetchone()
+        assert row is not None  # noqa: S101 - aggregates give one row
+        there, first, new_bytes = row
+        if there and on_conflict is OnConflict.FAIL:
+            raise _taken(first)
+        added = mapping.file_count - there
+        if on_conflict is OnConflict.SKIP:
+            return ChunkCommit(added, replaced=0, skipped=there, live_bytes=new_bytes)
+        return ChunkCommit(added, replaced=there, skipped=0, live_bytes=mapping.size_bytes)
 
     def adopt(
         self, archive: AdoptedArchive, mapping: Mapping, on_conflict: OnConflict, units: ArchiveUnits
@@ -114,8 +138,12 @@ def _map(connection: PgConnection, chunk_id: int, mapping: Mapping, on_conflict:
     try:
         return map_files(connection, chunk_id, mapping, on_conflict)
     except Conflict as error:
-        hint = "--on-conflict skip or replace, or another --prefix"
-        raise Conflict("the catalog has a file of this name", path=error.path, hint=hint) from error
+        raise _taken(error.path) from error
+
+
+def _taken(path: str | None) -> Conflict:
+    hint = "--on-conflict skip or replace, or another --prefix"
+    return Conflict("the catalog has a file of this name", path=path, hint=hint)
 
 
 def _record(connection: PgConnection, archive: AdoptedArchive, commit: ChunkCommit) -> None:

@@ -15,7 +15,7 @@ from cafcat.checksums import to_base64
 from cafcat.errors import CatalogUnavailable, Conflict
 from cafcat.model import NO_UNITS, ArchiveUnits, ChunkState, ChunkSummary, JournalKind, OnConflict
 
-__all__ = ["ChunkCommit", "Commit", "map_files", "take_off_chunks"]
+__all__ = ["ChunkCommit", "Commit", "map_files", "stage", "take_off_chunks"]
 
 _INSTEAD: Final = {
     OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at, source_etag, "
@@ -223,6 +223,11 @@ def _stage(connection: PgConnection, mapping: Mapping) -> None:
     readers go on. So the statements that follow need no thought for concurrency, and two commits cannot
     deadlock."""
     connection.execute("LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
+    stage(connection, mapping)
+
+
+def stage(connection: PgConnection, mapping: Mapping) -> None:
+    """Puts the mapping into the table `staged`, which is gone at the end of the transaction."""
     connection.execute("CREATE TEMPORARY TABLE staged (LIKE file_locations) ON COMMIT DROP")
     _copy(connection, "staged", mapping)
     connection.execute("ANALYZE staged")

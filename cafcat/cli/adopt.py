@@ -52,7 +52,7 @@ def adopt(
 
     Example: cafcat adopt --prefix datasets old/*.car s3://bucket/logs/app.clp
     """
-    stop = StopOnSignal("the archive", as_json=call.json)
+    stop = StopOnSignal("the archive", as_json=call.json, finishes=False)
     with stop, call.repository() as repository, _Progress(call) as progress:
         try:
             report = repository.custody.adopt(
@@ -76,9 +76,12 @@ def _summary(report: "AdoptReport") -> str:
     would = "would adopt" if report.dry_run else "adopted"
     files = f"{plural(report.files, 'file')}, {format_size(report.bytes)}"
     parts = [f"{would} {plural(report.archives, 'archive')}: {files}"]
-    for count, word in ((report.skipped, "skipped"), (report.files_failed, "failed")):
-        if count:
-            parts.append(f"{count} {word}")
+    if report.skipped:
+        parts.append(f"{plural(report.skipped, 'file')} skipped")
+    if report.files_failed:
+        parts.append(f"{plural(report.files_failed, 'file')} failed")
+    if report.failed:
+        parts.append(f"{plural(len(report.failed), 'archive')} refused")
     return ("interrupted; " if report.interrupted else "") + "; ".join(parts)
 
 

@@ -33,9 +33,10 @@ class _Progress(ShownProgress):
         if self._call.verbose and self._call.json:
             self._call.output.document(chunk._asdict())
         elif self._call.verbose:
-            what = f"{plural(chunk.objects, 'object')}, {format_size(chunk.bytes_freed)}"
+            removed = f"removed: {plural(chunk.objects, 'object')}, {format_size(chunk.bytes_freed)}"
+            what = removed if chunk.objects else "let go"
             since = f", without files since {chunk.retired_at[:19]}Z" if chunk.retired_at else ""
-            self._print(f"chunk {chunk.uuid} {self._would}removed: {what}{since}")
+            self._print(f"chunk {chunk.uuid} {self._would}{what}{since}")
 
 
 def prune(

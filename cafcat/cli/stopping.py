@@ -18,12 +18,13 @@ class StopOnSignal:
     raises KeyboardInterrupt. The work calls it where stopping leaves nothing half-done; only a third signal ends
     the program wherever that work is.
 
-    Args: what: what is finished first, as "the open chunk". as_json: whether to say so in JSON.
+    Args: what: what is finished first, as "the open chunk"; or dropped, if `finishes` is false. as_json:
+    whether to say so in JSON.
     """
 
-    def __init__(self, what: str, *, as_json: bool) -> None:
+    def __init__(self, what: str, *, as_json: bool, finishes: bool = True) -> None:
         self._messages = (
-            f"finishing {what}; press Ctrl-C again to drop it",
+            f"finishing {what}; press Ctrl-C again to drop it" if finishes else f"dropping {what}, unless all of it was read",
             f"dropping {what}; a third Ctrl-C ends at once",
         )
         self._as_json = as_json

@@ -10,6 +10,7 @@ from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from cafcat.remote.access import is_s3
+from cafcat.sources.names import prefixed
 from cafcat.stores.base import StoredFolder, has
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Adopting(Keeper):
 
         prefix: a folder of the catalog, below which the names in the archives come. on_conflict: what becomes of a
         path that the catalog has. dry_run: reads all, changes nothing. on_adopted is told of each archive. When
-        should_stop says True, which is asked between entries, or raises, nothing is left of the archive at hand.
+        should_stop says True, which is asked again and again, or raises, nothing is left of the archive at hand.
 
         An archive that cannot be adopted, and an entry that cannot be read, costs only itself and is reported.
         Raises InvalidInput, CatalogUnavailable, CatalogOutdated.
@@ -50,7 +51,7 @@ class Adopting(Keeper):
         progress = progress or Progress()
         adopt = Adopt(
             self._catalog,
-            prefix=prefix.strip("/"),
+            prefix=prefixed(prefix, ""),
             on_conflict=OnConflict(on_conflict),
             dry_run=dry_run,
             progress=progress,
@@ -73,12 +74,12 @@ class Adopting(Keeper):
     def _found(self, archive: str) -> "Sequence[Found]":
         """The store that an archive is in, as if it were one, and its key there; or the objects that are an archive
         together. Raises InvalidInput, and what finding out about a folder raises."""
-        from cafcat.archives.opening import no_archive
+        from cafcat.archives.opening import local_path, no_archive
         from cafcat.maintenance.adopt import Found
 
         if is_s3(archive):
             return self._in_bucket(archive)
-        path = os.path.abspath(archive.removeprefix("file://") if archive.startswith("file:///") else archive)
+        path = local_path(archive)
         if not os.path.isdir(path):
             return [Found(self._store_of(Path(os.path.dirname(path)).as_uri()), os.path.basename(path))]
         together = self._together(Path(path).as_uri())

@@ -72,6 +72,10 @@ class AdoptReport:
     dry_run: bool = False
 
 
+class _Stopped(Exception):
+    """It is to end, with nothing done for the archive at hand."""
+
+
 class Adopt:
     """One adopt of several archives."""
 
@@ -87,8 +91,8 @@ class Adopt:
         should_stop: Callable[[], bool],
     ) -> None:
         """Args: prefix: a folder of the catalog, without a slash at either end; on_adopted is told of each archive;
-        should_stop is asked between archives and files, where it ends the work: nothing is then left of the archive
-        at hand. It may raise, to the same effect."""
+        should_stop is asked before each archive and block, where it ends the work: nothing is then left of the
+        archive at hand. It may raise, to the same effect."""
         self._catalog = catalog
         self._prefix = prefix
         self._on_conflict = on_conflict
@@ -99,10 +103,11 @@ class Adopt:
 
     def take(self, archive: Found) -> None:
         """What is wrong with one archive costs only itself. Raises CatalogUnavailable, CatalogOutdated."""
-        if self._stopped():
-            return
         try:
+            self._go_on()
             self._adopt(archive)
+        except _Stopped:
+            self.report.interrupted = True
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError as error:
@@ -110,11 +115,13 @@ class Adopt:
 
     def fail(self, name: str, error: CafcatError) -> None:
         """Notes that an archive cannot be adopted."""
+        if error.chunk == name:
+            error.chunk = None
         self.report.failed.append(f"{name}: {error}")
 
-    def _stopped(self) -> bool:
-        self.report.interrupted = self._should_stop() or self.report.interrupted
-        return self.report.interrupted
+    def _go_on(self) -> None:
+        if self.report.interrupted or self._should_stop():
+            raise _Stopped
 
     def _adopt(self, found: Found) -> None:
         adopting = self._catalog.adopting
@@ -133,8 +140,6 @@ class Adopt:
             reader = archive_format.reader(ahead) if spread is None else spread.reader(ahead, key)
             units = reader.units() if isinstance(reader, UnitReader) else NO_UNITS
             failed = self._read_all(reader, archive, prefix, mapping)
-            if self.report.interrupted:
-                return
             if failed and not mapping.file_count:
                 raise Corrupt(f"none of its {failed:,} entries can be read")
             version.check()
@@ -145,13 +150,13 @@ class Adopt:
         self._progress.begin("adopt", size_bytes=archive.size_bytes)
         failed = 0
         for entry in reader.entries():
-            if self._stopped():
-                break
+            self._go_on()
             try:
                 mapping.add(self._checked(reader, entry, prefix))
             except (Corrupt, Unsupported, InvalidInput) as error:
                 failed += 1
-                self._progress.problem(FileProblem(prefix + entry.path, ProblemKind.CORRUPT, error.message))
+                kind = ProblemKind.NAME if isinstance(error, InvalidInput) else ProblemKind.CORRUPT
+                self._progress.problem(FileProblem(prefix + entry.path, kind, error.message))
             self._progress.advance(1, 0)
         return failed
 
@@ -164,24 +169,25 @@ class Adopt:
         for block in reader.open(entry):
             checksum = crc32c(block, checksum)
             self._progress.advance(0, len(block))
-            self._should_stop()
+            self._go_on()
         if entry.crc32c not in (None, checksum):
             raise Corrupt(f"CRC-32C {checksum:08x} where the archive says {entry.crc32c:08x}")
         return entry._replace(path=path, crc32c=checksum)
 
     def _commit(self, row: AdoptedArchive, mapping: Mapping, units: ArchiveUnits, name: str, failed: int) -> None:
-        files, skipped, size_bytes = mapping.file_count, 0, mapping.size_bytes
-        if not self.report.dry_run:
-            commit = self._catalog.adopting.adopt(row, mapping, self._on_conflict, units)
-            files, skipped, size_bytes = commit.added + commit.replaced, commit.skipped, commit.live_bytes
-        report = self.report
+        adopting, report = self._catalog.adopting, self.report
+        if report.dry_run:
+            commit = adopting.preview(mapping, self._on_conflict)
+        else:
+            commit = adopting.adopt(row, mapping, self._on_conflict, units)
+        files, size_bytes = commit.added + commit.replaced, commit.live_bytes
         report.archives += 1
         report.files += files
         report.bytes += size_bytes
-        report.skipped += skipped
+        report.skipped += commit.skipped
         report.files_failed += failed
         self._on_adopted(
-            AdoptedFile(name, row.uuid, row.format, row.size_bytes, files, size_bytes, skipped, failed)
+            AdoptedFile(name, row.uuid, row.format, row.size_bytes, files, size_bytes, commit.skipped, failed)
         )
 
 

@@ -7,7 +7,7 @@ from cafcat.formats.caf import CAF
 from cafcat.maintenance.adopt import AdoptedFile, AdoptReport
 from cafcat.testing.formats import pack
 from tests.damage import flip
-from tests.e2e.conftest import Cafcat, documented_keys
+from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 from tests.log_archives import write_container
 
 FILES = {"a/1": b"one", "b": b"two" * 1000}
@@ -46,7 +46,17 @@ def test_what_fails_is_named(cafcat: Cafcat) -> None:
     result = cafcat("adopt", "old.caf", "old.caf", code=3)
     assert "a/1" in result.err
     assert "it was adopted before" in result.err
-    assert result.text == "adopted 1 archive: 1 file, 3.0 kB; 1 failed\n"
+    assert result.text == "adopted 1 archive: 1 file, 3.0 kB; 1 file failed; 1 archive refused\n"
+
+
+def test_ctrl_c_does_not_begin_another_archive(cafcat: Cafcat) -> None:
+    """The commit of the first waits for a lock that we hold until it has heard of the signal."""
+    archive(cafcat)
+    archive(cafcat, "other.caf")
+    cafcat("db", "init")
+    result, [said] = interrupted(cafcat, "adopt", "old.caf", "other.caf")
+    assert "dropping the archive, unless all of it was read" in said
+    assert (result.code, result.text) == (130, "interrupted; adopted 1 archive: 2 files, 3.0 kB\n")
 
 
 def test_a_conflict_says_what_to_do(cafcat: Cafcat) -> None:
@@ -56,7 +66,8 @@ def test_a_conflict_says_what_to_do(cafcat: Cafcat) -> None:
     result = cafcat("adopt", "other.caf", code=3)
     assert "--on-conflict skip or replace, or another --prefix" in result.err
     assert (
-        cafcat("adopt", "other.caf", "--on-conflict", "skip").text == "adopted 1 archive: 0 files, 0 B; 2 skipped\n"
+        cafcat("adopt", "other.caf", "--on-conflict", "skip").text
+        == "adopted 1 archive: 0 files, 0 B; 2 files skipped\n"
     )
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -343,10 +344,46 @@ def test_a_dry_run_and_one_that_is_stopped_change_nothing(repository: cafcat.Rep
     path = archive(tmp_path / "x.caf")
     report = adopted(repository, path, dry_run=True)
     assert report.files == len(FILES)
-    asked = iter([False, False, False, True])
+    asked = iter([False, False, False, True])  # in the middle of a file
     report = adopt(repository, path, should_stop=lambda: next(asked, True))
     assert (report.interrupted, report.archives) == (True, 0)
     assert sql(repository, "SELECT count(*) FROM chunks") == [(0,)]
+
+
+@pytest.mark.parametrize("on_conflict", OnConflict)
+def test_a_dry_run_says_what_would_be_done(
+    repository: cafcat.Repository, tmp_path: Path, on_conflict: OnConflict
+) -> None:
+    commit(repository, {"a/1": b"another", "b": b"another"})
+    path = archive(tmp_path / "x.caf")
+    dry, done = (
+        adopt(repository, path, on_conflict=on_conflict, dry_run=dry_run).failed
+        if on_conflict is OnConflict.FAIL
+        else asdict(adopt(repository, path, on_conflict=on_conflict, dry_run=dry_run)) | {"dry_run": None}
+        for dry_run in (True, False)
+    )
+    assert dry == done
+    assert ("'a/1'" in str(dry)) == (on_conflict is OnConflict.FAIL)
+
+
+def test_names_of_archives(repository: cafcat.Repository, tmp_path: Path) -> None:
+    path = archive(tmp_path / "a folder" / "100%.caf")
+    adopted(repository, path.as_uri(), prefix="./p//q/")
+    assert live(repository) == {f"p/q/{name}" for name in FILES}
+    report = adopt(repository, "http://host/x.caf", "FILE://elsewhere/x.caf", tmp_path / "missing")
+    for message in report.failed[:2]:
+        assert "a file of this machine, or an object at an s3:// URL" in message
+    assert cafcat.inspect(path.as_uri()).format == "caf"
+
+
+def test_an_archive_without_any_new_file_says_how_it_is_adopted_again(
+    repository: cafcat.Repository, tmp_path: Path
+) -> None:
+    commit(repository, FILES)
+    path = archive(tmp_path / "x.caf")
+    assert adopted(repository, path, on_conflict=OnConflict.SKIP).files == 0
+    [message] = adopt(repository, path, on_conflict=OnConflict.REPLACE).failed
+    assert "cafcat prune lets it go" in message
 
 
 def test_a_commit_whose_answer_is_lost_is_settled_by_looking(
