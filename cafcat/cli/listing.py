@@ -136,8 +136,8 @@ def _why(before: dict[str, Any]) -> str:
 
 
 def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expires = None) -> int:
-    """Show where the bytes of a file are. The last line is a shell command that reads them without cafcat. A file
-    with a decoding is not those bytes, but what its format makes of them.
+    """Show where the bytes of a file are. The last line is a shell command that prints the file: without cafcat, but
+    for a file with a decoding, which is not those bytes, but what its format makes of them.
 
     Example: cafcat locate photos/a.jpg | tail -n 1 | sh > a.jpg
     """
@@ -161,6 +161,8 @@ def _command(repository: "Repository", location: Location, seconds: int | None) 
     start, end = location.start_byte, location.end_byte
     if seconds is not None:
         return shell_line(repository.signed_url(location, seconds).url, start, end)
+    if location.decoding is not None:
+        return f"cafcat cat -- {shlex.quote(location.path)}"
     archive = repository.object_of(location)
     if "://" not in archive:
         return shell_line(archive, start, end)

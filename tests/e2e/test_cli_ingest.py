@@ -65,7 +65,9 @@ def test_a_format_is_chosen_and_changed(cafcat: Cafcat) -> None:
     located = cafcat("locate", "--json", "tree/small").document
     assert (located["decoding"], located["size_bytes"]) == ("pieces", 5)
     assert located["end_byte"] - located["start_byte"] > 5
-    assert any(line.split() == ["decoding", "pieces"] for line in cafcat("locate", "tree/small").lines)
+    lines = cafcat("locate", "tree/small").lines
+    assert any(line.split() == ["decoding", "pieces"] for line in lines)
+    assert lines[-1] == "cafcat cat -- tree/small"
     cafcat("repack", "-q", "--format", "car", "--yes")
     assert cafcat("chunks", "ls", "--state", "committed", "--json").document["format"] == "car"
     assert "decoding" not in cafcat("locate", "--json", "tree/small").document
