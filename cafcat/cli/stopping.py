@@ -23,10 +23,10 @@ class StopOnSignal:
     """
 
     def __init__(self, what: str, *, as_json: bool, finishes: bool = True) -> None:
-        self._messages = (
-            f"finishing {what}; press Ctrl-C again to drop it" if finishes else f"dropping {what}, unless all of it was read",
-            f"dropping {what}; a third Ctrl-C ends at once",
-        )
+        first = f"finishing {what}; press Ctrl-C again to drop it"
+        if not finishes:
+            first = f"dropping {what}, unless all of it was read"
+        self._messages = (first, f"dropping {what}; a third Ctrl-C ends at once")
         self._as_json = as_json
         self._signals = 0
         self._before: dict[signal.Signals, Any] = {}
