@@ -136,8 +136,8 @@ def _why(before: dict[str, Any]) -> str:
 
 
 def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expires = None) -> int:
-    """Show where the bytes of a file are. The last line is a shell command that prints the file: without cafcat, but
-    for a file with a decoding, which is not those bytes, but what its format makes of them.
+    """Show where the bytes of a file are. The last line is a shell command that prints the file: without cafcat,
+    but for a file with a decoding, which is not those bytes, but what its format makes of them.
 
     Example: cafcat locate photos/a.jpg | tail -n 1 | sh > a.jpg
     """
