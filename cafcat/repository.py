@@ -232,7 +232,7 @@ class Repository:
             self._catalog,
             store,
             opening_of(self.settings, self._catalog, store, options, progress),
-            archive_format=formats.by_name(format) if format == formats.LOGS else formats.to_write(format),
+            archive_format=formats.of_new_chunks(format),
             timestamp_key=timestamp_key,
             dry_run=dry_run,
             target_size=target_of(format, self.settings.target_size) if target_size is None else target_size,

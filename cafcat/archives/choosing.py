@@ -13,7 +13,7 @@ def format_of_output(output: Path, name: str | None) -> Format:
     """The format of that name, or else the one whose suffix the file's name ends with. Raises InvalidInput if
     there is no such format, or the file's name tells none."""
     if name is not None:
-        return formats.asked_for(name)
+        return formats.by_name(formats.asked_for(name))
     for archive_format in formats.known():
         if output.name.lower().endswith(archive_format.suffix):
             return archive_format

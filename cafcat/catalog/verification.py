@@ -94,13 +94,15 @@ class TargetTotals(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """What a check came to. started_at: when it began."""
+    """What a check came to. started_at: when it began. is_known: False if what it takes to look into the object is
+    not installed here: that says nothing of it, and has no place in its history."""
 
     verdict: Verdict
     findings: Sequence[Finding]
     files_checked: int
     bytes_read: int
     started_at: datetime
+    is_known: bool = True
 
 
 class VerifyTally(NamedTuple):

@@ -61,7 +61,7 @@ def repair(
             call.output.notice("interrupted; what was committed before stays, all else is as it was")
             return INTERRUPTED
     call.summarize({"summary": asdict(report)}, _summary(report))
-    left = report.files_lost or report.logs_damaged
+    left = report.files_lost or report.chunks_left or report.logs_damaged
     return INTERRUPTED if report.interrupted else DAMAGE if left else 0
 
 
@@ -76,6 +76,8 @@ def _summary(report: "RepairReport") -> list[str]:
         f"files: {report.files_kept} right in their chunk, {report.files_from_copy} from copies, "
         f"{report.files_from_source} from sources, {report.files_lost} lost"
     )
+    if report.chunks_left:
+        lines.append(f"{plural(report.chunks_left, 'chunk')} left: a library or a format is not installed here")
     if report.files_changed:
         lines.append(f"{plural(report.files_changed, 'file')} replaced or removed meanwhile: left as they are now")
     if report.dry_run:

@@ -50,14 +50,14 @@ class Rewriting(Recovering):
         between files and blocks, what was packed is committed; when it raises, the open chunk is given up.
 
         A file that is damaged stays where it is and is told to `progress`; it is for repair. Raises NotFound,
-        InvalidInput, Unsupported for a format that cannot be written, StoreFailed, CatalogUnavailable,
+        InvalidInput, Unsupported for a format that is never written, NotInstalled, StoreFailed, CatalogUnavailable,
         CatalogOutdated: chunks committed before stay.
         """
         from cafcat.formats import registry as formats
         from cafcat.maintenance.repack import Repack, RepackOptions
 
         if format is not None:
-            formats.to_write(format)
+            formats.to_write(formats.asked_for(format))
         progress, should_stop = progress or Progress(), should_stop or never
         only = None if store is None else self._store_of(store).url
         limits = self._limits(target_size)

@@ -5,14 +5,27 @@ have it, its value a Format.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Final, cast
 
-from cafcat.errors import Corrupt, InvalidInput, Unsupported
+from cafcat.errors import Corrupt, InvalidInput, NotInstalled, Unsupported
 from cafcat.formats.base import Folder, Format, RandomReader, Spread, Spreads
 
-__all__ = ["LOGS", "NAMES", "asked_for", "by_name", "by_suffix", "detect", "known", "spread", "to_write"]
+__all__ = [
+    "LOGS",
+    "NAMES",
+    "asked_for",
+    "by_name",
+    "by_suffix",
+    "detect",
+    "is_only_read",
+    "known",
+    "of_new_chunks",
+    "spread",
+    "to_write",
+]
 
 _OWN: Final = {
     "car": "cafcat.formats.car:CAR",
@@ -42,19 +55,38 @@ def by_name(name: str) -> Format:
     raise Unsupported(f"there is no format {name!r}", hint=f"this version has {_names()}")
 
 
-def asked_for(name: str) -> Format:
-    """The format that somebody typed the name of. Raises InvalidInput if there is none."""
+def asked_for(name: str) -> str:
+    """A name that somebody typed. Raises InvalidInput if no format has it."""
     try:
-        return by_name(name)
+        return by_name(name).name
     except Unsupported as error:
         raise InvalidInput(error.message, hint=error.hint) from error
 
 
 def to_write(name: str) -> Format:
-    """The same, to write archives of it. Raises Unsupported if that cannot be done, NotInstalled."""
-    found = asked_for(name)
+    """The format of that name, to write archives of it. Raises Unsupported if there is none, or if it is only read;
+    NotInstalled."""
+    found = by_name(name)
     found.writer(_Nothing())
     return found
+
+
+def of_new_chunks(name: str) -> Format:
+    """The format that somebody wants chunks in: one that is written, or that its own program makes of logs. Raises
+    InvalidInput if there is none of that name, Unsupported, NotInstalled."""
+    name = asked_for(name)
+    return by_name(name) if name == LOGS else to_write(name)
+
+
+def is_only_read(name: str) -> bool:
+    """Whether it is known that archives of this format are never written: nobody can tell where the format, or a
+    library that it needs, is not installed."""
+    with suppress(NotInstalled):
+        try:
+            to_write(name)
+        except Unsupported:
+            return name in [known.name for known in _all()]
+    return False
 
 
 class _Nothing:

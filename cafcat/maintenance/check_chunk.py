@@ -52,6 +52,7 @@ def check_target(
     started_at = datetime.now(UTC)
     findings = Findings()
     progress = _Counted(advance)
+    is_known = True
     try:
         store = store_of(target.store)
         with catalog.verification.rows(target.chunk_id) as rows:
@@ -63,10 +64,11 @@ def check_target(
         findings.add(FindingKind.MISSING, str(error))
     except CafcatError as error:
         verdict = Verdict.UNREADABLE
+        is_known = not isinstance(error, NotInstalled)
         findings.add(FindingKind.UNREADABLE, f"it cannot be read: {error}")
     if verdict is not Verdict.OK and not catalog.verification.still_kept(target):
         return None
-    return CheckResult(verdict, findings.listed(), progress.files, progress.size_bytes, started_at)
+    return CheckResult(verdict, findings.listed(), progress.files, progress.size_bytes, started_at, is_known)
 
 
 class ObjectCheck:
@@ -141,7 +143,10 @@ class ObjectCheck:
             is_adopted = target.adopted_prefix is not None
             compare(entries, self._rows, self._findings, told, lacks_checksums=True, may_lack_rows=is_adopted)
         except (Lacking, NotInstalled):
-            return  # what lists its files is not in it, or nobody here can read it: the rows are all that is known
+            # What lists its files is not in it, or nobody here can read it. If they were looked at by their rows,
+            # that is enough.
+            if tells_files:
+                raise
         except (Corrupt, Unsupported) as error:
             self._findings.add(FindingKind.INDEX, f"the archive is damaged: {error.message}")
 

@@ -127,6 +127,7 @@ class _Difference:
             for waiting, times in self._waiting.items():
                 for _ in range(abs(times)):
                     self._add(waiting, 1 if times > 0 else -1)
+            self._waiting.clear()
 
     def left(self) -> Iterator[tuple[_Key | None, _Key | None]]:
         """What one side has and the other lacks, those of a path together: row and entry, or one of them. Raises

@@ -20,8 +20,10 @@ from cafcat.errors import (
     Corrupt,
     InvalidInput,
     NotFound,
+    NotInstalled,
     SourceFailed,
     StoreFailed,
+    Unsupported,
 )
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
@@ -49,6 +51,7 @@ class RepairReport:
     them when they were read; files_kept: whose bytes in the chunk are right; files_from_copy, files_from_source;
     files_lost: that nobody could give. chunks_written: new ones, of bytes_written bytes; files_changed: copied into
     them, but replaced or removed meanwhile. All in numbers and bytes; a dry run has none of the last three.
+    chunks_left: of these, whose format cannot be written here, and which stay as they are.
     logs_damaged: archives of logs that are known to be damaged, and stay so: none of the other numbers has them.
     """
 
@@ -63,6 +66,7 @@ class RepairReport:
     chunks_written: int = 0
     bytes_written: int = 0
     files_changed: int = 0
+    chunks_left: int = 0
     logs_damaged: int = 0
     interrupted: bool = False
     dry_run: bool = True
@@ -153,7 +157,12 @@ class Repair:
             self.report.chunks_mended = self._catalog.rewriting.retired([chunk.id for chunk in chunks])
 
     def _take_group(self, group: Sequence[RewritableChunk]) -> None:
-        self._rewriter.write_as(format_after(group[0].format))
+        try:
+            self._rewriter.write_as(format_after(group[0].format))
+        except (NotInstalled, Unsupported) as error:
+            self.report.chunks_left += len(group)
+            self._progress.warn(f"chunks of the format {group[0].format} are left as they are: {error}")
+            return
         self._lost.clear()
         self._lost_of.clear()
         for chunk in group:

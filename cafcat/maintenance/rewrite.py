@@ -6,7 +6,6 @@ from typing import Final, Self
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.owners import owner_name
 from cafcat.checksums import crc32c
-from cafcat.errors import Unsupported
 from cafcat.formats import registry as formats
 from cafcat.maintenance.contents import Unreadable, check, entry_of, guarded
 from cafcat.model import Entry
@@ -27,12 +26,8 @@ def place_of(catalog: Catalog, store: Store, role: str, archive_format: str = _F
 
 
 def format_after(name: str) -> str:
-    """Of chunks that take the files of chunks of a format: the same, if any can be written. Raises NotInstalled if
-    they could be, but not here; InvalidInput if there is no such format here."""
-    try:
-        return formats.to_write(name).name
-    except Unsupported:
-        return _FORMAT
+    """Of chunks that take the files of chunks of a format: the same, unless none are ever written."""
+    return _FORMAT if formats.is_only_read(name) else name
 
 
 def live_files(catalog: Catalog, chunk_id: int) -> Iterator[Entry]:

@@ -226,7 +226,10 @@ class Verify:
             if result is None:
                 self._counts["gone"] += 1
                 continue
-            self._catalog.verification.record(run.id, level, target, result)
+            if result.is_known:
+                self._catalog.verification.record(run.id, level, target, result)
+            else:
+                self._counts["not known"] += 1
             self._tell(result, target, self._located(target))
 
     def _located(self, target: CheckTarget) -> str | None:
@@ -263,13 +266,14 @@ class Verify:
     def _finished(self, run: VerifyRun, level: VerifyLevel) -> VerifyReport:
         if not self._interrupted:
             self._catalog.verification.finish(run.id)
+        tally = self._catalog.verification.tally(run.id)
         return VerifyReport(
             run=run.id,
             level=level,
             resumed=run.resumed,
             gone=self._counts["gone"],
             interrupted=self._interrupted,
-            **self._catalog.verification.tally(run.id)._asdict(),
+            **tally._replace(unreadable=tally.unreadable + self._counts["not known"])._asdict(),
         )
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
-from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, StoreFailed
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotInstalled, StoreFailed, Unsupported
 from cafcat.model import Location
 from cafcat.resolve.checking import Damaged
 from cafcat.resolve.fetch import fetch
@@ -17,6 +18,8 @@ from cafcat.resolve.wanted import Wanted
 
 __all__ = ["Batch"]
 
+_OF_ONE_FILE: Final = (Corrupt, NotInstalled, StoreFailed, Unsupported)
+"""What is wrong with a file, and with no other."""
 Failures = list[tuple[str, CafcatError]]
 """Names as they were asked for, and why each cannot be had."""
 
@@ -25,8 +28,8 @@ class Batch:
     """Bytes `[start, end)` of many files, all of them by default; a negative start counts from the end.
 
     What is wrong with one file is a value and not an exception: NotFound, InvalidInput for a range beyond the file,
-    Corrupt, StoreFailed. What is wrong with all is raised: AccessDenied, Unavailable if a store is out of reach,
-    CatalogUnavailable, CatalogOutdated.
+    Corrupt, StoreFailed, Unsupported and NotInstalled for what cannot be decoded here. What is wrong with all is
+    raised: AccessDenied, Unavailable if a store is out of reach, CatalogUnavailable, CatalogOutdated.
     """
 
     def __init__(self, reading: Reading, start: int = 0, end: int | None = None) -> None:
@@ -104,7 +107,7 @@ class Batch:
             return b"".join(blocks)
         except Damaged as error:
             return self._joined_copy(wanted, error)
-        except (Corrupt, StoreFailed) as error:
+        except _OF_ONE_FILE as error:
             return error
 
     def _joined_copy(self, wanted: Wanted, found: Damaged) -> bytes | CafcatError:
@@ -115,7 +118,7 @@ class Batch:
 
         try:
             self._reading.save_copy(wanted, found, take)
-        except (Corrupt, StoreFailed) as error:
+        except _OF_ONE_FILE as error:
             return error
         return b"".join(parts)
 
@@ -124,6 +127,6 @@ class Batch:
     ) -> Location | CafcatError:
         try:
             save_single(self._reading, wanted, blocks, output, overwrite=overwrite)
-        except (Conflict, Corrupt, InvalidInput, StoreFailed) as error:
+        except (Conflict, InvalidInput, *_OF_ONE_FILE) as error:
             return error
         return wanted.location

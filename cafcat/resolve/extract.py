@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, StoreFailed
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotInstalled, StoreFailed, Unsupported
 from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
 from cafcat.progress import Progress
 from cafcat.resolve.fetch import fetch
@@ -24,7 +24,9 @@ _SMALL_BYTES: Final = 1 << 20
 _KINDS: Final = {
     "corrupt": ProblemKind.CORRUPT,
     "conflict": ProblemKind.EXISTS,
+    "not_installed": ProblemKind.UNREADABLE,
     "store_failed": ProblemKind.UNREADABLE,
+    "unsupported": ProblemKind.UNREADABLE,
 }
 
 
@@ -109,7 +111,7 @@ class Extract:
                 self._tree.make_folder(place.path[:-1])  # how S3's consoles keep an empty folder
             else:
                 self._reading.save(wanted, blocks, partial(self._write_file, place))
-        except (Corrupt, Conflict, InvalidInput, StoreFailed) as error:
+        except (Conflict, Corrupt, InvalidInput, NotInstalled, StoreFailed, Unsupported) as error:
             self._failed(place, error)
         else:
             self.report.files += 1

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from cafcat.checksums import crc32c
-from cafcat.errors import CafcatError, Corrupt, StoreFailed
+from cafcat.errors import CafcatError, Corrupt, NotInstalled, StoreFailed, Unsupported
 from cafcat.prefetch import in_order
 from cafcat.resolve.decoding import decoded
 from cafcat.resolve.places import FAILURES, Trial
@@ -78,11 +78,11 @@ def _cut(wanted: Wanted, read: RangeRead, data: bytes) -> bytes:
 
 
 def _content(reading: Reading, wanted: Wanted, data: bytes) -> _Blocks:
-    """What is wrong is read once more, alone, wherever it can be read."""
+    """What is wrong is read once more, alone, wherever it can be read; then it raises, if it has to."""
     if wanted.part is not None:
         try:
             return iter((decoded(wanted, data),))
-        except Corrupt:
+        except (Corrupt, NotInstalled, Unsupported):
             return _read_again(reading, wanted)
     if crc32c(data) == wanted.location.crc32c or not wanted.is_whole:
         return iter((data,))

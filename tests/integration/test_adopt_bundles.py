@@ -12,7 +12,7 @@ import pytest
 
 import cafcat
 from cafcat.checksums import crc32c
-from cafcat.errors import Corrupt
+from cafcat.errors import Corrupt, NotInstalled
 from cafcat.formats.databundle.bundle import NewBundleFile, UserData, write_bundle
 from cafcat.formats.databundle.layout import RECORD_BYTES
 from cafcat.formats.databundle.messages import messages
@@ -89,7 +89,8 @@ def test_files_of_a_bundle_are_read_in_place(local: cafcat.Repository, tmp_path:
     assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
     shutil.move(tmp_path / "there/index", tmp_path / "index")
     check_read(local, tmp_path)
-    assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
+    assert verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
+    assert verdicts(local, VerifyLevel.INDEX) == ["unreadable"] * SHARDS  # of which there is nothing else
     shutil.move(tmp_path / "index", tmp_path / "there/index")
     assert everything(tmp_path / "there") == before
 
@@ -298,7 +299,23 @@ def test_a_missing_library_is_no_damage(
     monkeypatch.setitem(sys.modules, "plyvel", None)
     assert "pip install 'cafcat[databundle]'" in adopt(local, tmp_path / "there").failed[0]
     assert dict(local.read_many(FILES)) == FILES
-    assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
+    assert verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
+    assert verdicts(local, VerifyLevel.INDEX) == ["unreadable"] * SHARDS  # nothing of it was looked at
+
+
+def test_what_cannot_be_decoded_here_costs_only_itself(
+    local: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle(tmp_path / "there", "snappy", 1, there=NOISE[:600_000])
+    adopt(local, tmp_path / "there")
+    commit(local, {"own": b"own"})
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    report = local.extract("", tmp_path / "out")
+    assert (report.files, report.files_failed) == (1, 1)
+    assert "needs cramjam" in report.failed[0].message
+    found = dict(local.read_many(["own", "there"]))
+    assert found["own"] == b"own"
+    assert isinstance(found["there"], NotInstalled)
 
 
 def test_without_protobuf_nobody_says_damaged(

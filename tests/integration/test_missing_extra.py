@@ -1,16 +1,22 @@
 """Where the libraries of a format are not installed, its chunks are neither damaged nor become something else."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 import cafcat
 from cafcat.errors import NotInstalled
+from cafcat.formats.base import Format
+from cafcat.formats.caf import CAF
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.messages import messages
-from cafcat.model import OnConflict
+from cafcat.model import Finding, OnConflict
+from cafcat.writing.chunk import OpenChunk
 from tests.catalog_world import begin, sql
+from tests.damage import flip
+from tests.listeners import Heard
 from tests.rebuild_world import World, leave_whole, local
 
 __all__ = ["local"]
@@ -19,57 +25,112 @@ CONTENT = b"content" * 1000
 
 
 @pytest.fixture
-def without(local: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A catalog with a DataBundle chunk, half of which is dead; then protobuf is no more."""
-    chunk = begin(local.repository, {"kept": CONTENT, "removed": CONTENT}, archive_format=DATABUNDLE)
-    chunk.finish(OnConflict.REPLACE, lambda: None)
-    local.repository.custody.remove(["removed"])
-    messages.cache_clear()
-    monkeypatch.setitem(sys.modules, "google.protobuf.any_pb2", None)
-    yield local
+def without_protobuf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """From the call on."""
+
+    def remove() -> None:
+        messages.cache_clear()
+        monkeypatch.setitem(sys.modules, "google.protobuf.any_pb2", None)
+
+    yield remove
     monkeypatch.undo()
     messages.cache_clear()
 
 
+@pytest.fixture
+def without(local: World, without_protobuf: Callable[[], None]) -> cafcat.Repository:
+    """A catalog with a DataBundle chunk; then protobuf is no more."""
+    pack(local.repository, ["kept", "other"], DATABUNDLE)
+    without_protobuf()
+    return local.repository
+
+
+def pack(repository: cafcat.Repository, names: Sequence[str], archive_format: Format) -> OpenChunk:
+    chunk = begin(repository, dict.fromkeys(names, CONTENT), archive_format=archive_format)
+    chunk.finish(OnConflict.REPLACE, lambda: None)
+    return chunk
+
+
+def spoilt(repository: cafcat.Repository, names: Sequence[str], archive_format: Format) -> None:
+    """A chunk whose last byte is another, so that its index is damaged, and no file."""
+    key = f"{pack(repository, names, archive_format).uuid}{archive_format.suffix}"
+    path = Path(str(repository.settings.store).removeprefix("file://")) / key
+    flip(path, path.stat().st_size - 1)
+
+
 def chunks(repository: cafcat.Repository) -> list[tuple[str, str]]:
-    return [(chunk.format, chunk.state) for chunk in repository.chunks()]
+    return sql(repository, "SELECT format, state FROM chunks ORDER BY id")
 
 
-def test_files_are_read_all_the_same(without: World) -> None:
-    assert without.repository.read("kept") == CONTENT
+def test_files_are_read_all_the_same(without: cafcat.Repository) -> None:
+    assert without.read("kept") == CONTENT
 
 
 @pytest.mark.parametrize("level", ["index", "data"])
-def test_verify_cannot_tell(without: World, level: str) -> None:
-    report = without.repository.custody.verify(level=level)
-    assert (report.damaged, report.unreadable) == (0, 1)
-    [(kind, detail)] = sql(without.repository, "SELECT kind, detail FROM findings")
-    assert kind == "unreadable"
-    assert "google.protobuf" in detail
+def test_verify_cannot_tell(without: cafcat.Repository, level: str) -> None:
+    told: list[Sequence[Finding]] = []
+    report = without.custody.verify(level=level, on_checked=lambda one: told.append(one.findings))
+    assert (report.ok, report.damaged, report.unreadable) == (0, 0, 1)
+    [[finding]] = told
+    assert finding.kind == "unreadable"
+    assert "google.protobuf" in finding.detail
+    assert sql(without, "SELECT count(*) FROM verifications") == [(0,)]  # others may know better
 
 
-def test_no_chunk_becomes_one_of_another_format(without: World) -> None:
-    custody = without.repository.custody
-    custody.verify(level="data")
-    for verb in (lambda: custody.repair(from_copies=True), lambda: custody.repack(max_unused=0.0)):
-        with pytest.raises(NotInstalled, match=r"cafcat\[databundle\]"):
-            verb()
-    assert chunks(without.repository) == [("databundle", "committed")]
+def test_what_is_known_stays_known(local: World, without_protobuf: Callable[[], None]) -> None:
+    spoilt(local.repository, ["a"], DATABUNDLE)
+    local.repository.custody.verify(level="index")
+    without_protobuf()
+    local.repository.custody.verify(level="index")
+    assert [found.verdict for found in local.repository._catalog.verification.damaged()] == ["damaged"]
 
 
-def test_rebuild_does_not_count_them_as_lost(without: World) -> None:
+def test_repair_and_repack_leave_its_chunks_and_take_the_others(
+    local: World, without_protobuf: Callable[[], None]
+) -> None:
+    custody = local.repository.custody
+    spoilt(local.repository, ["a", "b"], DATABUNDLE)
+    spoilt(local.repository, ["c", "d"], CAF)
+    custody.verify(level="index")
+    without_protobuf()
+    heard = Heard()
+    report = custody.repair(from_copies=True, dry_run=False, progress=heard)
+    assert (report.chunks, report.chunks_mended, report.chunks_left) == (2, 1, 1)
+    [message] = heard.warnings
+    assert "google.protobuf" in message
+    expected = [("databundle", "committed"), ("caf", "retired"), ("caf", "committed")]
+    assert chunks(local.repository) == expected
+    custody.remove(["a", "c"])
+    [message] = custody.repack(max_unused=0.0, dry_run=False).failed
+    assert "google.protobuf" in message
+    assert chunks(local.repository) == [*expected[:2], ("caf", "retired"), ("caf", "committed")]
+
+
+def test_chunks_of_a_format_that_is_not_here_are_left_as_they_are(local: World) -> None:
+    for names in (["a", "b"], ["c", "d"]):
+        pack(local.repository, names, CAF)
+    local.repository.custody.remove(["a", "c"])
+    sql(local.repository, "UPDATE chunks SET format = 'somebodys' WHERE id = (SELECT min(id) FROM chunks)")
+    [message] = local.repository.custody.repack(max_unused=0.0, dry_run=False).failed
+    assert "there is no format 'somebodys'" in message
+    assert [state for _, state in chunks(local.repository)] == ["committed", "retired", "committed"]
+
+
+def test_rebuild_does_not_count_them_as_lost(local: World, without: cafcat.Repository) -> None:
+    assert chunks(without) == [("databundle", "committed")]
     with pytest.raises(NotInstalled, match=r"cafcat\[databundle\]"):
-        without.rebuilt(accept_loss=True)
+        local.rebuilt(accept_loss=True)
 
 
-def test_recover_leaves_a_whole_chunk_for_who_can_read_it(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recover_leaves_a_whole_chunk_for_who_can_read_it(
+    local: World, without_protobuf: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     leave_whole(local.repository, {"a": CONTENT}, archive_format=DATABUNDLE)
-    messages.cache_clear()
-    with monkeypatch.context() as without_protobuf:
-        without_protobuf.setitem(sys.modules, "google.protobuf.any_pb2", None)
-        [message] = local.repository.custody.recover().failed
-    messages.cache_clear()
+    without_protobuf()
+    [message] = local.repository.custody.recover().failed
     assert "google.protobuf" in message
     assert chunks(local.repository) == [("databundle", "writing")]
+    monkeypatch.undo()
+    messages.cache_clear()
     assert local.repository.custody.recover().adopted == 1
     assert local.repository.read("a") == CONTENT
