@@ -228,7 +228,9 @@ def test_an_archive_of_a_version_that_clp_s_cannot_search_says_so(
     made.write_bytes(made.read_bytes()[:4] + bytes([1, 0, 3, 0]) + made.read_bytes()[8:])
     local.custody.adopt([made])
     [message] = search(local, "n: 1")[1].failed
-    assert "it is of version 0.3.1, which the installed clp-s cannot search (signal 6 ended it)" in message
+    assert re.search(
+        r"of version 0\.3\.1, which the installed clp-s cannot search \(signal \d+ ended it\)", message
+    )
 
 
 def test_archives_that_nobody_points_to_are_not_searched(repository: cafcat.Repository) -> None:
