@@ -7,6 +7,7 @@ from cafcat.model import ArchiveUnits, Entry, NewFile
 
 __all__ = [
     "REFUSED",
+    "UNLIMITED",
     "EntryWriter",
     "FinishedArchive",
     "Folder",
@@ -29,6 +30,8 @@ __all__ = [
 REFUSED: Final = "refused: "
 """What `decoding` of an entry begins with that its format can list, and cannot tell a catalog how to read; the rest
 says why. Opening it raises Unsupported."""
+UNLIMITED: Final = 1 << 63
+"""Bytes: more than any archive has, where nothing else is to bound it."""
 
 
 class RandomReader(Protocol):

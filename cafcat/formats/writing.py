@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
 from cafcat.errors import InvalidInput, Refused, StoreFailed
-from cafcat.formats.base import Sink
+from cafcat.formats.base import UNLIMITED, Sink
 from cafcat.formats.index_text import IndexText, longest_text_bytes
 from cafcat.model import Entry, NewFile
 
 __all__ = ["ArchiveWriter", "FileWriter", "HeldBytes", "IndexedWriter"]
 
-_UNLIMITED: Final = 1 << 63
 _HELD_BYTES: Final = 4 << 20
 WriterT = TypeVar("WriterT", bound="ArchiveWriter")
 
@@ -28,7 +27,7 @@ class ArchiveWriter(ABC):
 
     def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
         """Appends a whole file. Raises Refused, with nothing written; what the sink raises."""
-        added = self.add_all((NewFile(path, content, modified_ns),), _UNLIMITED)
+        added = self.add_all((NewFile(path, content, modified_ns),), UNLIMITED)
         if not added:
             raise self._full(path)
         return added[0]
@@ -132,7 +131,8 @@ class FileWriter(Generic[WriterT]):
 
 
 class HeldBytes:
-    """Many small parts on their way to a sink, which gets up to 4 MiB of them at once."""
+    """Many small parts on their way to a sink, which gets them together once they are 4 MiB or more. Memory: less
+    than 4 MiB, and what one `put` brings."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

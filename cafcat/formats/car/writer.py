@@ -6,7 +6,7 @@ from typing import Final
 
 from cafcat.checksums import crc32c
 from cafcat.errors import Unsupported
-from cafcat.formats.base import FinishedArchive, HeadSink, Sink
+from cafcat.formats.base import UNLIMITED, FinishedArchive, HeadSink, Sink
 from cafcat.formats.car import varint
 from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256, SHA256
 from cafcat.formats.car.header import HEAD_BYTES, PRAGMA, V2_DATA_START, head_of
@@ -21,7 +21,6 @@ from cafcat.model import Entry, NewFile
 
 __all__ = ["CarEntryWriter", "CarWriter"]
 
-_UNLIMITED: Final = 1 << 63
 _FIXED_BYTES: Final = FOOTER.size + TRAILER_BYTES + SHA256_INDEX_EMPTY_BYTES
 _NO_HEAD: Final = PRAGMA + bytes(HEAD_BYTES - len(PRAGMA))
 """Stands there until the head is known: readers refuse it."""
@@ -104,7 +103,7 @@ class CarWriter(IndexedWriter):
         """Begins a file that is written in blocks. Raises Refused, with nothing written."""
         self._check_can_open(path)
         name = tree_name(path)
-        self._tree_size.take(name, self._tree_size.needs(name, _UNLIMITED))
+        self._tree_size.take(name, self._tree_size.needs(name, UNLIMITED))
         self._open = CarEntryWriter(self, path, modified_ns)
         return self._open
 
@@ -118,7 +117,7 @@ class CarWriter(IndexedWriter):
             size += self._open.bytes_to_come
         if path is None:
             return size + self._tree_size.size_bytes
-        tree_bytes = self._tree_size.after(self._tree_size.needs(tree_name(path), _UNLIMITED))
+        tree_bytes = self._tree_size.after(self._tree_size.needs(tree_name(path), UNLIMITED))
         return size + largest_file_bytes(size_bytes, LEAF_BYTES) + longest_text_bytes(path) + tree_bytes
 
     def has_room(self, path: str, size_bytes: int) -> bool:

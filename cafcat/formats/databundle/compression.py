@@ -1,12 +1,24 @@
 """Whole records, compressed and back, by the methods of the published design."""
 
 import zlib
+from collections.abc import Callable, Iterator
+from io import BytesIO
 from typing import Final
 
 from cafcat.errors import InvalidInput
 from cafcat.formats.databundle.extras import extra
 
-__all__ = ["METHODS", "NONE", "SNAPPY", "ZLIB", "compressed", "decompressed", "method_of", "most_stored_bytes"]
+__all__ = [
+    "METHODS",
+    "NONE",
+    "SNAPPY",
+    "ZLIB",
+    "compressed",
+    "decompressed",
+    "method_of",
+    "most_stored_bytes",
+    "snappy_frames",
+]
 
 NONE: Final = 1
 SNAPPY: Final = 2
@@ -16,6 +28,8 @@ METHODS: Final = {"none": NONE, "snappy": SNAPPY, "zlib": ZLIB}
 
 _FRAME: Final = 4
 """Of a snappy frame, its type and size come first."""
+_COMPRESSED_FRAME: Final = 0x00
+_STORED_FRAME: Final = 0x01
 
 
 def method_of(name: str) -> int:
@@ -58,18 +72,36 @@ def _inflated(data: bytes, most_bytes: int) -> bytes:
 
 
 def _unframed(data: bytes, most_bytes: int) -> bytes:
+    frames = b"".join(frame for frame, _ in snappy_frames(BytesIO(data).read))
     output = bytearray(most_bytes)
     library = extra("cramjam")
     try:
-        count = library.snappy.decompress_into(data[: _frames_end(data)], output)
+        count = library.snappy.decompress_into(frames, output)
     except library.DecompressionError as error:
         raise ValueError(f"it is not of snappy frames, or larger than {most_bytes:,} bytes: {error}") from error
     return bytes(output[:count])
 
 
-def _frames_end(data: bytes) -> int:
-    """Where the last frame ends. Padding looks like a frame of data without a checksum: there are none."""
-    at = 0
-    while at + _FRAME <= len(data) and data[at : at + _FRAME] != bytes(_FRAME):
-        at += _FRAME + int.from_bytes(data[at + 1 : at + _FRAME], "little")
-    return at
+def snappy_frames(read: Callable[[int], bytes]) -> Iterator[tuple[bytes, int]]:
+    """Each frame from a place on, and how many bytes of content it says that it has: they are checked when it is
+    decompressed. Padding ends them: it looks like a frame of data without a checksum, and there are none.
+
+    Args: read: gives the next so many bytes, as a file does: fewer only at the end.
+    """
+    while len(head := read(_FRAME)) == _FRAME and head != bytes(_FRAME):
+        body = read(int.from_bytes(head[1:], "little"))
+        yield head + body, _content_bytes(head[0], body)
+
+
+def _content_bytes(kind: int, body: bytes) -> int:
+    """CRC-32C comes first; then compressed data begin with their size, a varint."""
+    if kind == _STORED_FRAME:
+        return max(0, len(body) - 4)
+    if kind != _COMPRESSED_FRAME:
+        return 0
+    size_bytes = 0
+    for at, byte in enumerate(body[4:9]):
+        size_bytes |= (byte & 0x7F) << 7 * at
+        if byte < 0x80:
+            return size_bytes
+    return 0

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from cafcat.errors import Corrupt, Unsupported, shown_path
 from cafcat.formats.base import REFUSED
-from cafcat.formats.databundle.compression import METHODS, SNAPPY, decompressed, most_stored_bytes
+from cafcat.formats.databundle.compression import METHODS, SNAPPY, decompressed, most_stored_bytes, snappy_frames
 from cafcat.formats.databundle.decoding import parse_runs, runs_text
 from cafcat.formats.databundle.layout import MOST_RECORD_BYTES
 from cafcat.model import Entry
@@ -33,10 +33,6 @@ _TEXT: Final = re.compile(
 _BLOCK_BYTES: Final = 1 << 20
 _INPUT_BYTES: Final = 64 << 10
 _ZEROS: Final = bytes(_BLOCK_BYTES)
-_FRAME: Final = 4
-"""Of a snappy frame, its type and size come first."""
-_COMPRESSED_FRAME: Final = 0x00
-_STORED_FRAME: Final = 0x01
 
 
 class RecordDecoding(NamedTuple):
@@ -205,13 +201,13 @@ class _Span:
         """The first so many bytes of a record, in whole frames: all of it, if it has no more."""
         frames = bytearray()
         found, most = 0, most_stored_bytes(self._record_bytes)
-        while found < needed:
-            head = self._exactly(_FRAME)
-            body = self._exactly(min(int.from_bytes(head[1:], "little"), most))
-            found += _frame_bytes(head[0], body)
-            frames += head + body
-            if not body or len(frames) > most or found > self._record_bytes:
-                raise self.corrupt("a record is not of snappy frames, or larger than it should")
+        for frame, content_bytes in snappy_frames(lambda size_bytes: self._exactly(min(size_bytes, most))):
+            frames += frame
+            found += content_bytes
+            if found >= needed or len(frames) > most:
+                break
+        if not needed <= found <= self._record_bytes or len(frames) > most:
+            raise self.corrupt("a record is not of snappy frames, or larger than it should")
         try:
             record = decompressed(SNAPPY, bytes(frames), found)
         except ValueError as error:
@@ -243,18 +239,3 @@ class _Span:
 
     def corrupt(self, message: str) -> Corrupt:
         return Corrupt(message, path=self._entry.path, chunk=self._chunk, byte=self._position)
-
-
-def _frame_bytes(kind: int, body: bytes) -> int:
-    """How many bytes of content a frame has, as it says: they are checked when it is decompressed. CRC-32C comes
-    first; then compressed data begin with their size, a varint."""
-    if kind == _STORED_FRAME:
-        return max(0, len(body) - 4)
-    if kind != _COMPRESSED_FRAME:
-        return 0
-    size_bytes = 0
-    for at, byte in enumerate(body[4:9]):
-        size_bytes |= (byte & 0x7F) << 7 * at
-        if byte < 0x80:
-            return size_bytes
-    return 0
