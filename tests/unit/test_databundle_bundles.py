@@ -21,6 +21,7 @@ from cafcat.errors import (
 from cafcat.formats.databundle.bundle import Bundle, NewBundleFile, UserData, shard_path, write_bundle
 from cafcat.formats.databundle.bundle_index import BundleIndex
 from cafcat.formats.databundle.compression import METHODS, compressed, decompressed, most_stored_bytes
+from cafcat.formats.databundle.decoding import MOST_RUNS
 from cafcat.formats.databundle.layout import (
     HEAD_BYTES,
     LARGE_BYTES,
@@ -34,6 +35,7 @@ from cafcat.formats.databundle.layout import (
 from cafcat.formats.databundle.messages import messages
 from cafcat.formats.databundle.rows import record_value
 from cafcat.model import ProblemKind
+from tests.bundles import rows_of, spans_alone
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
 
@@ -312,3 +314,20 @@ def test_a_large_file_begins_a_record(tmp_path: Path) -> None:
     offsets = [int.from_bytes(key[9:]) for key in database.iterator(prefix=b"\x03", include_value=False)]
     database.close()
     assert offsets == [0, 1, *range(1 + RECORD_BYTES, 1 + LARGE_BYTES, RECORD_BYTES), 1 + LARGE_BYTES]
+
+
+def test_a_file_of_many_runs_of_zeros_can_be_adopted(tmp_path: Path) -> None:
+    sparse = (b"x" * RECORD_BYTES + bytes(RECORD_BYTES)) * (MOST_RUNS + 6) + bytes(3 * RECORD_BYTES)
+    files = [NewBundleFile("a", sparse), NewBundleFile("b", sparse), NewBundleFile("c", b"c" * LARGE_BYTES)]
+    write_bundle(tmp_path / "b", files)
+    zeros = [key for key, value in rows_of(tmp_path / "b").items() if key[0] == 3 and value.endswith(b"\x20\x01")]
+    assert len(zeros) == 2 * MOST_RUNS
+    expected = {file.path: file.content for file in files}
+    assert contents(tmp_path / "b") == spans_alone(tmp_path / "b") == expected
+
+
+def test_a_long_run_of_zeros_is_one(tmp_path: Path) -> None:
+    sparse = (b"x" * RECORD_BYTES + bytes(RECORD_BYTES)) * MOST_RUNS + bytes(9 * RECORD_BYTES)
+    write_bundle(tmp_path / "b", [NewBundleFile("a", sparse)])
+    zeros = [key for key, value in rows_of(tmp_path / "b").items() if key[0] == 3 and value.endswith(b"\x20\x01")]
+    assert len(zeros) == MOST_RUNS + 9

@@ -17,7 +17,8 @@ from cafcat.model import Entry
 __all__ = ["MOST_RUNS", "Decoding", "decode", "decoding_text", "parse_decoding", "parse_runs", "runs_text"]
 
 MOST_RUNS: Final = 24
-"""Of zero records in one file; those beyond are stored as others. It bounds the text that the catalog keeps."""
+"""Of zero records in one file of a chunk or bundle that cafcat writes; those beyond are stored as others. It bounds
+the text that the catalog keeps."""
 
 _TEXT: Final = re.compile(r"deflate (0|[1-9][0-9]{0,5})(?: ([0-9+,]{3,1000}))?", re.ASCII)
 _RUN: Final = re.compile(r"(0|[1-9][0-9]{0,14})\+([1-9][0-9]{0,14})", re.ASCII)

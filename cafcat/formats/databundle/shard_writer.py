@@ -7,6 +7,7 @@ from typing import Final
 
 from cafcat.checksums import crc32c
 from cafcat.formats.databundle.compression import NONE, compressed
+from cafcat.formats.databundle.decoding import MOST_RUNS
 from cafcat.formats.databundle.layout import (
     HEAD_BYTES,
     LARGE_BYTES,
@@ -40,6 +41,9 @@ class ShardWriter:
         self._position = 0
         self.offset = 0
         """In the data before compression."""
+        self._zero_runs = 0
+        """Of the file that is being added."""
+        self._after_zeros = False
         self._file.write(head_of(method, shard=shard, shards=shards, metadata_at_eof=False))
 
     @property
@@ -49,6 +53,7 @@ class ShardWriter:
 
     def add(self, blocks: Iterable[bytes]) -> ShardPlace:
         """A file. One of 1 MiB or more begins a record."""
+        self._zero_runs, self._after_zeros = 0, False
         held, is_large, checksum, size_bytes = bytearray(), False, 0, 0
         for block in blocks:
             checksum = crc32c(block, checksum)
@@ -83,11 +88,19 @@ class ShardWriter:
             self.offset = self._position
         elif record:
             begin = self.offset - len(record)
-            is_zeros = record == ZEROS[: len(record)]
+            is_zeros = self._is_zeros(record)
             place = None if is_zeros else self._position
             self._put_row(record_key(self._shard, begin), record_value(begin, place, self._shard))
             if not is_zeros:
                 self._write(compressed(self._method, record))
+
+    def _is_zeros(self, record: bytes) -> bool:
+        """Whether a record has no bytes. Zeros have some after so many runs: their places in a file stay few."""
+        is_zeros = record == ZEROS[: len(record)] and (self._after_zeros or self._zero_runs < MOST_RUNS)
+        if is_zeros and not self._after_zeros:
+            self._zero_runs += 1
+        self._after_zeros = is_zeros
+        return is_zeros
 
     def _write(self, data: bytes) -> None:
         """With padding."""
