@@ -1,6 +1,7 @@
 """Bundles for all inputs: a file is made of the bytes of its span alone, and damage never makes another of it."""
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cafcat.checksums import crc32c
-from cafcat.errors import CafcatError
+from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.formats.databundle import DATABUNDLE
-from cafcat.formats.databundle.bundle import NewBundleFile, write_bundle
+from cafcat.formats.databundle.bundle import Bundle, NewBundleFile, write_bundle
 from cafcat.formats.databundle.layout import RECORD_BYTES
 from cafcat.formats.databundle.record_decoding import parse_record_decoding
 from cafcat.model import Entry
@@ -19,6 +20,7 @@ from tests.bundles import foreign_bundle, inline_shard, rows_of, spans_alone, st
 
 pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
 
+SHARD = "shard-00000000"
 COMPRESSIONS = pytest.mark.parametrize("compression", ["none", "snappy", "zlib"])
 NAMES = st.text("ab/\u00fc", min_size=1, max_size=6)
 PATTERNS = {
@@ -70,6 +72,7 @@ def test_records_of_any_size_and_place(
         bundle = Path(folder) / "bundle"
         foreign_bundle(bundle, chosen, compression, record_bytes=record_bytes, padding=padding)
         assert spans_alone(bundle) == dict(chosen)
+        assert verified(bundle) == (dict(chosen), set())
     data_of = inline_shard(chosen, compression, record_bytes=record_bytes, padding=padding)
     reader = DATABUNDLE.reader(BytesArchive(data_of))
     assert {one.path: b"".join(reader.open(one)) for one in reader.entries()} == dict(chosen)
@@ -85,7 +88,7 @@ def test_damage_of_a_shard_never_makes_another_file(
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
         foreign_bundle(bundle, chosen, compression, record_bytes=record_bytes, padding=[4])
-        shard = bundle / "shard-00000000"
+        shard = bundle / SHARD
         body = bytearray(shard.read_bytes())
         for _ in range(data.draw(st.integers(1, 3))):
             body[data.draw(st.integers(0, len(body) - 1))] ^= data.draw(st.integers(1, 255))
@@ -94,8 +97,20 @@ def test_damage_of_a_shard_never_makes_another_file(
             found = read_all(bundle)
         except CafcatError as error:
             assert error.kind in ("corrupt", "unsupported")  # noqa: PT017 - what else is raised fails
+            assert verified(bundle)[1] == ({SHARD} if chosen else set())
         else:
             assert found.items() <= dict(chosen).items()
+            assert verified(bundle) == (found, dict(chosen).keys() - found.keys())
+
+
+def verified(folder: Path) -> tuple[dict[str, bytes], set[str]]:
+    """What the index, opened in place, gives; and what verify tells of."""
+    found = {}
+    with Bundle(folder) as bundle:
+        for file in bundle.files():
+            with suppress(Corrupt, Unsupported):
+                found[file.path] = b"".join(bundle.open(file.path))
+        return found, {problem.path for problem in bundle.verify(2).problems}
 
 
 def read_all(bundle: Path) -> dict[str, bytes]:

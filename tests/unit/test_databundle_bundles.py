@@ -35,7 +35,7 @@ from cafcat.formats.databundle.layout import (
 from cafcat.formats.databundle.messages import messages
 from cafcat.formats.databundle.rows import record_value
 from cafcat.model import ProblemKind
-from tests.bundles import rows_of, spans_alone
+from tests.bundles import foreign_bundle, inline_shard, rows_of, spans_alone
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
 
@@ -216,8 +216,28 @@ def test_verify_tells_of_a_shard_that_is_missing_cut_or_anothers(tmp_path: Path)
     with Bundle(tmp_path / "b") as bundle:
         problems = bundle.verify(2).problems
     assert {problem.path for problem in problems} >= {"shard-00000000", "shard-00000002"}
-    assert any("damaged" in problem.message and problem.path in FILES for problem in problems)
+    assert any("its span ends" in problem.message and problem.path in FILES for problem in problems)
     assert not any("shard-00000003" in problem.message for problem in problems)
+
+
+def test_verify_goes_on_behind_a_file_that_nobody_writes_so(tmp_path: Path) -> None:
+    files = [("many", (b"x" + bytes(7)) * 2000), ("next", b"after")]
+    foreign_bundle(tmp_path / "b", files, "zlib", record_bytes=4)
+    with Bundle(tmp_path / "b") as bundle:
+        with pytest.raises(Unsupported, match="too many runs of zeros"):
+            list(bundle.open("many"))
+        check = bundle.verify()
+    assert [(problem.path, problem.kind) for problem in check.problems] == [("many", ProblemKind.UNREADABLE)]
+    assert (check.files, check.data_bytes) == (2, 5)
+
+
+def test_a_head_of_many_rows_is_read(tmp_path: Path) -> None:
+    files = [(f"file{n}", b"%d" % n) for n in range(3000)]
+    foreign_bundle(tmp_path / "b", files, "zlib", record_bytes=100)
+    shard = inline_shard(files, "zlib", record_bytes=100)
+    assert int.from_bytes(shard[4:8], "little") > 64 << 10
+    shard_path(tmp_path / "b", 0).write_bytes(shard)
+    assert contents(tmp_path / "b") == dict(files)
 
 
 BAD_ROWS = {
@@ -264,6 +284,15 @@ def test_records_of_a_size_that_is_too_large(tmp_path: Path) -> None:
     change_row(tmp_path / "b", config_key(), config.SerializeToString())
     with Bundle(tmp_path / "b") as bundle, pytest.raises(Unsupported):
         list(bundle.open("large"))
+
+
+def test_a_bundle_that_says_it_has_shards_without_end(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "b", new_files())
+    change_row(tmp_path / "b", config_key(), config_of(3, 1 << 62))
+    with Bundle(tmp_path / "b") as bundle:
+        (problem,) = bundle.verify().problems
+    assert problem.path == "shard-00000000"
+    assert "another bundle" in problem.message
 
 
 def test_an_index_that_leveldb_refuses(tmp_path: Path) -> None:

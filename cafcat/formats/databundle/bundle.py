@@ -1,6 +1,7 @@
 """A bundle as the published design has it: a folder of shard files, and an index of them all.
 
-Nothing of this knows of catalogs or stores. `write_bundle` makes a bundle, `Bundle` reads and verifies one.
+Nothing of this knows of catalogs or stores. `write_bundle` makes a bundle, `Bundle` reads and verifies one: by its
+index, opened where it is, and else as adopted shards are read (`Places`, `ShardHead`, `FileReader`).
 """
 
 from collections import defaultdict
@@ -10,14 +11,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from cafcat.checksums import crc32c
-from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, SourceFailed, StoreFailed
+from cafcat.errors import (
+    CafcatError,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    NotFound,
+    SourceFailed,
+    StoreFailed,
+    Unsupported,
+)
+from cafcat.formats.base import RandomReader
 from cafcat.formats.databundle.bundle_index import BundleIndex
 from cafcat.formats.databundle.bundle_rows import BundleFile, BundleRows, UserData
+from cafcat.formats.databundle.bundle_shard import read_head
 from cafcat.formats.databundle.compression import method_of
+from cafcat.formats.databundle.content import FileReader
 from cafcat.formats.databundle.layout import config_key, config_of, file_key, shard_name
 from cafcat.formats.databundle.messages import DIRECTORY, REGULAR, messages
-from cafcat.formats.databundle.shard_reader import ShardReader
+from cafcat.formats.databundle.places import Places
+from cafcat.formats.databundle.shard_file import ShardFile
 from cafcat.formats.databundle.shard_writer import ShardPlace, ShardWriter
 from cafcat.formats.index_text import longest_text_bytes
 from cafcat.model import FileProblem, ProblemKind
@@ -168,7 +181,8 @@ def shard_path(folder: Path, shard: int) -> Path:
 
 
 class Bundle:
-    """Reads one bundle. A context manager; threads may share it. Memory: a record for each file that is read."""
+    """Reads one bundle. A context manager; threads may share it. Memory: twice a record for each file that is read,
+    and for each thread that read one."""
 
     def __init__(self, folder: Path) -> None:
         """Raises NotFound, Corrupt if it is no whole bundle, Unsupported for one of another version, NotInstalled
@@ -201,26 +215,14 @@ class Bundle:
 
     def open(self, path: str) -> Iterator[bytes]:
         """The content of a file in blocks of at most 1 MiB; of a directory none. Raises NotFound; Corrupt where
-        records, size or CRC-32C are others, at the latest in place of the end."""
+        records, size or CRC-32C are others, at the latest in place of the end; Unsupported for a compression that
+        is not known, or records that nobody writes so."""
         file = self.file(path)
-        with self._shard(file.shard) as shard:
-            yield from self._content(shard, file)
+        with self._shard_file(file.shard) as archive:
+            yield from _Shard(archive, file.shard, self._rows).open(file)
 
-    def _shard(self, shard: int) -> ShardReader:
-        return ShardReader(shard_path(self._folder, shard), self._rows, shard)
-
-    def _content(self, shard: ShardReader, file: BundleFile) -> Iterator[bytes]:
-        checksum = 0
-        try:
-            for block in shard.blocks(file.offset, file.offset + file.size_bytes):
-                checksum = crc32c(block, checksum)
-                yield block
-        except Corrupt as error:
-            error.path = file.path
-            raise
-        if checksum != file.crc32c:
-            message = f"the content has the CRC-32C {checksum:08x}, the index says {file.crc32c:08x}"
-            raise self._rows.corrupt(message, file.path)
+    def _shard_file(self, shard: int) -> ShardFile:
+        return ShardFile(shard_path(self._folder, shard))
 
     def verify(self, workers: int = 1) -> BundleCheck:
         """Reads every file. So many threads read a shard file each at a time. Memory: the list of files. Raises
@@ -228,7 +230,7 @@ class Bundle:
         by_shard: dict[int, list[BundleFile]] = defaultdict(list)
         for file in self.files():
             by_shard[file.shard].append(file)
-        jobs = [by_shard[shard] for shard in range(self.shards) if shard in by_shard]
+        jobs = [by_shard[shard] for shard in sorted(by_shard)]
         checks = list(in_order(self._verify_shard, jobs, most_in_flight=workers))
         problems = [problem for check in checks for problem in check.problems]
         return BundleCheck(
@@ -237,23 +239,17 @@ class Bundle:
 
     def _verify_shard(self, files: list[BundleFile]) -> BundleCheck:
         files.sort(key=lambda file: (file.offset, file.size_bytes))
+        number = files[0].shard
         problems: list[FileProblem] = []
         size_bytes = 0
         try:
-            with self._shard(files[0].shard) as shard:
+            with self._shard_file(number) as archive:
+                shard = _Shard(archive, number, self._rows)
                 for file in files:
-                    size_bytes += self._verify_file(shard, file, problems)
+                    size_bytes += _verify_file(shard, file, problems)
         except CafcatError as error:
-            name = shard_path(self._folder, files[0].shard).name
-            problems.append(FileProblem(name, ProblemKind.CORRUPT, str(error)))
+            problems.append(_problem(shard_name(number), error))
         return BundleCheck(len(files), size_bytes, problems)
-
-    def _verify_file(self, shard: ShardReader, file: BundleFile, problems: list[FileProblem]) -> int:
-        try:
-            return sum(map(len, self._content(shard, file)))
-        except Corrupt as error:
-            problems.append(FileProblem(file.path, ProblemKind.CORRUPT, str(error)))
-            return 0
 
     def close(self) -> None:
         """Others may open it."""
@@ -266,3 +262,34 @@ class Bundle:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Shard:
+    """Reads files of one shard file by the rows of the index. For one thread at a time."""
+
+    def __init__(self, archive: RandomReader, shard: int, rows: BundleRows) -> None:
+        """Raises Corrupt if its head is of another; Unsupported for a compression that is not known."""
+        rows.config.check_known(archive.name)
+        self._head = read_head(archive)
+        self._head.check_is(rows.config, shard, archive.name)
+        self._size_bytes = archive.size_bytes
+        self._places = Places(rows)
+        self._files = FileReader(archive)
+
+    def open(self, file: BundleFile) -> Iterator[bytes]:
+        """As Bundle.open has it."""
+        return self._files.open(self._head.placed(self._places.entry(file), self._size_bytes))
+
+
+def _verify_file(shard: _Shard, file: BundleFile, problems: list[FileProblem]) -> int:
+    """Returns its size in bytes."""
+    try:
+        return sum(map(len, shard.open(file)))
+    except (Corrupt, Unsupported) as error:
+        problems.append(_problem(file.path, error))
+        return 0
+
+
+def _problem(name: str, error: CafcatError) -> FileProblem:
+    is_damage = isinstance(error, (Corrupt, NotFound))
+    return FileProblem(name, ProblemKind.CORRUPT if is_damage else ProblemKind.UNREADABLE, str(error))

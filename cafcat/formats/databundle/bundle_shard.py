@@ -35,6 +35,22 @@ class ShardHead(NamedTuple):
         header = self.header
         return BundleConfig(int(header.shard_count), int(header.record_size), int(header.compression_method))
 
+    def check_is(self, config: BundleConfig, shard: int, name: str) -> None:
+        """Raises Corrupt if it is the head of another bundle, or another shard. name: of the file, for messages."""
+        if self.config != config:
+            raise Corrupt("the shard is damaged: its head is of another bundle", chunk=name, byte=0)
+        if self.header.shard_index != shard:
+            raise Corrupt("the shard is damaged: its head is of another shard", chunk=name, byte=0)
+
+    def placed(self, entry: Entry, size_bytes: int) -> Entry:
+        """An entry of Places in a shard file of this size: its span is in the file."""
+        start, end = (self.data_start + byte for byte in (entry.start_byte, entry.end_byte))
+        if end > size_bytes and entry.decoding is None and start < end:
+            reason = f"{DAMAGED}it goes on beyond the end of the shard"
+            entry = entry._replace(content_bytes=entry.size_bytes, decoding=reason)
+        # The last record of a shard has no other end than that of the file.
+        return entry._replace(start_byte=min(start, size_bytes), end_byte=min(end, size_bytes))
+
 
 def read_head(archive: RandomReader) -> ShardHead:
     """Raises Corrupt; Unsupported for one of more than 16 MiB."""
@@ -93,13 +109,13 @@ def about_bundle(config: BundleConfig, files: int, directories: int) -> dict[str
 class BundleShard(FileReader):
     """Reads one shard file by a list of its bundle. Memory: that of decode_records."""
 
-    def __init__(self, archive: RandomReader, head: ShardHead, files: BundleList) -> None:
-        """Raises Corrupt if its head is of another bundle."""
+    def __init__(self, archive: RandomReader, head: ShardHead, files: BundleList, shard: int) -> None:
+        """Args: shard: its number. Raises Corrupt if its head is of another bundle, or another shard."""
         super().__init__(archive)
+        head.check_is(files.config, shard, archive.name)
         self._head = head
         self._files = files
-        if head.config != files.config:
-            raise Corrupt("the shard is damaged: its head is of another bundle", chunk=archive.name, byte=0)
+        self._shard = shard
 
     @property
     def index_span(self) -> tuple[int, int]:
@@ -113,11 +129,5 @@ class BundleShard(FileReader):
     def entries(self) -> Iterator[Entry]:
         """Its files in the order of their bytes. One that the index says nonsense of is listed, and raises Corrupt
         when it is opened."""
-        last = self._archive.size_bytes
-        for entry in self._files.entries(int(self._head.header.shard_index)):
-            start, end = (self._head.data_start + byte for byte in (entry.start_byte, entry.end_byte))
-            if end > last and entry.decoding is None and start < end:
-                reason = f"{DAMAGED}it goes on beyond the end of the shard"
-                entry = entry._replace(content_bytes=entry.size_bytes, decoding=reason)  # noqa: PLW2901
-            # The last record of a shard has no other end than that of the file.
-            yield entry._replace(start_byte=min(start, last), end_byte=min(end, last))
+        for entry in self._files.entries(self._shard):
+            yield self._head.placed(entry, self._archive.size_bytes)

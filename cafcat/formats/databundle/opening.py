@@ -26,7 +26,7 @@ def open_shard(archive: RandomReader) -> DataBundleReader | BundleShard:
     if head.header.WhichOneof("metadata") == "metadata_at_eof":
         message = "not a whole DataBundle shard: its metadata should be at its end, and are not"
         raise Corrupt(message, chunk=archive.name, byte=size_bytes)
-    return BundleShard(archive, head, listed_by_itself(archive, head))
+    return BundleShard(archive, head, listed_by_itself(archive, head), int(head.header.shard_index))
 
 
 def _begins_as_of_a_bundle(archive: RandomReader) -> bool:

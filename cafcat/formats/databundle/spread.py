@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cafcat.errors import Corrupt
 from cafcat.formats.base import Folder, RandomReader
 from cafcat.formats.databundle.bundle_list import BundleList
 from cafcat.formats.databundle.bundle_shard import BundleShard, about_bundle, is_bundle, listed, read_head
@@ -31,10 +30,7 @@ class BundleSpread:
 
     def reader(self, archive: RandomReader, name: str) -> BundleShard:
         """Of one of the shard files. Raises Corrupt if its head is of another."""
-        head = read_head(archive)
-        if head.header.shard_index != self._shards[name]:
-            raise Corrupt("the shard is damaged: its head is of another shard", chunk=archive.name, byte=0)
-        return BundleShard(archive, head, self._files)
+        return BundleShard(archive, read_head(archive), self._files, self._shards[name])
 
     def about(self) -> dict[str, Any]:
         """Of all shards together."""
