@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from cafcat.formats.base import Format, Writer
+from cafcat.formats.base import UNLIMITED, Format, Writer
 from cafcat.model import NewFile
 from cafcat.progress import Progress
 from cafcat.resolve.outputs import disk_errors, placed, write_all
@@ -17,7 +17,6 @@ _WHOLE_FILE_BYTES: Final = 1 << 20
 """Files up to this size are read before they are written, several together."""
 _GROUP_FILES: Final = 256
 _GROUP_BYTES: Final = 1 << 20
-_UNLIMITED: Final = 1 << 63
 
 
 class FileSink:
@@ -112,7 +111,7 @@ class NewArchive:
     def _flush(self) -> None:
         files, self._group, self._group_bytes = self._group, [], 0
         while files:
-            count = len(self._writer.add_all(files, _UNLIMITED))
+            count = len(self._writer.add_all(files, UNLIMITED))
             if not count:  # there is no room, as this says
                 self._writer.add(files[0].path, files[0].content, files[0].modified_ns)
                 count = 1

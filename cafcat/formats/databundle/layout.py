@@ -17,7 +17,6 @@ __all__ = [
     "TRAILER_BYTES",
     "VERSION_MAGIC",
     "ZEROS",
-    "ZLIB",
     "Trailer",
     "config_key",
     "config_of",
@@ -43,8 +42,6 @@ LARGE_BYTES: Final = 1 << 20
 HEAD: Final = struct.Struct("<4sII")
 HEAD_BYTES: Final = ALIGNMENT
 """Of the shards that cafcat writes: records begin there."""
-ZLIB: Final = 3
-"""BundleShardHeader.compression_method."""
 ZEROS: Final = bytes(RECORD_BYTES)
 MOST_OFFSET: Final = (1 << 62) - 1
 

@@ -6,13 +6,13 @@ from typing import Final
 from cafcat.checksums import crc32c
 from cafcat.errors import Refused
 from cafcat.formats.base import FinishedArchive, Sink
+from cafcat.formats.databundle.compression import ZLIB
 from cafcat.formats.databundle.layout import (
     HEAD_BYTES,
     LARGE_BYTES,
     MOST_OFFSET,
     RECORD_BYTES,
     TRAILER_BYTES,
-    ZLIB,
     config_key,
     config_of,
     head_of,
