@@ -1,6 +1,6 @@
 """Small reads, one after the other, as fewer large ones."""
 
-from typing import Any, Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 __all__ = ["ReadAhead"]
 
@@ -8,19 +8,23 @@ _FIRST_BYTES: Final = 64 << 10
 _MOST_BYTES: Final = 8 << 20
 """A request is answered after some 30 ms, in which a connection carries 2 MB: larger reads are hardly faster."""
 
+_Folder_co = TypeVar("_Folder_co", covariant=True)
 
-class _Object(Protocol):
+
+class _Object(Protocol[_Folder_co]):
     @property
     def name(self) -> str: ...
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes: ...
 
+    def beside(self) -> _Folder_co: ...
 
-class ReadAhead:
-    """A RandomReader that asks for more than it is asked for: twice as much each time that reads go on where they
-    were, up to 8 MiB. That is also what it keeps in memory."""
 
-    def __init__(self, archive: _Object, size_bytes: int) -> None:
+class ReadAhead(Generic[_Folder_co]):
+    """An InFolder by another one. It asks for more than it is asked for: twice as much each time that reads go on
+    where they were, up to 8 MiB. That is also what it keeps in memory."""
+
+    def __init__(self, archive: _Object[_Folder_co], size_bytes: int) -> None:
         self._archive = archive
         self.name = archive.name
         self.size_bytes = size_bytes
@@ -28,10 +32,9 @@ class ReadAhead:
         self._data = b""
         self._ahead_bytes = _FIRST_BYTES
 
-    def beside(self) -> Any:
-        """The folder that the object is in, if it knows one; else None."""
-        beside = getattr(self._archive, "beside", None)
-        return None if beside is None else beside()
+    def beside(self) -> _Folder_co:
+        """The folder that the archive is in, as the archive says it."""
+        return self._archive.beside()
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Exactly those bytes; raises Corrupt if the object ends earlier, and what its store raises."""

@@ -69,8 +69,8 @@ def open(
 
 
 def inspect(file: str | os.PathLike[str], settings: Settings | None = None) -> "Inspection":
-    """Lists an archive, a file or "s3://bucket/key", without any catalog; or a folder or prefix that is one archive
-    in several files. Its format is told by its content.
+    """Lists an archive, a file (a path or file:// URL) or "s3://bucket/key", without any catalog; or a folder or
+    prefix that is one archive in several files. Its format is told by its content.
     settings: how the bucket is reached; by default, those that environment, cafcat.toml and defaults give. Raises
     NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed."""
     from cafcat.archives.inspecting import look_into

@@ -7,6 +7,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.output import entry_document, timestamp
+from cafcat.cli.stopping import interrupted_by_signals
 from cafcat.model import Entry
 from cafcat.units import format_size
 
@@ -34,14 +35,19 @@ def inspect(
     from cafcat.cli.archives import settings_for
     from cafcat.repository import inspect as look_into
 
-    archive = look_into(file, settings_for(call, file))
-    if call.verbose:
-        _show_about(call, archive)
-    for part in archive.parts():
-        for entry in part.blocks() if blocks else part.entries:
-            text = call.output.shown(entry.path)
-            line = f"{_columns(entry)}  {text}" if long else text
-            call.output.show(entry_document(entry, part.object), [line])
+    with interrupted_by_signals():  # the index of a bundle waits in a temporary folder
+        archive = look_into(file, settings_for(call, file))
+        if call.verbose:
+            _show_about(call, archive)
+        for part in archive.parts():
+            _show_entries(call, part, long=long, blocks=blocks)
+
+
+def _show_entries(call: Call, part: "Inspection", *, long: bool, blocks: bool) -> None:
+    for entry in part.blocks() if blocks else part.entries:
+        text = call.output.shown(entry.path)
+        line = f"{_columns(entry)}  {text}" if long else text
+        call.output.show(entry_document(entry, part.object), [line])
 
 
 def _show_about(call: Call, archive: "Inspection") -> None:

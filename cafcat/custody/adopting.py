@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cafcat.custody.base import Keeper, ignore, never
@@ -10,11 +9,13 @@ from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from cafcat.remote.access import is_s3
+from cafcat.remote.address import parse_s3
 from cafcat.sources.names import prefixed
-from cafcat.stores.base import StoredFolder, has
+from cafcat.stores.keys import check_key
 
 if TYPE_CHECKING:
-    from cafcat.maintenance.adopt import AdoptedFile, AdoptReport, Found
+    from cafcat.archives.naming import Place
+    from cafcat.maintenance.adopt import Adopt, AdoptedFile, AdoptReport, Found
 
 __all__ = ["Adopting"]
 
@@ -33,13 +34,14 @@ class Adopting(Keeper):
         on_adopted: "Callable[[AdoptedFile], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> "AdoptReport":
-        """Enters archives of any format that are there already, where they are: files, or objects at s3:// URLs; or
-        folders and prefixes that are one archive in several files, each of which becomes a chunk. Nothing is ever
-        written to them, nor are they removed. Every entry is read once.
+        """Enters archives of any format that are there already, where they are: files (paths or file:// URLs),
+        or objects at s3:// URLs; or folders and prefixes that are one archive in several files, each of which
+        becomes a chunk. Nothing is ever written to them, nor are they removed. Every entry is read once.
 
         prefix: a folder of the catalog, below which the names in the archives come. on_conflict: what becomes of a
         path that the catalog has. dry_run: reads all, changes nothing. on_adopted is told of each archive. When
-        should_stop says True, which is asked again and again, or raises, nothing is left of the archive at hand.
+        should_stop says True, which is asked again and again, or raises, nothing is left of the archive at hand,
+        and no further one is looked at.
 
         An archive that cannot be adopted, and an entry that cannot be read, costs only itself and is reported.
         Raises InvalidInput, CatalogUnavailable, CatalogOutdated.
@@ -48,7 +50,7 @@ class Adopting(Keeper):
 
         if isinstance(archives, str | bytes | os.PathLike):
             raise InvalidInput("archives are a list of names", hint=f"write [{os.fspath(archives)!r}]")
-        progress = progress or Progress()
+        progress, should_stop = progress or Progress(), should_stop or never
         adopt = Adopt(
             self._catalog,
             prefix=prefixed(prefix, ""),
@@ -56,54 +58,46 @@ class Adopting(Keeper):
             dry_run=dry_run,
             progress=progress,
             on_adopted=on_adopted or ignore,
-            should_stop=should_stop or never,
+            should_stop=should_stop,
         )
         try:
             for archive in [os.fspath(archive) for archive in archives]:
-                try:
-                    found = self._found(archive)
-                except CafcatError as error:
-                    adopt.fail(archive, error)
-                else:
-                    for part in found:
-                        adopt.take(part)
+                # Before its index is copied, if it is a bundle.
+                if adopt.report.interrupted or should_stop():
+                    adopt.report.interrupted = True
+                    break
+                self._take(adopt, archive)
         finally:
             progress.end()
         return adopt.report
 
+    def _take(self, adopt: "Adopt", archive: str) -> None:
+        try:
+            found = self._found(archive)
+        except CafcatError as error:
+            adopt.fail(archive, error)
+            return
+        for part in found:
+            adopt.take(part)
+            if adopt.report.interrupted:
+                break
+
     def _found(self, archive: str) -> "Sequence[Found]":
         """The store that an archive is in, as if it were one, and its key there; or the objects that are an archive
         together. Raises InvalidInput, and what finding out about a folder raises."""
-        from cafcat.archives.opening import local_path, no_archive
+        from cafcat.archives.naming import Together, found
         from cafcat.maintenance.adopt import Found
 
-        if is_s3(archive):
-            return self._in_bucket(archive)
-        path = local_path(archive)
-        if not os.path.isdir(path):
-            return [Found(self._store_of(Path(os.path.dirname(path)).as_uri()), os.path.basename(path))]
-        together = self._together(Path(path).as_uri())
-        if together is None:
-            raise no_archive(path)
-        return together
+        together = found(archive, self._alone, self._store_of)
+        if not isinstance(together, Together):
+            return [together]
+        return [Found(together.store, name, together.spread) for name in together.spread.names]
 
-    def _in_bucket(self, url: str) -> "Sequence[Found]":
-        from cafcat.maintenance.adopt import Found
-        from cafcat.remote.address import parse_s3
-
-        bucket, key = parse_s3(url)
-        folder, _, name = key.rpartition("/")
-        store = self._store_of(f"s3://{bucket}/{folder}".rstrip("/"))
-        together = None if name and has(store, name) else self._together(f"s3://{bucket}/{key}".rstrip("/"))
-        if not name and together is None:
-            raise InvalidInput("not the URL of an object", hint="s3://bucket/folder/archive.car")
-        return [Found(store, name)] if together is None else together
-
-    def _together(self, url: str) -> "Sequence[Found] | None":
-        """The objects of a folder that is one archive; None if it is no such."""
-        from cafcat.formats import registry as formats
+    def _alone(self, place: "Place") -> "Found":
         from cafcat.maintenance.adopt import Found
 
-        store = self._store_of(url)
-        found = formats.spread(StoredFolder(store))
-        return None if found is None else [Found(store, name, found[1]) for name in found[1].names]
+        store = self._store_of(place.folder)
+        if is_s3(place.name):
+            check_key(parse_s3(place.name).key)  # a store leaves slashes out, and has another object then
+            store.stat(place.key)  # raises NotFound: the name may be that of a folder
+        return Found(store, place.key)

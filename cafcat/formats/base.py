@@ -59,7 +59,7 @@ class Folder(Protocol):
         """Names and sizes (bytes) of the files below a folder of it ("index/")."""
 
     def open(self, name: str) -> RandomReader:
-        """One of them. Raises NotFound."""
+        """One of them. Raises NotFound, InvalidInput for a name that no file there can have."""
 
 
 @runtime_checkable

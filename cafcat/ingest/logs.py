@@ -10,7 +10,6 @@ from cafcat.errors import Conflict, InvalidInput
 from cafcat.formats.clp import program
 from cafcat.formats.clp.noting import LogSource, noted_archive
 from cafcat.formats.clp.reader import ClpReader
-from cafcat.ingest.log_folder import log_folder
 from cafcat.ingest.problems import Problems
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
@@ -19,6 +18,7 @@ from cafcat.sources.base import Source
 from cafcat.sources.directory import DirectorySource
 from cafcat.spool import temporary_file_of
 from cafcat.stores.local_files import LocalFile
+from cafcat.temporary_folder import temporary_folder
 from cafcat.writing.archive_chunk import ArchiveChunk
 from cafcat.writing.chunk import ChunkPlace
 
@@ -145,7 +145,7 @@ class LogIngest:
         if self._dry_run:
             self._count(group)
             return
-        with log_folder() as folder:
+        with temporary_folder("cafcat-logs-", "an archive of logs") as folder:
             archive = _Archive(folder, self._timestamp_key, self._problem, self._stopped, self._warn)
             archive.make(group, self._commit)
 

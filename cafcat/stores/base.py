@@ -144,6 +144,10 @@ class OpenObject(Protocol):
 class OpensFiles(Protocol):
     """A store whose objects are files of this machine."""
 
+    @property
+    def folder(self) -> str:
+        """Absolute path of the folder that they are in."""
+
     def open(self, key: str) -> OpenObject:
         """Raises NotFound, StoreFailed."""
 
@@ -188,6 +192,11 @@ class StoredObject:
         return StoredFolder(self._store, self._key[: self._key.rfind("/") + 1])
 
 
+def _named(store: Store) -> str:
+    """For messages."""
+    return store.folder if isinstance(store, OpensFiles) else store.url
+
+
 class StoredFolder:
     """A folder of keys of a store as a Folder for formats."""
 
@@ -195,7 +204,7 @@ class StoredFolder:
         """Args: prefix: of the keys, with a slash at its end; all of the store without."""
         self._store = store
         self._prefix = prefix
-        self.name: str = store.locate(prefix.rstrip("/")) if prefix else getattr(store, "folder", store.url)
+        self.name: str = store.locate(prefix.rstrip("/")) if prefix else _named(store)
 
     def files(self, below: str) -> Iterator[tuple[str, int]]:
         """Names and sizes (bytes) of what is below a folder of it. Raises StoreFailed."""
@@ -203,5 +212,5 @@ class StoredFolder:
             yield found.key.removeprefix(self._prefix), found.size_bytes
 
     def open(self, name: str) -> StoredObject:
-        """Raises NotFound, StoreFailed."""
+        """Raises NotFound, InvalidInput for a bad key, StoreFailed."""
         return StoredObject(self._store, self._prefix + name)

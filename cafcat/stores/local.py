@@ -33,7 +33,7 @@ class LocalStore:
 
     @property
     def folder(self) -> str:
-        """Absolute path of the folder. Only stores of the local file system have this."""
+        """Absolute path of the folder."""
         return self._folder
 
     @property

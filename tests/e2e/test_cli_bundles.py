@@ -1,6 +1,8 @@
 """adopt, inspect and convert of bundles of DataBundle, as their users see them."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ from tests.bundles import everything
 from tests.e2e.conftest import CLI_PAGE, Cafcat
 from tests.e2e.test_cli_archives import NOWHERE, in_archive
 from tests.s3_server import S3Server
+from tests.waiting import wait_until
 
 pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
 
@@ -108,6 +111,36 @@ def test_damage_ends_a_conversion_and_leaves_nothing(alone: Cafcat) -> None:
     shard.unlink()
     assert "shard-00000001" in alone("convert", "b", "out.caf", code=4).err
     assert {path.name for path in alone.folder.iterdir()} == {"b"}
+
+
+def killed_while_it_copies_the_index(alone: Cafcat, number: signal.Signals) -> "subprocess.Popen[bytes]":
+    """Of a table that takes long to copy and no room; the end of inspect. Then the bundle is as before."""
+    table = alone.folder / "b/index/999999.ldb"
+    with table.open("wb") as file:
+        file.truncate(32 << 30)
+    process = alone.popen("inspect", "b")
+    try:
+        wait_until(lambda: any((alone.folder / "tmp").glob("cafcat-index-*/999999.ldb")))
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+        table.unlink()
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
+def test_no_copy_of_an_index_stays(alone: Cafcat, number: signal.Signals) -> None:
+    """The process itself removes it, or else the next one."""
+    (alone.folder / "tmp").mkdir()
+    alone.extra["TMPDIR"] = str(alone.folder / "tmp")
+    process = killed_while_it_copies_the_index(alone, number)
+    left = list((alone.folder / "tmp").iterdir())
+    assert (process.returncode, len(left)) == ((130, 0) if number == signal.SIGTERM else (-signal.SIGKILL, 1))
+    for path in left:
+        os.utime(path, (0, 0))
+    assert sorted(alone("inspect", "b").lines) == sorted(FILES)
+    assert list((alone.folder / "tmp").iterdir()) == []
 
 
 WITHOUT = """

@@ -176,6 +176,17 @@ def test_an_archive_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path)
     assert keys == ["deep/there.car"]
 
 
+def test_an_object_whose_key_no_store_has_is_not_taken_for_another(
+    open_at: Opener, bucket: Bucket, tmp_path: Path
+) -> None:
+    path = archive(tmp_path / "there.caf")
+    bucket.client.put_object(Bucket=bucket.bucket, Key="deep/there.caf", Body=path.read_bytes())
+    repository = open_at(Folder(tmp_path / "own"))
+    [message] = adopt(repository, f"s3://{bucket.bucket}/deep//there.caf").failed
+    assert "bad object key 'deep//there.caf'" in message
+    assert live(repository) == set()
+
+
 def test_an_archive_that_is_changed_meanwhile_is_not_adopted(repository: cafcat.Repository, tmp_path: Path) -> None:
     path = archive(tmp_path / "x.car", CAR)
 

@@ -12,7 +12,7 @@ import pytest
 
 import cafcat
 from cafcat.checksums import crc32c
-from cafcat.errors import Corrupt, NotInstalled
+from cafcat.errors import Corrupt, InvalidInput, NotInstalled
 from cafcat.formats.databundle.bundle import NewBundleFile, UserData, write_bundle
 from cafcat.formats.databundle.layout import RECORD_BYTES
 from cafcat.formats.databundle.messages import messages
@@ -137,6 +137,34 @@ def test_a_bundle_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path, c
     assert {key.removeprefix("deep/there/"): read(bucket, key) for key in keys} == before
 
 
+def test_the_object_that_a_console_makes_for_a_folder(open_at: Opener, bucket: Bucket, tmp_path: Path) -> None:
+    """It is empty, and its key ends in a slash."""
+    for name, data in bundle(tmp_path / "there").items():
+        bucket.client.put_object(Bucket=bucket.bucket, Key=f"there/{name}", Body=data)
+    for key in ("there/", "other/"):
+        bucket.client.put_object(Bucket=bucket.bucket, Key=key, Body=b"")
+    repository = open_at(Folder(tmp_path / "own"))
+    url = f"s3://{bucket.bucket}/there/"
+    inspected = cafcat.inspect(url, repository.settings)
+    assert {entry.path for entry in inspected.entries} == set(FILES)
+    assert cafcat.convert(url, tmp_path / "out.caf", settings=repository.settings).files == len(FILES)
+    assert adopt(repository, url).files == len(FILES)
+    for name, message in (("/other/", "is a folder, and no bundle"), ("", "is a bucket, and no bundle")):
+        with pytest.raises(InvalidInput, match=message):
+            cafcat.inspect(f"s3://{bucket.bucket}{name}", repository.settings)
+        assert message in adopt(repository, f"s3://{bucket.bucket}{name}").failed[0]
+
+
+def test_by_a_file_url(local: cafcat.Repository, tmp_path: Path) -> None:
+    there = tmp_path / "a folder#1"
+    bundle(there)
+    url = there.as_uri()
+    assert {entry.path for entry in cafcat.inspect(url).entries} == set(FILES)
+    assert cafcat.inspect(f"{url}/shard-00000001").object == f"{there}/shard-00000001"
+    assert cafcat.convert(url, tmp_path / "out.caf").files == len(FILES)
+    assert adopt(local, f"{url}/").files == len(FILES)
+
+
 def read(bucket: Bucket, key: str) -> bytes:
     return bucket.client.get_object(Bucket=bucket.bucket, Key=key)["Body"].read()
 
@@ -211,6 +239,24 @@ def test_a_dry_run_changes_nothing(local: cafcat.Repository, tmp_path: Path) -> 
     assert adopt(local, tmp_path / "there", dry_run=True).files == len(FILES)
     assert list(local.chunks()) == []
     assert everything(tmp_path / "there") == before
+
+
+def test_once_stopped_nothing_further_is_looked_at(local: cafcat.Repository, tmp_path: Path) -> None:
+    """Neither names that are not there, nor an index, which would be copied."""
+    bundle(tmp_path / "there")
+    bundle(tmp_path / "damaged")
+    (tmp_path / "damaged/index/CURRENT").write_bytes(b"nothing\n")
+    seen: list[Any] = []
+    report = adopt(
+        local,
+        *(tmp_path / name for name in ("there", "missing", "damaged")),
+        "https://not/here.caf",
+        on_adopted=seen.append,
+        should_stop=lambda: bool(seen),
+    )
+    assert (report.interrupted, report.archives, report.failed) == (True, 1, [])
+    report = adopt(local, tmp_path / "damaged", should_stop=lambda: True)
+    assert (report.interrupted, report.archives, report.failed) == (True, 0, [])
 
 
 def test_a_folder_that_nobody_may_write(local: cafcat.Repository, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import cafcat
 from cafcat.errors import Conflict, InvalidInput, NotInstalled, Unsupported
 from cafcat.formats.clp import CLP, program
 from cafcat.formats.clp.metadata import NOTED
-from cafcat.ingest.log_folder import log_folder
 from cafcat.model import IngestReport, OnConflict, VerifyLevel
 from cafcat.stores.base import StoredObject
+from cafcat.temporary_folder import temporary_folder
 from tests.catalog_world import Opener, live, sql
 from tests.killing import environment, run_until_killed
 from tests.listeners import Heard, problems
@@ -575,7 +575,7 @@ def test_the_next_run_removes_what_a_killed_one_left_in_the_folder_for_temporary
     other.mkdir()
     for folder in (left, other):
         os.utime(folder, (0, 0))
-    with log_folder() as used:
+    with temporary_folder("cafcat-logs-", "logs") as used:
         assert not left.exists()
         os.utime(used, (0, 0))
         ingest(local, tmp_path / "src")

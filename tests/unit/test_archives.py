@@ -269,6 +269,9 @@ class Asked:
             raise Corrupt("too short")
         return self.data[start_byte:end_byte]
 
+    def beside(self) -> None:
+        return None
+
 
 def test_reading_ahead_asks_seldom_where_reads_follow_each_other() -> None:
     asked = Asked(os.urandom(20 * MIB))

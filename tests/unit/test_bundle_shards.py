@@ -1,7 +1,8 @@
 """Shards of bundles as archives: their lists, what of them a catalog can be told, and what is refused."""
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ from cafcat.errors import CafcatError, Conflict, Corrupt, Lacking, NotInstalled,
 from cafcat.formats.base import REFUSED
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.bundle import NewBundleFile, write_bundle
+from cafcat.formats.databundle.bundle_shard import is_bundle
 from cafcat.formats.databundle.compression import compressed
+from cafcat.formats.databundle.copied_index import opened_copy
 from cafcat.formats.databundle.layout import RECORD_BYTES, config_key, file_key, record_key, trailer
 from cafcat.formats.databundle.messages import messages
 from cafcat.formats.databundle.record_decoding import LONGEST_RUNS, decode_records, parse_record_decoding
 from cafcat.formats.databundle.rows import record_value
 from cafcat.model import Entry
-from cafcat.stores.base import StoredFolder
+from cafcat.stores.base import StoredFolder, StoredObject
+from cafcat.stores.local import LocalStore
 from cafcat.testing.formats import BytesArchive, pack
 from tests.bundles import foreign_bundle, inline_shard, spans_alone, stored
 
@@ -333,6 +337,47 @@ def test_an_index_that_changes_while_it_is_read(folder: Path) -> None:
         DATABUNDLE.spread(Changing(stored(folder)._store))
 
 
+class Twofold(StoredObject):
+    """A file that says something else when it is read a second time."""
+
+    first = b"no manifest\n"
+
+    def read_at(self, start_byte: int, end_byte: int) -> bytes:
+        answer, self.first = self.first or super().read_at(start_byte, end_byte), b""
+        return answer
+
+
+def test_what_is_checked_is_what_leveldb_opens(folder: Path) -> None:
+    made(folder)
+
+    class Changing(StoredFolder):
+        def open(self, name: str) -> StoredObject:
+            return Twofold(self._store, name) if name == "index/CURRENT" else super().open(name)
+
+    with pytest.raises(Corrupt, match="CURRENT names no manifest"):
+        DATABUNDLE.spread(Changing(stored(folder)._store))
+
+
+def test_the_index_is_listed_once(folder: Path) -> None:
+    """In a bucket that is a request for each thousand files."""
+    made(folder)
+    listings: list[str] = []
+
+    class Counting(StoredFolder):
+        def files(self, below: str) -> Iterator[tuple[str, int]]:
+            listings.append(below)
+            return super().files(below)
+
+    assert DATABUNDLE.spread(Counting(stored(folder)._store)) is not None
+    assert listings == ["index/"]
+
+
+def test_a_folder_in_which_no_store_has_an_index_is_no_bundle(folder: Path) -> None:
+    """With it the key would be too long."""
+    deep = "/".join(["d" * 200] * 5) + "/"
+    assert not is_bundle(StoredFolder(LocalStore(folder), deep + "e" * 12 + "/"))
+
+
 def test_nothing_is_written_beside_the_index_and_nothing_is_left(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,6 +391,25 @@ def test_nothing_is_written_beside_the_index_and_nothing_is_left(
         name: status.st_mtime_ns for name, status in before.items()
     }
     assert list(temporary.iterdir()) == []
+
+
+def test_copies_of_an_index_that_killed_processes_left_are_removed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(folder)
+    temporary = tmp_path / "temporary"
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    for name in ("cafcat-index-left", "cafcat-index-young", "cafcat-logs-other"):
+        (temporary / name).mkdir(parents=True)
+        (temporary / name / "CURRENT").write_bytes(b"MANIFEST-000002\n")
+    for name in ("cafcat-index-left", "cafcat-logs-other"):
+        os.utime(temporary / name, (0, 0))
+    with opened_copy(stored(folder)):
+        [used] = set(temporary.glob("cafcat-index-*")) - {temporary / "cafcat-index-young"}
+        os.utime(used, (0, 0))
+        assert DATABUNDLE.spread(stored(folder)) is not None
+        assert used.exists()
+    assert {path.name for path in temporary.iterdir()} == {"cafcat-index-young", "cafcat-logs-other"}
 
 
 def test_without_leveldb_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,6 +456,14 @@ def test_spans_that_are_not_what_they_should_be() -> None:
     ):
         with pytest.raises(Corrupt):
             spans(*wrong)
+
+
+def test_without_snappy_the_extra_is_named_and_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = compressed(2, b"of no other test")
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    for size_bytes in (5, 20):
+        with pytest.raises(NotInstalled, match=r"cramjam.*cafcat\[databundle\]"):
+            spans("snappy 16 0", size_bytes, record, record)
 
 
 def test_damage_behind_a_file_does_it_no_harm() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from cafcat.errors import Corrupt, Lacking, Unsupported
+from cafcat.errors import Corrupt, InvalidInput, Lacking, NotFound, Unsupported
 from cafcat.formats.base import Folder, InFolder, RandomReader
 from cafcat.formats.databundle.bundle_list import BundleList
 from cafcat.formats.databundle.bundle_rows import BundleConfig, BundleRows
@@ -69,7 +69,11 @@ def read_head(archive: RandomReader) -> ShardHead:
 
 def is_bundle(folder: Folder) -> bool:
     """Whether there is something that may be the index of one."""
-    return any(name == _CURRENT for name, _ in folder.files(INDEX))
+    try:
+        folder.open(_CURRENT)
+    except (NotFound, InvalidInput):  # or a name that no store has there
+        return False
+    return True
 
 
 def listed(folder: Folder, only: int | None = None) -> BundleList:

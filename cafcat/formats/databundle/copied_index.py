@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from cafcat.errors import Conflict, Corrupt, NotFound, Unsupported
-from cafcat.formats.base import Folder, RandomReader
+from cafcat.formats.base import Folder
 from cafcat.formats.databundle.bundle_index import BundleIndex
 from cafcat.spool import temporary_file_of
+from cafcat.temporary_folder import temporary_folder
 
 __all__ = ["INDEX", "opened_copy"]
 
@@ -24,7 +24,7 @@ _WHAT: Final = "the index of a bundle"
 _NEEDED: Final = re.compile(r"CURRENT|MANIFEST-[0-9]+|[0-9]+\.(?:log|ldb|sst)", re.ASCII)
 """The others of its files are a lock and what it noted for people."""
 _CURRENT: Final = re.compile(rb"MANIFEST-[0-9]+\n")
-_TABLE: Final = (".ldb", ".sst")
+_TABLES: Final = (".ldb", ".sst")
 _FOOTER_BYTES: Final = 48
 _TABLE_MAGIC: Final = bytes.fromhex("57fb808b247547db")
 
@@ -34,10 +34,10 @@ def opened_copy(folder: Folder) -> Iterator[BundleIndex]:
     """The index of the bundle in a folder, in a temporary folder. Raises Corrupt if it is damaged,
     Unsupported if it has more than 64 GiB, NotInstalled without plyvel, Conflict if somebody writes it,
     TemporaryFileFailed."""
-    with temporary_file_of(_WHAT), TemporaryDirectory(prefix="cafcat-index-") as name:
+    with temporary_file_of(_WHAT), temporary_folder("cafcat-index-", _WHAT) as copy:
         for source, size_bytes in _files(folder):
-            _copy(folder, source, Path(name) / source.removeprefix(INDEX), size_bytes)
-        index = BundleIndex(Path(name), is_copy=True, shown=f"{folder.name}/{INDEX}".rstrip("/"))
+            _copy(folder, source, copy / source.removeprefix(INDEX), size_bytes)
+        index = BundleIndex(copy, is_copy=True, shown=f"{folder.name}/{INDEX}".rstrip("/"))
         try:
             yield index
         finally:
@@ -66,18 +66,23 @@ def _copy(folder: Folder, name: str, to: Path, size_bytes: int) -> None:
                 copy.write(source.read_at(start, min(start + _BLOCK_BYTES, size_bytes)))
     except (NotFound, Corrupt) as error:
         raise Conflict(f"the index of the bundle changed while it was read: {error}") from error
-    _check(source, to.name, size_bytes)
+    _check(to, source.name)
 
 
-def _check(source: RandomReader, name: str, size_bytes: int) -> None:
-    """What LevelDB believes without a checksum: which file to begin with, and where a table has its index. Raises
-    Corrupt."""
-    if name == "CURRENT" and (size_bytes > 64 or not _CURRENT.fullmatch(source.read_at(0, size_bytes))):
-        raise Corrupt("the index of the bundle cannot be used: its CURRENT names no manifest", chunk=source.name)
-    if name.endswith(_TABLE) and not _is_table(
-        source.read_at(max(0, size_bytes - _FOOTER_BYTES), size_bytes), size_bytes
-    ):
-        raise Corrupt("the index of the bundle cannot be used: a table of it is cut or damaged", chunk=source.name)
+def _check(copy: Path, shown: str) -> None:
+    """What LevelDB believes without a checksum: which file to begin with, and where a table has its index. Of the
+    copy, as that is what it opens: the source may be another by now. Raises Corrupt."""
+    size_bytes = copy.stat().st_size
+    if copy.name == "CURRENT" and (size_bytes > 64 or not _CURRENT.fullmatch(copy.read_bytes())):
+        raise Corrupt("the index of the bundle cannot be used: its CURRENT names no manifest", chunk=shown)
+    if copy.suffix in _TABLES and not _is_table(_last_bytes(copy, _FOOTER_BYTES), size_bytes):
+        raise Corrupt("the index of the bundle cannot be used: a table of it is cut or damaged", chunk=shown)
+
+
+def _last_bytes(path: Path, count: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - count))
+        return file.read()
 
 
 def _is_table(footer: bytes, size_bytes: int) -> bool:

@@ -64,7 +64,7 @@ def decode_records(span: Iterator[bytes], entry: Entry, chunk: str | None = None
     record, compressed and not, and a block of the span; each thread keeps one for files that share it.
 
     Raises Corrupt where the span is not what the entry says: too short, not of whole records, or not compressed so.
-    Unsupported for a decoding of another kind, or if a library is not installed.
+    Unsupported for a decoding of another kind, NotInstalled if a library is not installed.
     """
     decoding = parse_record_decoding(entry.decoding or "")
     if decoding is None:

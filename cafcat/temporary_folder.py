@@ -1,4 +1,4 @@
-"""The temporary folder that clp-s works in. That of a run that was killed is removed by the next one."""
+"""A temporary folder. That of a process that was killed is removed by the next one that makes one of its kind."""
 
 import fcntl
 import os
@@ -12,19 +12,21 @@ from typing import Final
 
 from cafcat.spool import temporary_file_of
 
-__all__ = ["log_folder"]
+__all__ = ["temporary_folder"]
 
-_PREFIX: Final = "cafcat-logs-"
 _YOUNG_SECONDS: Final = 60
 """So long a folder may be there before it is locked."""
 
 
 @contextmanager
-def log_folder() -> Iterator[Path]:
-    """Locked while it is used, and removed afterwards. Raises TemporaryFileFailed."""
-    with temporary_file_of("an archive of logs"):
-        _sweep(Path(tempfile.gettempdir()))
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+def temporary_folder(prefix: str, what: str) -> Iterator[Path]:
+    """Locked while it is used, and removed afterwards. Raises TemporaryFileFailed if it cannot be made.
+
+    Args: prefix: of its name, which only folders of this kind have ("cafcat-logs-"); what: it holds, for messages.
+    """
+    with temporary_file_of(what):
+        _sweep(Path(tempfile.gettempdir()), prefix)
+        folder = Path(tempfile.mkdtemp(prefix=prefix))
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -34,9 +36,9 @@ def log_folder() -> Iterator[Path]:
         os.close(lock)
 
 
-def _sweep(where: Path) -> None:
-    """Folders of ours that nobody has locked: those of runs that were killed."""
-    for folder in where.glob(f"{_PREFIX}*"):
+def _sweep(where: Path, prefix: str) -> None:
+    """Folders of ours that nobody has locked: those of processes that were killed."""
+    for folder in where.glob(f"{prefix}*"):
         with suppress(OSError):  # somebody else's, in use, or gone by now
             status = folder.lstat()
             if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _YOUNG_SECONDS:
