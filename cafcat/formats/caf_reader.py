@@ -13,17 +13,16 @@ from itertools import chain, islice, repeat
 from operator import le, lt
 from typing import Any, Final, TypeVar
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt
 from cafcat.formats.base import RandomReader
 from cafcat.formats.json_cursor import JsonCursor
+from cafcat.formats.reading import checked, span_of
 from cafcat.formats.repeats import Superseded
 from cafcat.model import Entry
 
 __all__ = ["CafReader"]
 
 _VERSION: Final = b"1.0"
-_BLOCK_BYTES: Final = 1 << 20
 _FOOTER: Final = struct.Struct("<I")
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
@@ -84,14 +83,7 @@ class CafReader:
 
     def open(self, entry: Entry) -> Iterator[bytes]:
         """Its bytes in blocks of at most 1 MiB. Raises Corrupt if its checksum, where it has one, is another."""
-        checksum = 0
-        for start in range(entry.start_byte, entry.end_byte, _BLOCK_BYTES):
-            block = self._archive.read_at(start, min(start + _BLOCK_BYTES, entry.end_byte))
-            checksum = crc32c(block, checksum)
-            yield block
-        if entry.crc32c not in (None, checksum):
-            message = f"the content has the CRC-32C {checksum:08x}, the index says {entry.crc32c:08x}"
-            raise Corrupt(message, path=entry.path, chunk=self._archive.name, byte=entry.start_byte)
+        return checked(span_of(self._archive, entry), entry, self._archive, "index")
 
     def _ascends(self) -> bool:
         """Whether each name comes after the one before, as cafcat and its sources mostly have it: then none comes

@@ -6,7 +6,6 @@ What is refused, and how, is listed in docs/formats/car.md.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import RandomReader
 from cafcat.formats.car import varint
@@ -28,11 +27,11 @@ from cafcat.formats.car.listing import first_of_each
 from cafcat.formats.car.manifest import find
 from cafcat.formats.car.sections import MAX_HEAD_BYTES, MAX_SECTION_BYTES, Section, scan
 from cafcat.formats.car.tree_reader import TreeReader
+from cafcat.formats.reading import checked, span_of
 from cafcat.model import Entry
 
 __all__ = ["CarReader"]
 
-_BLOCK_BYTES: Final = 1 << 20
 _NEAR_BYTES: Final = 64
 """The head of nearly every section is shorter."""
 
@@ -120,13 +119,7 @@ class CarReader:
     def open(self, entry: Entry) -> Iterator[bytes]:
         """The content of one of its entries in blocks of at most 1 MiB. Every block is checked against its hash, if
         that is one that is known here: see verifiable. Raises Corrupt, at the latest in place of the end."""
-        checksum = 0
-        for block in self._content(entry):
-            checksum = crc32c(block, checksum)
-            yield block
-        if entry.crc32c not in (None, checksum):
-            message = f"the content has the CRC-32C {checksum:08x}, the manifest says {entry.crc32c:08x}"
-            raise self._corrupt(message, entry)
+        return checked(self._content(entry), entry, self._archive, "manifest")
 
     def _content(self, entry: Entry) -> Iterator[bytes]:
         try:
@@ -135,7 +128,7 @@ class CarReader:
             elif entry.decoding.startswith(DAG) and self._table is not None:
                 yield from self._gathered(entry, self._table)
             else:
-                yield from decode(self._span(entry), entry)
+                yield from decode(span_of(self._archive, entry), entry)
         except Corrupt as error:
             if error.chunk is None:
                 error.chunk = self._archive.name
@@ -160,10 +153,6 @@ class CarReader:
             raise self._corrupt(f"the file cannot be put together: {error}", entry) from error
         if count != entry.size_bytes:
             raise self._corrupt(f"its blocks have {count:,} bytes, it should have {entry.size_bytes:,}", entry)
-
-    def _span(self, entry: Entry) -> Iterator[bytes]:
-        for start in range(entry.start_byte, entry.end_byte, _BLOCK_BYTES):
-            yield self._archive.read_at(start, min(start + _BLOCK_BYTES, entry.end_byte))
 
     def _checked_block(self, entry: Entry) -> bytes:
         """The block that the span is."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt
 from cafcat.formats.base import RandomReader
 from cafcat.formats.chunkio.decoding import DEFLATE, RECORD, decode
@@ -12,11 +11,11 @@ from cafcat.formats.chunkio.index import find_index, index_entries
 from cafcat.formats.chunkio.pieces import is_own
 from cafcat.formats.chunkio.records import Record
 from cafcat.formats.chunkio.records_reader import RecordReader
+from cafcat.formats.reading import checked, span_of
 from cafcat.model import MAX_PATH_BYTES, Entry
 
 __all__ = ["ChunkIoReader"]
 
-_BLOCK_BYTES: Final = 1 << 20
 _POSITION_BYTES: Final = 17
 """Of a name: a slash and 16 digits."""
 
@@ -80,20 +79,10 @@ class ChunkIoReader:
 
     def open(self, entry: Entry) -> Iterator[bytes]:
         """Its content in blocks of at most 1 MiB. Raises Corrupt where SipHash, size or CRC-32C are others."""
-        checksum = 0
-        for block in self._decoded(entry):
-            checksum = crc32c(block, checksum)
-            yield block
-        if entry.crc32c not in (None, checksum):
-            message = f"the content has the CRC-32C {checksum:08x}, the index says {entry.crc32c:08x}"
-            raise Corrupt(message, path=entry.path, chunk=self._archive.name, byte=entry.start_byte)
+        yield from checked(self._decoded(entry), entry, self._archive, "index")
 
     def _decoded(self, entry: Entry, *, exact: bool = True) -> Iterator[bytes]:
-        return decode(self._span(entry), entry, self._archive.name, exact=exact)
-
-    def _span(self, entry: Entry) -> Iterator[bytes]:
-        for start in range(entry.start_byte, entry.end_byte, _BLOCK_BYTES):
-            yield self._archive.read_at(start, min(start + _BLOCK_BYTES, entry.end_byte))
+        return decode(span_of(self._archive, entry), entry, self._archive.name, exact=exact)
 
 
 def _entry(record: Record, file_name: str) -> Entry:

@@ -29,6 +29,7 @@ from cafcat.formats.clp.metadata import (
     parse_timestamps,
 )
 from cafcat.formats.clp.units import units_of
+from cafcat.formats.reading import span_of
 from cafcat.model import ArchiveUnits, Entry
 
 __all__ = ["MAX_SECTION_BYTES", "ClpReader"]
@@ -36,7 +37,6 @@ __all__ = ["MAX_SECTION_BYTES", "ClpReader"]
 MAX_SECTION_BYTES: Final = 32 << 30
 """That a section may decompress to when it is checked: a bomb costs some ten seconds."""
 
-_BLOCK_BYTES: Final = 1 << 20
 _FIRST_BYTES: Final = 16 << 10
 _ONE_FRAME: Final = ("/schema_tree", "/schema_ids", "/table_metadata")
 _DICTIONARY: Final = re.compile(r"/[a-z]+\.dict")
@@ -157,8 +157,7 @@ class ClpReader:
         """The bytes of a section as they are, in blocks of at most 1 MiB. They are decompressed on the side: raises
         Corrupt, at the latest in place of the end, if they are not such frames as a section of this name has."""
         check = _SectionCheck(entry, self._archive.name)
-        for start in range(entry.start_byte, entry.end_byte, _BLOCK_BYTES):
-            block = self._archive.read_at(start, min(start + _BLOCK_BYTES, entry.end_byte))
+        for block in span_of(self._archive, entry):
             check.write(block)
             yield block
         check.finish()
