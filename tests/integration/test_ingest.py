@@ -23,6 +23,7 @@ from cafcat.writing.chunk import OpenChunk
 from cafcat.writing.limits import HARD_LIMIT_BYTES, Limits
 from cafcat.writing.sink import BlockSink
 from tests.listeners import Heard
+from tests.open_files import open_files
 
 
 @pytest.fixture
@@ -330,12 +331,11 @@ def test_what_comes_last_counts_though_the_catalog_has_it(
 def test_who_stops_between_files_leaves_none_open(repository: cafcat.Repository, tree: Path) -> None:
     """A small file is packed, the large one behind it is open already."""
     recorder = Recorder()
-    before = len(os.listdir("/dev/fd"))
     repository.ingest(
         ["tree"], include=["hello.txt", "large"], progress=recorder, should_stop=lambda: recorder.files > 0
     )
-    repository.close()
-    assert len(os.listdir("/dev/fd")) <= before
+    assert recorder.files == 1
+    assert open_files(tree) == []
 
 
 def test_the_same_path_from_two_sources_is_decided_by_the_catalog(

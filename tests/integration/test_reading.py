@@ -17,6 +17,7 @@ from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.model import Folder, Location, ProblemKind
 from cafcat.stores.local_files import LocalFile
 from tests.damage import flip
+from tests.open_files import open_files
 
 LARGE = os.urandom(9_000_000)
 
@@ -162,15 +163,11 @@ def test_look_ups_of_several_threads_do_not_mix(repository: cafcat.Repository) -
 def test_close_closes_the_files_and_what_is_read_next_opens_them_anew(
     repository: cafcat.Repository, chunk: Path
 ) -> None:
-    def is_open() -> bool:
-        descriptors = Path("/proc/self/fd").iterdir()
-        return any(os.path.samestat(chunk.stat(), os.stat(name)) for name in descriptors if name.exists())
-
     for _ in range(2):
         assert repository.read("tree/hello") == b"hello, world"
-        assert is_open()
+        assert open_files(chunk.parent) == [chunk.name]
         repository.close()
-        assert not is_open()
+        assert open_files(chunk.parent) == []
 
 
 def test_ranges(repository: cafcat.Repository) -> None:

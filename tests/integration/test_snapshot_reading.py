@@ -24,6 +24,7 @@ from cafcat.snapshots import open_chunks
 from cafcat.stores.local_files import LocalFile
 from tests.catalog_world import Opener, begin, commit
 from tests.damage import flip
+from tests.open_files import open_files
 from tests.places import Folder, Place
 from tests.written_formats import TREE, WRITTEN, byte_of, make_tree
 
@@ -56,15 +57,6 @@ def open_snapshot(path: Path, warn: Callable[[str], object] | None = None) -> ca
 def chunk_of(folder: Folder) -> Path:
     [chunk] = folder.folder.glob("*.caf")
     return chunk
-
-
-def open_files() -> set[str]:
-    """What this process has open."""
-    return {os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if is_open(name)}
-
-
-def is_open(name: str) -> bool:
-    return os.path.lexists(f"/proc/self/fd/{name}")
 
 
 def never(*_: object) -> bytes:
@@ -208,12 +200,12 @@ def test_a_chunk_that_is_open_is_let_go_when_it_was_removed(
     monkeypatch.setattr(open_chunks, "_TRUSTED_SECONDS", 0)
     by_folder.read("tree/n150")
     chunk = chunk_of(folder)
-    assert str(chunk) in open_files()
+    assert open_files(folder.folder) == [chunk.name]
     chunk.unlink()
     with pytest.raises(NotFound):
         by_folder.read("tree/n150")
     gc.collect()
-    assert not {name for name in open_files() if name.startswith(str(chunk))}
+    assert open_files(folder.folder) == []
 
 
 def test_a_chunk_that_was_repaired_in_its_place_is_read_anew(
@@ -258,13 +250,13 @@ def test_many_chunks_keep_few_files_open(
     with open_snapshot(tmp_path / "taken") as snapshot:
         for _ in range(2):
             assert {path: snapshot.read(path) for path in files} == files
-        assert len([name for name in open_files() if name.startswith(str(folder.folder))]) == 3
+        assert len(open_files(folder.folder)) == 3
 
     monkeypatch.setattr(open_chunks, "_KEPT_SECONDS", -100)
     with open_snapshot(tmp_path / "taken") as snapshot:
         for path in ("f1", "f2", "f3"):
             snapshot.read(path)
-        [name] = [name for name in open_files() if name.startswith(str(folder.folder))]
+        [name] = open_files(folder.folder)
         assert name.endswith(snapshot.locate("f3").object_key)
 
 
@@ -273,7 +265,7 @@ def test_close_closes_everything_and_what_is_read_next_opens_it_anew(
 ) -> None:
     def ours() -> set[str]:
         gc.collect()
-        return {name for name in open_files() if name.startswith(str(tmp_path)) and "home" not in name}
+        return {name for name in open_files(tmp_path) if "home" not in name}
 
     for _ in range(2):
         assert by_folder.read("tree/n150") == FILES["tree/n150"]
@@ -293,10 +285,9 @@ def read_all(snapshot: cafcat.Snapshot, seed: int) -> bool:
 
 def test_threads_share_it(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
     def opened() -> list[str]:
-        """Of the snapshot's files, however often; other tests' are none of this one's business."""
+        """Each file as often as it is open."""
         gc.collect()
-        names = (os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if is_open(name))
-        return sorted(name for name in names if name.startswith(str(tmp_path)))
+        return open_files(tmp_path)
 
     by_folder.read("tree/n001")
     before = opened()
@@ -452,7 +443,7 @@ def test_another_file_is_an_error_in_one_line(
     assert "\n" not in str(raised.value)
     assert str(tmp_path / "file") in str(raised.value)
     gc.collect()
-    assert str(tmp_path / "file") not in open_files()
+    assert "file" not in open_files(tmp_path)
 
 
 def test_no_file_and_a_folder_are_errors_too(tmp_path: Path) -> None:

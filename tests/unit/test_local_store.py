@@ -22,6 +22,7 @@ from cafcat.stores.local import LocalStore
 from cafcat.stores.local_files import LocalFile
 from cafcat.stores.local_upload import LocalUpload
 from tests.normal_user import as_normal_user
+from tests.open_files import open_files
 
 MIB = 1 << 20
 
@@ -174,17 +175,6 @@ def test_of_many_who_commit_one_key_by_different_paths_one_wins(tmp_path: Path) 
 
 
 # ---- files that stay open ----
-
-
-def open_files(folder: Path) -> list[str]:
-    """Names below a folder that descriptors of this process are open for; " (deleted)" behind one that is gone."""
-    names = []
-    for descriptor in os.listdir("/proc/self/fd"):
-        try:
-            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-        except FileNotFoundError:
-            continue  # that of listdir itself
-    return sorted(name.removeprefix(f"{folder}/") for name in names if name.startswith(f"{folder}/"))
 
 
 def test_a_file_that_was_read_stays_open_until_close(store: LocalStore, folder: Path) -> None:
