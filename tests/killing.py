@@ -11,6 +11,7 @@ from pathlib import Path
 
 import cafcat
 from tests.catalog_world import sql
+from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["environment", "killed_at_each_step", "run_until_killed"]
 
@@ -32,7 +33,7 @@ def run_until_killed(
 ) -> int:
     """Runs a program that kills itself at the step of its first argument. Returns its exit code."""
     command = [sys.executable, "-c", program, str(step), *arguments]
-    return subprocess.run(command, cwd=folder, env=variables, timeout=120, check=False).returncode
+    return subprocess.run(command, cwd=folder, env=variables, timeout=PATIENCE_SECONDS, check=False).returncode
 
 
 def killed_at_each_step(

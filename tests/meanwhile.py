@@ -7,6 +7,7 @@ from typing import Any
 
 import cafcat
 from tests.catalog_world import sql
+from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["InBackground", "in_background", "wait_for_a_waiting_statement"]
 
@@ -18,7 +19,7 @@ def wait_for_a_waiting_statement(
     statement = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while sql(repository, statement) == [(0,)] and not or_until():
         assert time.monotonic() < deadline
 
@@ -39,7 +40,7 @@ class InBackground(threading.Thread):
             self._error = error
 
     def done(self) -> Any:
-        self.join(60)
+        self.join(PATIENCE_SECONDS)
         assert not self.is_alive()
         if self._error is not None:
             raise self._error

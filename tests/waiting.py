@@ -3,12 +3,15 @@
 import time
 from collections.abc import Callable
 
-__all__ = ["wait_until"]
+__all__ = ["PATIENCE_SECONDS", "wait_until"]
+
+PATIENCE_SECONDS = 120
+"""How long a test waits for what takes a moment: machines may be slow, and busy with other tests."""
 
 
 def wait_until(happened: Callable[[], object]) -> None:
-    """Asks again and again, for two minutes at most: machines may be slow."""
-    deadline = time.monotonic() + 120
+    """Asks again and again."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not happened():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)

@@ -15,7 +15,19 @@ import psycopg
 
 from cafcat.database import Database
 from cafcat.settings import Settings
-from tests.bench.data import LARGE, MEDIUM, MIB, DataSet, concatenated, equal_files, read_all, scaled, small_files
+from tests.bench.data import (
+    KIB,
+    LARGE,
+    MEDIUM,
+    MIB,
+    PAGES,
+    DataSet,
+    concatenated,
+    equal_files,
+    read_all,
+    scaled,
+    small_files,
+)
 from tests.bench.timing import run, timed
 
 CAFCAT = (sys.executable, "-m", "cafcat")
@@ -108,6 +120,13 @@ class Bench:
         files = scaled(LARGE, self.scale)
         self.say(f"making (c): {files:,} files of 64 MiB")
         return equal_files(self.folder / "large", files, LARGE_BYTES)
+
+    @functools.cached_property
+    def pages(self) -> DataSet:
+        """(d)"""
+        files = scaled(PAGES, self.scale)
+        self.say(f"making (d): {files:,} files of 4 KiB")
+        return equal_files(self.folder / "pages", files, 4 * KIB)
 
     @contextlib.contextmanager
     def joined(self, data: DataSet) -> Iterator[Path]:

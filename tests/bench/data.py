@@ -1,4 +1,4 @@
-"""The data sets, the same bytes each time: (a) small files, (b) of 1 MiB, (c) of 64 MiB."""
+"""The data sets, the same bytes each time: (a) small files, (b) of 1 MiB, (c) of 64 MiB, (d) of 4 KiB."""
 
 import os
 import random
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER_FILES = 500
-MIB = 1 << 20
-SMALL, MEDIUM, LARGE = 200_000, 2_000, 64
-"""Files of (a), (b) and (c) at full size."""
+KIB, MIB = 1 << 10, 1 << 20
+SMALL, MEDIUM, LARGE, PAGES = 200_000, 2_000, 64, 200_000
+"""Files of (a), (b), (c) and (d) at full size."""
 SMALLEST_BYTES, LARGEST_BYTES = 1024, 4096
 
 
@@ -51,13 +51,10 @@ def small_files(folder: Path, files: int, folder_files: int = FOLDER_FILES) -> D
 
 
 def equal_files(folder: Path, files: int, size_bytes: int) -> DataSet:
-    """Files of one size, no two of them alike: one block of noise that begins somewhere else in each."""
-    noise = random.Random(20260102).randbytes(size_bytes)
+    """Files of one size, of noise."""
+    source = random.Random(20260102)
     for number in range(files):
-        turn = number * 64 % size_bytes
-        with _place(folder, number, FOLDER_FILES).open("wb") as file:
-            file.write(noise[turn:])
-            file.write(noise[:turn])
+        _place(folder, number, FOLDER_FILES).write_bytes(source.randbytes(size_bytes))
     return DataSet(folder, files, files * size_bytes)
 
 

@@ -48,19 +48,18 @@ def read_medium(bench: Bench) -> Iterator[Row]:
 
 
 def random_get(bench: Bench) -> Iterator[Row]:
-    """Files of (a), one after the other in random order, in one process."""
-    homes = {name: _packed(bench, bench.small, name) for name in _writable()}
-    paths = [f"{bench.small.name}/{path.relative_to(bench.small.folder)}" for path in bench.small.paths()]
+    """Files of (d), one after the other in random order, in one process."""
+    homes = {name: _packed(bench, bench.pages, name) for name in _writable()}
+    paths = [f"{bench.pages.name}/{path.relative_to(bench.pages.folder)}" for path in bench.pages.paths()]
     wanted = random.Random(2).sample(paths, min(READS, len(paths)))
     ways = {name: partial(_read, home, wanted) for name, home in homes.items()}
     measured = in_turn(ways, bench.rounds)
     for name in _others():
-        row = Row(f"formats.get {name}", f"Repository.read of {len(wanted):,} files of (a)", CAF, NO_TARGET)
+        work = f"Repository.read of {len(wanted):,} files of (d), 4 KiB each, {name}"
         micro = {way: [seconds / len(wanted) * 1e6 for seconds in measured[way]] for way in (name, CAF)}
         absolute = "; ".join(f"{way} {figure(micro[way], 'us')}" for way in micro)
-        yield row._replace(
-            work=f"{row.work}, {name}", ratios=pair_ratios(measured[name], measured[CAF]), absolute=absolute
-        )
+        ratios = pair_ratios(measured[name], measured[CAF])
+        yield Row(f"formats.get {name}", work, CAF, NO_TARGET, ratios, absolute)
 
 
 def size(bench: Bench) -> Iterator[Row]:

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests.services import Databases
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 CLI_PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 SECRET = "correct-horse"  # noqa: S105
@@ -81,7 +81,7 @@ class Cafcat:
             env=self.environment,
             input=stdin,
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         result = Result(process.returncode, process.stdout, process.stderr.decode())
@@ -123,7 +123,7 @@ def interrupted(cafcat: Cafcat, *arguments: str | Path, presses: int = 1) -> tup
         wait_until(lambda: other.execute(waiting).fetchone())
         said = [_said_after_sigint(process) for _ in range(presses)]
         holder.rollback()
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE_SECONDS)
     return Result(process.returncode, out, errors.decode()), said
 
 

@@ -25,7 +25,7 @@ from cafcat.testing.formats import BytesArchive
 from tests.car_archives import directory, file, leaf, v1
 from tests.e2e.conftest import CLI_PAGE, TREE, Cafcat, documented_keys
 from tests.s3_server import S3Server
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.written_formats import WRITTEN
 
 NAMES = {formats.by_name(name).suffix: name for name in WRITTEN}
@@ -236,7 +236,7 @@ def test_an_interrupted_export_leaves_nothing(filled: Cafcat, tmp_path: Path, nu
     with hangup_as_usual(), waiting(filled, tmp_path / "taken.car") as process:
         assert len(list(tmp_path.iterdir())) == 1
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
         assert (process.returncode, errors) == (130, b"cafcat: interrupted; nothing was written\n")
         assert list(tmp_path.iterdir()) == []
 
@@ -246,7 +246,7 @@ def test_a_killed_export_leaves_no_archive(filled: Cafcat, tmp_path: Path) -> No
     (tmp_path / "old.car").write_bytes(b"old")
     with waiting(filled, tmp_path / "old.car") as process:
         process.kill()
-        assert process.wait(60) == -signal.SIGKILL
+        assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     assert (tmp_path / "old.car").read_bytes() == b"old"
     [left] = left_in(tmp_path) - {"old.car"}
     assert re.fullmatch(r"\.cafcat-[0-9a-f]{16}\.partial", left)
@@ -267,7 +267,7 @@ def test_an_interrupted_conversion_leaves_nothing(alone: Cafcat, number: signal.
     process = alone.popen("convert", "endless.caf", "out.car")
     wait_until(lambda: any(path.stat().st_size for path in alone.folder.glob(".cafcat-*.partial")))
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, errors) == (130, b"cafcat: interrupted; nothing was written\n")
     assert left_in(alone.folder) == {"endless.caf"}
 
@@ -284,7 +284,7 @@ def test_no_room_is_one_line_and_leaves_nothing(filled: Cafcat, alone: Cafcat) -
         (alone, ("convert", "x.caf", "out.car")),
     ):
         process = cafcat.popen(*command, preexec_fn=of_at_most(1 << 20))
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE_SECONDS)
         assert (process.returncode, out) == (1, b"")
         assert re.fullmatch(rb"cafcat: cannot be written: File too large \(path '.*out\.car'\)\n", errors)
         assert left_in(alone.folder) == {"x.caf"}

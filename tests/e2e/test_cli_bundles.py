@@ -14,7 +14,7 @@ from tests.bundles import everything
 from tests.e2e.conftest import CLI_PAGE, Cafcat
 from tests.e2e.test_cli_archives import NOWHERE, in_archive
 from tests.s3_server import S3Server
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
 
@@ -122,7 +122,7 @@ def killed_while_it_copies_the_index(alone: Cafcat, number: signal.Signals) -> "
     try:
         wait_until(lambda: any((alone.folder / "tmp").glob("cafcat-index-*/999999.ldb")))
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
         table.unlink()

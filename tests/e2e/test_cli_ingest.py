@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.e2e.conftest import Cafcat
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 SUMMARY_KEYS = {
     "run",
@@ -171,7 +171,7 @@ def test_the_first_signal_commits_what_is_open(many: Cafcat, signal_number: sign
     assert process.stderr
     said = process.stderr.readline()
     assert said == b"cafcat: finishing the open chunk; press Ctrl-C again to drop it\n"
-    out, err = process.communicate(b"many/0000\n", timeout=30)
+    out, err = process.communicate(b"many/0000\n", timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert err == b""
     assert out.startswith(b"interrupted; added ")
@@ -189,7 +189,7 @@ def test_the_second_signal_drops_what_is_open(many: Cafcat) -> None:
     process.send_signal(signal.SIGINT)
     assert b'"warning": "finishing' in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert out == b""
     dropping, _, err = err.partition(b"\n")

@@ -9,7 +9,7 @@ from cafcat.resolve.searching import SearchReport
 from tests.damage import flip
 from tests.e2e.conftest import Cafcat, Result, documented_keys
 from tests.log_archives import clp_program, compressed_logs, log_lines
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 __all__ = ["clp_program"]
 
@@ -73,7 +73,7 @@ def test_ctrl_c_ends_the_program_too(cafcat: Cafcat, clp_program: Path) -> None:
         [child] = children(process.pid)
         process.send_signal(signal.SIGINT)
         process.stdout.read()
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_SECONDS) == 130
         wait_until(lambda: not Path(f"/proc/{child}").exists())
     finally:
         process.kill()
@@ -192,7 +192,7 @@ def test_ctrl_c_twice_ends_clp_s_and_leaves_nothing(cafcat: Cafcat, clp_program:
             process.send_signal(signal.SIGINT)
             assert process.stderr is not None
             process.stderr.readline()
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE_SECONDS) == 130
         assert not Path(f"/proc/{child}").exists()
     finally:
         process.kill()

@@ -12,7 +12,7 @@ import pytest
 
 from cafcat import __version__
 from tests.e2e.conftest import SECRET, TREE, Cafcat
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_a_reader_that_goes_away_is_no_error(filled: Cafcat, arguments: list[str
     assert process.stdout
     assert process.stdout.read(10)
     process.stdout.close()
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=PATIENCE_SECONDS) == 141
     assert process.stderr
     assert process.stderr.read() == b""
     process.stderr.close()
@@ -175,7 +175,7 @@ def test_ctrl_c_in_other_verbs(filled: Cafcat) -> None:
     with psycopg.connect(filled.database_url, autocommit=True) as connection:
         wait_until(lambda: connection.execute(asks).fetchone())
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"cafcat: interrupted\n")
 
 

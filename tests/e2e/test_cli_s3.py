@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.conftest import Cafcat
 from tests.s3_server import S3Server
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 SECRET = "this-is-a-very-wrong-secret"  # noqa: S105
 TOKEN = "this-is-a-session-token"  # noqa: S105
@@ -154,7 +154,7 @@ def test_ctrl_c_commits_what_was_packed_and_the_next_run_goes_on(
     store = in_s3.extra["CAFCAT_STORE"].removeprefix("s3://").partition("/")[0]
     wait_until(lambda: client.list_objects_v2(Bucket=store).get("KeyCount"))
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130, out
     assert client.list_multipart_uploads(Bucket=store).get("Uploads", []) == []
     result = in_s3("ingest", f"s3://{source}")

@@ -16,7 +16,7 @@ import pytest
 import cafcat as library
 from cafcat.snapshots.writing import SnapshotReport
 from tests.e2e.conftest import TREE, Cafcat, documented_keys
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 READING = """
 import sys
@@ -91,7 +91,7 @@ def waiting(cafcat: Cafcat, output: Path) -> Iterator["subprocess.Popen[bytes]"]
         wait_until(lambda: other.execute(blocked).fetchone())
         yield process
         holder.rollback()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_SECONDS)
 
 
 def test_interrupted_it_leaves_nothing(filled: Cafcat, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_interrupted_it_leaves_nothing(filled: Cafcat, tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.stderr
         assert process.stderr.read() == b"cafcat: interrupted; nothing was written\n"
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE_SECONDS) == 130
         assert list(tmp_path.iterdir()) == []
 
 
@@ -110,7 +110,7 @@ def test_killed_it_leaves_no_snapshot(filled: Cafcat, tmp_path: Path) -> None:
     for name in ("new", "old"):
         with waiting(filled, tmp_path / name) as process:
             process.kill()
-            assert process.wait(60) == -signal.SIGKILL
+            assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     assert (tmp_path / "old").read_bytes() == b"old"
     left = [path for path in tmp_path.iterdir() if path.name != "old"]
     assert len(left) == 2

@@ -21,6 +21,7 @@ from cafcat.errors import InvalidInput
 from tests.e2e.conftest import TREE, Cafcat, write_tree
 from tests.s3_proxy import S3Proxy
 from tests.s3_server import S3Server
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def run_without_credentials(command: str) -> bytes:
 
 def fetched(url: str, headers: dict[str, str]) -> bytes:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(urllib.request.Request(url, headers=headers), timeout=60) as answer:  # noqa: S310
+    with opener.open(urllib.request.Request(url, headers=headers), timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
         return bytes(answer.read())
 
 

@@ -15,7 +15,7 @@ from cafcat.maintenance.verify import CheckedObject, VerifyReport
 from cafcat.model import Finding, FindingKind, VerifyLevel
 from tests.damage import flip
 from tests.e2e.conftest import CLI_PAGE, Cafcat, documented_keys
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 TEXT = CLI_PAGE.read_text()
 
@@ -156,7 +156,7 @@ def test_ctrl_c_finishes_the_chunk_at_hand_and_the_next_verify_goes_on(cafcat: C
         assert process.stderr
         assert b"finishing the chunk at hand; press Ctrl-C again" in process.stderr.readline()
         holder.rollback()
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert b"Traceback" not in errors
     assert out.startswith(f"interrupted; verified {jobs} object".encode())

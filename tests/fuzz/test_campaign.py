@@ -23,6 +23,7 @@ from tests.fuzz.campaign import Plan, Report, run_campaign
 from tests.fuzz.cases import Case, Watch, damaged
 from tests.fuzz.seeds import KINDS, seeds_of
 from tests.fuzz.targets import TARGETS
+from tests.waiting import PATIENCE_SECONDS
 
 WHOLE = pack(CAF, [("a", b"hello", 1), ("b", b"", None)])[0]
 
@@ -120,14 +121,14 @@ def test_a_process_that_dies_is_a_finding_and_its_file_is_kept(tmp_path: Path) -
     campaign = threading.Thread(target=lambda: reports.append(run_campaign(plan)))
     before = set(mp.active_children())
     campaign.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not (workers := set(mp.active_children()) - before):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     time.sleep(0.5)
     for worker in workers:
         os.kill(worker.pid or 0, signal.SIGKILL)
-    campaign.join(60)
+    campaign.join(PATIENCE_SECONDS)
     (report,) = reports
     (finding,) = report.findings
     assert finding.wrong == "the process died (exit code -9)"
@@ -153,4 +154,4 @@ TARGETS["caf"] = endless
 campaign._HANG_CPU_SECONDS = 0.1
 campaign._run_all(campaign.Plan("caf", 1, 1, 1, Path("none")), 0, SimpleNamespace(), Queue())
 """
-    assert subprocess.run([sys.executable, "-c", script], timeout=120).returncode == -signal.SIGPROF
+    assert subprocess.run([sys.executable, "-c", script], timeout=PATIENCE_SECONDS).returncode == -signal.SIGPROF

@@ -18,6 +18,7 @@ from cafcat.stores.local import LocalStore
 from cafcat.stores.s3 import S3Store
 from tests.s3_proxy import Fault, Request, S3Proxy
 from tests.s3_server import S3Server, empty_bucket
+from tests.waiting import PATIENCE_SECONDS
 from tests.web_server import HttpServer
 
 SMALL = {f"tree/n{number:04}": b"%d," % number * (number % 97) for number in range(1000)}
@@ -328,7 +329,7 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, together: int = 1) -> None:
         self.most = self.begun = self._now = 0
         self._lock = threading.Lock()
-        self._barrier = threading.Barrier(together, timeout=60)
+        self._barrier = threading.Barrier(together, timeout=PATIENCE_SECONDS)
         read = S3Store.read
 
         def watched(store: S3Store, *span: Any) -> bytes:

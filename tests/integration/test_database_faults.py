@@ -24,8 +24,9 @@ from tests.crash.checker import look, problems
 from tests.crash.places import Folder
 from tests.crash.postgres_proxy import Cut, PostgresProxy
 from tests.crash.world import World
-from tests.integration.waiting import PATIENCE_SECONDS, environment, popen, run, start_all
+from tests.integration.held_commands import environment, popen, run, start_all
 from tests.services import Databases, debian_programs, temporary_server
+from tests.waiting import PATIENCE_SECONDS
 
 WRITERS = 4
 FILES = 250

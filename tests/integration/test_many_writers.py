@@ -10,8 +10,9 @@ import pytest
 
 from tests.crash.checker import Seen, look, problems
 from tests.crash.places import Folder
-from tests.integration.waiting import PATIENCE_SECONDS, environment, popen, start_all
+from tests.integration.held_commands import environment, popen, start_all
 from tests.services import Databases
+from tests.waiting import PATIENCE_SECONDS
 
 PATHS = [f"shared/{number:03}" for number in range(60)]
 

@@ -21,6 +21,7 @@ from tests.listeners import Heard, problems
 from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
 from tests.places import Folder, Place
 from tests.removal_world import check, rebuilt
+from tests.waiting import PATIENCE_SECONDS
 
 DAY = 86_400
 
@@ -442,7 +443,7 @@ def test_a_line_on_its_way_does_not_come_after_its_chunk_is_gone(
             if chunk in line.read_text() and '"commit"' in line.read_text():
                 line.unlink()
         started.append(in_background(other.recover))
-        assert at_it.wait(30)
+        assert at_it.wait(PATIENCE_SECONDS)
         return decide(self, chunk_id, grace_seconds)
 
     monkeypatch.setattr(store, "create", slowly)

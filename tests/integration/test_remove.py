@@ -26,7 +26,7 @@ from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_stat
 from tests.places import FOLDER_OR_SLOW_BUCKET, Folder, Place
 from tests.removal_world import check, rebuilt
 from tests.services import Databases
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 FILES = {"a/first": b"first", "a/second": bytes(range(256)), "b/empty": b"", "ü/日本": b"unicode"}
 
@@ -362,7 +362,7 @@ def test_who_looks_waits_for_a_commit_that_is_under_way(
 
         acted = threading.Event()
         lost.append(in_background(attempt_of_other))
-        assert acted.wait(30)
+        assert acted.wait(PATIENCE_SECONDS)
         raise CatalogUnavailable("the connection was lost")
 
     monkeypatch.setattr(Removal, "_attempt", still_at_it)

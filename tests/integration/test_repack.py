@@ -26,6 +26,7 @@ from tests.listeners import AfterFiles, Heard, problems
 from tests.meanwhile import in_background, wait_for_a_waiting_statement
 from tests.places import Folder, Place
 from tests.removal_world import check, rebuilt
+from tests.waiting import PATIENCE_SECONDS
 
 LARGE = os.urandom(2_500_000)
 FILES = {f"{number:03}": os.urandom(1000 + number) for number in range(40)} | {"large": LARGE, "empty": b""}
@@ -285,7 +286,7 @@ def test_two_repacks_at_once(repository: cafcat.Repository, place: Place, open_a
     """Both have chosen the same chunks: nothing is lost, and each path is in one chunk."""
     other = open_at(place)
     old = [wasted(repository), wasted(repository, {"b/1": b"one", "b/2": b"two"}, {"b/2": b"two"})]
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=PATIENCE_SECONDS)
 
     def take(repository: cafcat.Repository) -> RepackReport:
         mover = Repack(

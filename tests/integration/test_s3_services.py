@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadErro
 
 from tests.s3_proxy import ANYWHERE, Fault, Request, S3Proxy, faults_in_order, operation_of, seeded_faults
 from tests.s3_server import S3Server, answers, empty_bucket, swift
+from tests.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
@@ -136,7 +137,7 @@ def test_nothing_is_left_of_a_killed_session(tmp_path: Path) -> None:
         url = session.stdout.readline().decode().strip()
         assert answers(url)
         session.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while list(objects.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not answers(url)

@@ -26,6 +26,7 @@ from cafcat.sources.filter import PathFilter
 from cafcat.sources.listing import ListingSource
 from cafcat.sources.urls import is_url, shown_url, url_name
 from tests.s3_server import S3Server
+from tests.waiting import PATIENCE_SECONDS
 from tests.web_server import Handler, WebFile, WebServer, web_server
 
 __all__ = ["web_server"]
@@ -394,7 +395,7 @@ def test_a_server_that_says_nothing_is_given_up(web_server: WebServer, monkeypat
     monkeypatch.setattr(http, "READ_SECONDS", 0.1)
     monkeypatch.setattr(http, "ATTEMPTS", 2)
     done = threading.Event()
-    web_server.special["a"] = lambda handler: (done.wait(30), handler.hang_up())[1]
+    web_server.special["a"] = lambda handler: (done.wait(PATIENCE_SECONDS), handler.hang_up())[1]
     try:
         assert re.fullmatch("the server said nothing for .* seconds", problem_of(web_server.url("a")).message)
     finally:
@@ -720,7 +721,7 @@ def in_flight(count: int) -> Callable[[Handler], None]:
 
     def special(handler: Handler) -> None:
         try:
-            barrier.wait(30)
+            barrier.wait(PATIENCE_SECONDS)
         except threading.BrokenBarrierError:
             handler.answer(404)
         else:

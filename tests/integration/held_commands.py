@@ -6,9 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["PATIENCE_SECONDS", "environment", "popen", "run", "start_all"]
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 120
+__all__ = ["environment", "popen", "run", "start_all"]
+
 _WAITING = """
 import sys
 import cafcat.cli.app, cafcat.ingest.run, cafcat.maintenance.recover
