@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Tests wait for other processes half of their time: one more at once than there are processors.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 
-.PHONY: help demo test test-all check fmt bench bench-quick bench-s3 crash fuzz nightly migrate clean
+.PHONY: help demo test test-all check fmt bench bench-quick bench-s3 crash fuzz nightly schema clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -56,7 +56,7 @@ fuzz: $(READY)  ## property tests with 10,000 examples each, a million damaged c
 nightly: $(READY)  ## custody against a dict: 10,000 steps of a state machine, with kills
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -p no:xdist tests/property/test_state_machine.py
 
-migrate: $(READY)  ## write migrations/schema.sql anew from the migrations
+schema: $(READY)  ## write migrations/schema.sql anew from the migrations
 	$(BIN)/python -m tests.migrations.snapshot
 
 clean:  ## remove what these verbs made

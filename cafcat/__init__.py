@@ -17,9 +17,10 @@ from cafcat.progress import Progress
 
 if TYPE_CHECKING:
     from cafcat.archives.inspecting import Inspection
-    from cafcat.repository import Repository, convert, inspect, open
+    from cafcat.repository import Repository, open
     from cafcat.settings import Settings
     from cafcat.snapshots import Snapshot
+    from cafcat.without_catalog import convert, inspect
 
 __version__ = "0.1.0"
 
@@ -41,8 +42,8 @@ __all__ = [
 _LATER = {
     "Inspection": "archives.inspecting",
     "Repository": "repository",
-    "convert": "repository",
-    "inspect": "repository",
+    "convert": "without_catalog",
+    "inspect": "without_catalog",
     "open": "repository",
     "Settings": "settings",
     "Snapshot": "snapshots",

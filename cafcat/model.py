@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 __all__ = [
+    "DEFAULT_GRACE_SECONDS",
+    "DEFAULT_MAX_UNUSED",
     "LOOKED_UP_PATHS",
     "MAX_PATH_BYTES",
     "NO_UNITS",
@@ -44,6 +46,10 @@ MAX_PATH_BYTES = 2048
 """A path is at most this long in UTF-8, so that it fits a b-tree page of any Postgres."""
 LOOKED_UP_PATHS = 1000
 """So many paths are looked up by one query."""
+DEFAULT_GRACE_SECONDS = 7 * 86_400
+"""So long prune leaves a chunk that no path points to."""
+DEFAULT_MAX_UNUSED = 0.2
+"""Chunks in which a larger share of the data is dead are repacked."""
 
 
 class Entry(NamedTuple):

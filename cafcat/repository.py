@@ -33,21 +33,17 @@ from cafcat.stores.base import Store
 from cafcat.wiring import Rooms, Stores, opening_of
 
 if TYPE_CHECKING:
-    from cafcat.archives.convert import ConvertReport
     from cafcat.archives.export import ExportReport
-    from cafcat.archives.inspecting import Inspection
-    from cafcat.archives.opening import OpenArchive
     from cafcat.custody import Custody
     from cafcat.maintenance.left_copies import SettledCopy
     from cafcat.maintenance.recover import RecoverReport, SettledChunk
-    from cafcat.remote.access import S3Access
     from cafcat.resolve.batch import Batch
     from cafcat.resolve.listing import Listing
     from cafcat.resolve.plan import ReadPlan
     from cafcat.resolve.urls import SignedUrl
     from cafcat.snapshots.writing import SnapshotReport
 
-__all__ = ["Repository", "convert", "inspect", "open"]
+__all__ = ["Repository", "open"]
 
 _MOST_JOBS = 4
 """More is for those who know that their disks like it."""
@@ -66,49 +62,6 @@ def open(
     if settings is not None and overrides:
         raise InvalidInput("give settings or overrides, not both")
     return Repository(settings or Settings.load(**overrides), warn)
-
-
-def inspect(file: str | os.PathLike[str], settings: Settings | None = None) -> "Inspection":
-    """Lists an archive, a file (a path or file:// URL) or "s3://bucket/key", without any catalog; or a folder or
-    prefix that is one archive in several files. Its format is told by its content.
-    settings: how the bucket is reached; by default, those that environment, cafcat.toml and defaults give. Raises
-    NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed."""
-    from cafcat.archives.inspecting import look_into
-
-    return look_into(_archive(file, settings))
-
-
-def convert(
-    input: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    *,
-    format: str | None = None,
-    overwrite: bool = False,
-    settings: Settings | None = None,
-    progress: Progress | None = None,
-) -> "ConvertReport":
-    """Writes an archive, named as for `inspect`, anew in a format: the one that is named, or else the one whose
-    suffix the output's name ends with. Names, contents, times and checksums are the same, in the order of the
-    bytes; every content is checked against what the archive says of it. A clp-s archive comes of one only, byte for
-    byte.
-
-    `output` appears whole and durable, or not at all. Raises Corrupt for the first damaged entry, Conflict if
-    output is there and overwrite is false, Unsupported, InvalidInput, Refused for a name that the format cannot
-    have, OutputFailed, and as `inspect`.
-    """
-    from cafcat.archives.convert import convert_archive
-
-    archive = _archive(input, settings)
-    return convert_archive(archive, Path(output), format, overwrite=overwrite, progress=progress or Progress())
-
-
-def _archive(where: str | os.PathLike[str], settings: Settings | None) -> "OpenArchive":
-    from cafcat.archives.opening import open_archive
-
-    def access(url: str) -> "S3Access":
-        return (settings or Settings.load()).access(url)
-
-    return open_archive(where, access)
 
 
 class Repository:

@@ -1,4 +1,4 @@
--- The schema at the newest migration, for reading. Written by `make migrate`; a test keeps it true.
+-- The schema at the newest migration, for reading. Written by `make schema`; a test keeps it true.
 
 CREATE FUNCTION public.chunks_are_kept() RETURNS trigger
     LANGUAGE plpgsql

@@ -51,7 +51,7 @@ def convert(
 
     Example: cafcat convert old.car new.caf
     """
-    from cafcat.repository import convert as rewrite
+    from cafcat.without_catalog import convert as rewrite
 
     def work(progress: ShownProgress) -> "ConvertReport":
         settings = settings_for(call, file)

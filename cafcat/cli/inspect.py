@@ -33,7 +33,7 @@ def inspect(
     Example: cafcat inspect -l backup.caf
     """
     from cafcat.cli.archives import settings_for
-    from cafcat.repository import inspect as look_into
+    from cafcat.without_catalog import inspect as look_into
 
     with interrupted_by_signals():  # the index of a bundle waits in a temporary folder
         archive = look_into(file, settings_for(call, file))

@@ -12,6 +12,7 @@ from cafcat.cli.options import Yes
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
+from cafcat.model import DEFAULT_GRACE_SECONDS
 from cafcat.units import format_size
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_DEFAULT_GRACE: Final = "7d"
+_DEFAULT_GRACE: Final = f"{DEFAULT_GRACE_SECONDS // 86_400}d"
 
 
 class _Progress(ShownProgress):

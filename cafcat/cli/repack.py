@@ -12,6 +12,7 @@ from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
 from cafcat.errors import InvalidInput
+from cafcat.model import DEFAULT_MAX_UNUSED
 from cafcat.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["parse_unused", "register"]
 
-_MAX_UNUSED: Final = "20%"
+_MAX_UNUSED: Final = f"{DEFAULT_MAX_UNUSED:.0%}"
 
 
 def parse_unused(text: str) -> float:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cafcat.custody.base import Keeper, ignore, never
 from cafcat.errors import InvalidInput
+from cafcat.model import DEFAULT_GRACE_SECONDS
 from cafcat.progress import Progress
 
 if TYPE_CHECKING:
@@ -71,16 +72,15 @@ class Files(Keeper):
     def prune(
         self,
         *,
-        grace_seconds: int | None = None,
+        grace_seconds: int = DEFAULT_GRACE_SECONDS,
         store: str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
         on_pruned: "Callable[[PrunedChunk], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> "PruneReport":
-        """Removes chunks, and all their copies, that no path points to since more than grace_seconds (default: 7
-        days). What was removed of them cannot be undeleted any more. What an earlier prune did not come to is
-        finished.
+        """Removes chunks, and all their copies, that no path points to since more than grace_seconds. What was
+        removed of them cannot be undeleted any more. What an earlier prune did not come to is finished.
 
         store: a URL or folder, only its chunks. dry_run: looks, changes nothing. on_pruned is told of each chunk.
         When should_stop says True, which is asked between chunks, it ends.
@@ -89,13 +89,13 @@ class Files(Keeper):
         CatalogUnavailable, CatalogOutdated, InvalidInput.
         """
         from cafcat.maintenance.known_stores import KnownStores
-        from cafcat.maintenance.prune import DEFAULT_GRACE_SECONDS, Prune
+        from cafcat.maintenance.prune import Prune
 
         progress = progress or Progress()
         prune = Prune(
             self._catalog,
             KnownStores(self._catalog, self._store_of),
-            grace_seconds=DEFAULT_GRACE_SECONDS if grace_seconds is None else grace_seconds,
+            grace_seconds=grace_seconds,
             dry_run=dry_run,
             progress=progress,
             on_pruned=on_pruned or ignore,

@@ -9,6 +9,7 @@ from cafcat.custody.base import ignore, never
 from cafcat.custody.files import names_of
 from cafcat.custody.recovering import Recovering
 from cafcat.errors import InvalidInput
+from cafcat.model import DEFAULT_MAX_UNUSED
 from cafcat.progress import Progress
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Rewriting(Recovering):
         self,
         *,
         chunks: Sequence[str] = (),
-        max_unused: float = 0.2,
+        max_unused: float = DEFAULT_MAX_UNUSED,
         small: int | None = None,
         max_repack_size: int | None = None,
         store: str | None = None,

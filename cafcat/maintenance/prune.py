@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
@@ -22,9 +22,7 @@ from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.writing.journal import remove_journal, write_journal
 
-__all__ = ["DEFAULT_GRACE_SECONDS", "Prune", "PruneReport", "PrunedChunk"]
-
-DEFAULT_GRACE_SECONDS: Final = 7 * 86_400
+__all__ = ["Prune", "PruneReport", "PrunedChunk"]
 
 
 class PrunedChunk(NamedTuple):

@@ -24,7 +24,7 @@ from cafcat.formats import registry as formats
 from cafcat.maintenance.contents import Unreadable, contents, decoded
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.maintenance.rewrite import Rewriter, format_after, live_files, place_of
-from cafcat.model import Entry, FileProblem, ProblemKind
+from cafcat.model import DEFAULT_MAX_UNUSED, Entry, FileProblem, ProblemKind
 from cafcat.progress import Progress
 from cafcat.stores.base import RemoteStore, Store
 from cafcat.writing.limits import Limits
@@ -40,7 +40,7 @@ class RepackOptions(NamedTuple):
     is given. max_live_bytes: so much is copied at most. format: of the new chunks; None: that of the old ones."""
 
     chunks: Sequence[str] = ()
-    max_unused: float = 0.2
+    max_unused: float = DEFAULT_MAX_UNUSED
     small_bytes: int | None = None
     max_live_bytes: int | None = None
     store: str | None = None

@@ -12,7 +12,7 @@ from cafcat.catalog.embedded import EmbeddedServer
 from cafcat.catalog.schema import upgrade
 
 SNAPSHOT = Path(__file__).parents[2] / "migrations" / "schema.sql"
-HEADER = "-- The schema at the newest migration, for reading. Written by `make migrate`; a test keeps it true.\n\n"
+HEADER = "-- The schema at the newest migration, for reading. Written by `make schema`; a test keeps it true.\n\n"
 
 _NOISE = re.compile(r"^(--.*|SET .*|SELECT pg_catalog\.set_config.*|\\(un)?restrict .*)$")
 

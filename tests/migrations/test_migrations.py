@@ -35,7 +35,7 @@ def test_tables_and_migrations_are_equal(database_url: str) -> None:
 
 
 def test_snapshot_is_true(database_url: str, programs: Path) -> None:
-    assert SNAPSHOT.read_text() == dump(database_url, programs / "pg_dump"), "run `make migrate`"
+    assert SNAPSHOT.read_text() == dump(database_url, programs / "pg_dump"), "run `make schema`"
 
 
 def test_snapshot_is_true_on_the_oldest_server_we_have(database_url_15: str, programs: Path) -> None:

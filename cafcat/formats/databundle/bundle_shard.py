@@ -7,7 +7,7 @@ from cafcat.errors import Corrupt, InvalidInput, Lacking, NotFound, Unsupported
 from cafcat.formats.base import Folder, InFolder, RandomReader
 from cafcat.formats.databundle.bundle_list import BundleList
 from cafcat.formats.databundle.bundle_rows import BundleConfig, BundleRows
-from cafcat.formats.databundle.compression import METHODS
+from cafcat.formats.databundle.compression import METHOD_NAMES
 from cafcat.formats.databundle.content import FileReader
 from cafcat.formats.databundle.copied_index import INDEX, opened_copy
 from cafcat.formats.databundle.inline_rows import InlineRows
@@ -99,11 +99,10 @@ def listed_by_itself(archive: RandomReader, head: ShardHead) -> BundleList:
 
 def about_bundle(config: BundleConfig, files: int, directories: int) -> dict[str, Any]:
     """As TellsMore.about has it."""
-    names = {method: name for name, method in METHODS.items()}
     return {
         "version": VERSION_MAGIC,
         "shards": config.shards,
-        "compression": names[config.method],
+        "compression": METHOD_NAMES[config.method],
         "record_size": config.record_bytes,
         "files": files,
         "directories": directories,

@@ -1,4 +1,5 @@
-"""Whole records, compressed and back, by the methods of the published design."""
+"""Whole records of bundles, compressed and back, by the methods of the published design. Chunks that cafcat packs
+flush the compressor behind each file instead: `packing.py`, `decoding.py`."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from cafcat.formats.databundle.extras import extra
 
 __all__ = [
     "METHODS",
+    "METHOD_NAMES",
     "NONE",
     "SNAPPY",
     "ZLIB",
@@ -25,6 +27,7 @@ SNAPPY: Final = 2
 ZLIB: Final = 3
 METHODS: Final = {"none": NONE, "snappy": SNAPPY, "zlib": ZLIB}
 """By the values of BundleShardHeader.compression_method."""
+METHOD_NAMES: Final = {method: name for name, method in METHODS.items()}
 
 _FRAME: Final = 4
 """Of a snappy frame, its type and size come first."""
@@ -43,7 +46,11 @@ def method_of(name: str) -> int:
 
 def compressed(method: int, data: bytes) -> bytes:
     """A record. SNAPPY is the framing format: of the raw one nobody could tell where it ends in its padding."""
-    return bytes(extra("cramjam").snappy.compress(data)) if method == SNAPPY else zlib.compress(data)
+    if method == SNAPPY:
+        return bytes(extra("cramjam").snappy.compress(data))
+    if method == ZLIB:
+        return zlib.compress(data)
+    raise AssertionError(f"no record is compressed by method {method}")
 
 
 def most_stored_bytes(record_bytes: int) -> int:
@@ -54,7 +61,11 @@ def most_stored_bytes(record_bytes: int) -> int:
 def decompressed(method: int, data: bytes, most_bytes: int) -> bytes:
     """The record that data begin with; what follows is passed over. Raises ValueError if there is none, or it has
     more than so many bytes, which are all that is allocated for it."""
-    return _inflated(data, most_bytes) if method == ZLIB else _unframed(data, most_bytes)
+    if method == SNAPPY:
+        return _unframed(data, most_bytes)
+    if method == ZLIB:
+        return _inflated(data, most_bytes)
+    raise AssertionError(f"no record is compressed by method {method}")
 
 
 def _inflated(data: bytes, most_bytes: int) -> bytes:

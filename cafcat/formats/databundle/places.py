@@ -6,14 +6,13 @@ from typing import Final, NamedTuple
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import REFUSED
 from cafcat.formats.databundle.bundle_rows import BundleFile, BundleRows, Record
-from cafcat.formats.databundle.compression import METHODS, NONE, most_stored_bytes
+from cafcat.formats.databundle.compression import METHOD_NAMES, NONE, most_stored_bytes
 from cafcat.formats.databundle.layout import MOST_OFFSET
 from cafcat.formats.databundle.record_decoding import DAMAGED, LONGEST_RUNS, RecordDecoding
 from cafcat.model import Entry
 
 __all__ = ["Places"]
 
-_METHOD_NAMES: Final = {method: name for name, method in METHODS.items()}
 _MOST_RUNS: Final = LONGEST_RUNS // 4
 """Of zero records: a run takes three characters and a comma, or more."""
 _NO_RECORD: Final = Record(0, 0, None, 0)
@@ -77,7 +76,7 @@ class Places:
             if position >= end:
                 self._keep(record)
                 return self._spanned(
-                    stored, RecordDecoding(_METHOD_NAMES[self._method], self._record_bytes, offset, runs)
+                    stored, RecordDecoding(METHOD_NAMES[self._method], self._record_bytes, offset, runs)
                 )
         raise _missing(position)
 
