@@ -9,14 +9,12 @@ with cafcat.open() as repository:
         print(location.path, location.size_bytes)
 """
 
-from typing import TYPE_CHECKING
-
-from cafcat import errors, model
-from cafcat.errors import CafcatError
-from cafcat.progress import Progress
-
+TYPE_CHECKING = False  # typing's own takes milliseconds, in which Ctrl-C would not count yet
 if TYPE_CHECKING:
+    from cafcat import errors, model
     from cafcat.archives.inspecting import Inspection
+    from cafcat.errors import CafcatError
+    from cafcat.progress import Progress
     from cafcat.repository import Repository, open
     from cafcat.settings import Settings
     from cafcat.snapshots import Snapshot
@@ -40,7 +38,9 @@ __all__ = [
 ]
 
 _LATER = {
+    "CafcatError": "errors",
     "Inspection": "archives.inspecting",
+    "Progress": "progress",
     "Repository": "repository",
     "convert": "without_catalog",
     "inspect": "without_catalog",
@@ -48,13 +48,16 @@ _LATER = {
     "Settings": "settings",
     "Snapshot": "snapshots",
 }
+_MODULES = ("errors", "model")
 
 
 def __getattr__(name: str) -> object:
-    """Imports what needs the database's libraries only when it is asked for: a command that prints its help
-    should not wait for them."""
-    if name not in _LATER:
+    """Imports only what is asked for: a command that prints its help should not wait for the database's libraries,
+    and Ctrl-C counts from when `__main__` has the say."""
+    if name not in _LATER and name not in _MODULES:
         raise AttributeError(f"module 'cafcat' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"cafcat.{name}")
     return getattr(import_module(f"cafcat.{_LATER[name]}"), name)

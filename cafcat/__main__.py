@@ -2,11 +2,11 @@
 
 import os
 import sys
-from typing import NoReturn
 
 
-def main() -> NoReturn:
-    """Runs the command. Ctrl-C counts from the first moment, also while modules are still being imported."""
+def main() -> None:
+    """Runs the command, and exits. Ctrl-C counts from the first moment, also while modules are still being
+    imported: so this one, and the package's, import next to nothing."""
     try:
         _open_standard_files()
         from cafcat.cli.app import run

@@ -10,7 +10,7 @@ import typer
 from cafcat.cli.call import Call, with_shared_options
 from cafcat.cli.errors import BROKEN_PIPE, INTERRUPTED
 from cafcat.cli.verbs import COMPLETION_VARIABLE, Verbs
-from cafcat.errors import InvalidInput
+from cafcat.errors import InvalidInput, OutputFailed
 
 __all__ = ["app", "run"]
 
@@ -74,8 +74,8 @@ def _check_current_folder() -> None:
 def _flushed(call: Call, code: int) -> int:
     """The code, or that of an output that could not be written to its end."""
     try:
-        sys.stdout.flush()
-    except OSError as error:
+        call.output.flush()
+    except (BrokenPipeError, OutputFailed) as error:
         # What is still buffered must not be written at exit, where it would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if code == 0:

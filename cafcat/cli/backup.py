@@ -73,7 +73,7 @@ def restore(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]",
+            metavar="NAME",
             parser=parse_text,
             help="Of the backup, or its beginning; else the newest.",
             show_default=False,

@@ -27,6 +27,10 @@ def _option(*names: str, help: str, metavar: str | None = None) -> Any:
     return typer.Option(*names, help=help, metavar=metavar)
 
 
+def _store_option(help: str) -> Any:
+    return Annotated[str | None, _option("--store", metavar="URL", help=help)]
+
+
 _SHARED: dict[str, tuple[Any, Any]] = {
     "json": (
         Annotated[bool, _option("--json", help="Print JSON: results on stdout, errors on stderr.")],
@@ -43,10 +47,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         Annotated[str | None, _option("--database-url", metavar="URL", help="Postgres to use instead of it.")],
         None,
     ),
-    "store": (
-        Annotated[str | None, _option("--store", metavar="URL", help="Where chunks are: folder, URL or name.")],
-        None,
-    ),
+    "store": (_store_option("Where chunks are: folder, URL or name."), None),
     "config": (
         Annotated[str | None, _option("--config", metavar="FILE", help="Configuration file (TOML).")],
         None,
@@ -129,8 +130,10 @@ class Call:
         return shown.code
 
 
-def with_shared_options(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """A typer callback out of a function that takes a Call first: the shared options are added to its own."""
+def with_shared_options(function: Callable[..., int | None], store: str | None = None) -> Callable[..., int | None]:
+    """A typer callback out of a function that takes a Call first: the shared options are added to its own. store:
+    what `--store` means to this verb, if not where chunks are."""
+    options = _SHARED if store is None else _SHARED | {"store": (_store_option(store), None)}
     own = list(inspect.signature(function).parameters.values())[1:]
 
     def run(context: typer.Context, **values: Any) -> int | None:
@@ -144,7 +147,7 @@ def with_shared_options(function: Callable[..., int | None]) -> Callable[..., in
     keyword = inspect.Parameter.KEYWORD_ONLY
     shared = [
         inspect.Parameter(name, keyword, default=default, annotation=annotation)
-        for name, (annotation, default) in _SHARED.items()
+        for name, (annotation, default) in options.items()
     ]
     first = inspect.Parameter("context", keyword, annotation=typer.Context)
     parameters = [first, *(parameter.replace(kind=keyword) for parameter in own), *shared]
@@ -154,11 +157,14 @@ def with_shared_options(function: Callable[..., int | None]) -> Callable[..., in
     return run
 
 
-def verb(app: typer.Typer, name: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
-    """Registers a function `(call, ...) -> exit code or None` as a verb of `app`."""
+def verb(
+    app: typer.Typer, name: str, *, store: str | None = None
+) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    """Registers a function `(call, ...) -> exit code or None` as a verb of `app`. store: as for
+    with_shared_options."""
 
     def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        app.command(name)(with_shared_options(function))
+        app.command(name)(with_shared_options(function, store))
         return function
 
     return register

@@ -44,7 +44,7 @@ def copy(
     chunks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="CHUNK", parser=parse_text, help="Uuids, or their first 8 digits.", show_default=False
+            metavar="CHUNK...", parser=parse_text, help="Uuids, or their first 8 digits.", show_default=False
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All chunks.")] = False,
@@ -58,7 +58,7 @@ def copy(
     Example: cafcat copy --all --to s3://backups/cafcat
     """
     if sum((bool(chunks), everything, prefix is not None)) != 1:
-        raise InvalidInput("which chunks?", hint="name some, or give --all, or --prefix FOLDER")
+        raise InvalidInput("which chunks?", hint="either name some, or give --all, or --prefix FOLDER")
     stop = StopOnSignal("the copy of a chunk", as_json=call.json)
     with stop, call.repository() as repository, _Progress(call) as progress:
         try:
@@ -91,7 +91,9 @@ def _summary(report: "CopyReport") -> str:
         )
         if count
     ]
-    return ("interrupted; " if report.interrupted else "") + (", ".join(done) or "nothing to copy")
+    if report.interrupted:
+        return "interrupted; " + (", ".join(done) or "nothing was copied")
+    return ", ".join(done) or "nothing to copy"
 
 
 def register(app: typer.Typer) -> None:

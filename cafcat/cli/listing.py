@@ -9,6 +9,7 @@ from cafcat.cli.arguments import parse_date, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.each import each
 from cafcat.cli.output import folder_document, location_document, timestamp
+from cafcat.cli.read import Paths
 from cafcat.cli.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "shell_line"]
 
-Paths = Annotated[list[str], typer.Argument(metavar="PATH", parser=parse_text, help="Files of the catalog.")]
 Prefix = Annotated[
     str,
     typer.Argument(metavar="PREFIX", parser=parse_text, help="Folder or file of the catalog.", show_default=False),

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
+from cafcat.errors import OutputFailed
 from cafcat.model import Entry, Folder, Location
 
 __all__ = [
@@ -98,6 +99,19 @@ def _json_value(value: Any) -> Any:
     return value.hex() if isinstance(value, (bytes, memoryview)) else str(value)
 
 
+class _ToStdout:
+    """What an error means that writing to stdout raises. Not a generator: it is there for each line."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise OutputFailed(f"standard output cannot be written: {error.strerror or error}") from error
+
+
+_TO_STDOUT: Final = _ToStdout()
+
+
 class Output:
     """stdout and stderr of one call. Paths go out as their UTF-8 bytes whatever the locale; on a terminal,
     what is not printable is escaped."""
@@ -113,8 +127,9 @@ class Output:
         return printable(text) if self._on_terminal else text
 
     def line(self, text: str) -> None:
-        """A line on stdout, for people."""
-        sys.stdout.write(text + "\n")
+        """A line on stdout, for people. Raises OutputFailed, as all that write there; BrokenPipeError."""
+        with _TO_STDOUT:
+            sys.stdout.write(text + "\n")
 
     def document(self, document: Mapping[str, Any]) -> None:
         """A JSON document in one line on stdout: ASCII, so that it is right in any locale."""
@@ -136,14 +151,21 @@ class Output:
 
     def raw(self, data: bytes) -> None:
         """Bytes on stdout."""
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
+        with _TO_STDOUT:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
 
     def raw_line(self, data: bytes) -> None:
         """Bytes and a newline on stdout, at once where somebody looks on: nothing else may be printed between."""
-        sys.stdout.buffer.write(data + b"\n")
-        if self._on_terminal:
-            sys.stdout.buffer.flush()
+        with _TO_STDOUT:
+            sys.stdout.buffer.write(data + b"\n")
+            if self._on_terminal:
+                sys.stdout.buffer.flush()
+
+    def flush(self) -> None:
+        """Everything so far goes out."""
+        with _TO_STDOUT:
+            sys.stdout.flush()
 
     def notice(self, text: str) -> None:
         """A message on stderr in one line: `cafcat: text`, or `{"notice": text}` with --json."""

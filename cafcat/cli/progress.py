@@ -65,7 +65,7 @@ class ShownProgress(Progress):
         self._failures += problem.kind.is_failure
         if self._call.json:
             self._call.output.document({"problem": problem._asdict()})
-            sys.stdout.flush()
+            self._call.output.flush()
         elif self._call.verbose or (problem.kind.is_failure and self._failures <= LISTED_PROBLEMS):
             self._print(f"{problem.path}: {problem.message}")
 

@@ -100,4 +100,4 @@ def _done(report: "PruneReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "prune")(prune)
+    verb(app, "prune", store="Only chunks in this store: folder, URL or name.")(prune)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from cafcat.repository import Repository
     from cafcat.resolve.plan import ReadPlan
 
-__all__ = ["register"]
+__all__ = ["Paths", "register"]
 
-Paths = Annotated[list[str], typer.Argument(metavar="PATH", parser=parse_text, help="Files of the catalog.")]
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", parser=parse_text, help="Files of the catalog.")]
 Range = Annotated[
     ByteRange | None,
     typer.Option(

@@ -116,4 +116,4 @@ def _files(report: "RecoverReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "recover")(recover)
+    verb(app, "recover", store="Only chunks in this store: folder, URL or name.")(recover)

@@ -155,4 +155,4 @@ def _done(report: "RepackReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "repack")(repack)
+    verb(app, "repack", store="Only chunks in this store: folder, URL or name.")(repack)

@@ -99,4 +99,4 @@ def _done(report: "RepairReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "repair")(repair)
+    verb(app, "repair", store="Where new chunks go: folder, URL or name.")(repair)

@@ -37,11 +37,19 @@ def sql(
     with call.repository() as repository:
         columns, rows = repository.query(query)
         if call.json:
+            _check_names(columns)
             for row in rows:
                 call.output.document(dict(zip(columns, row, strict=True)))
         else:
             for line in _table(columns, rows):
                 call.output.line(line)
+
+
+def _check_names(columns: Sequence[str]) -> None:
+    """A document has one value for each key."""
+    for name in columns:
+        if columns.count(name) > 1:
+            raise InvalidInput(f"two columns have the name {name!r}", hint="give each its own: AS")
 
 
 def _open_psql(call: Call) -> None:

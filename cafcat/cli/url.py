@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cafcat.cli.arguments import parse_duration, parse_text
+from cafcat.cli.arguments import parse_duration
 from cafcat.cli.call import Call, verb
 from cafcat.cli.each import each
+from cafcat.cli.read import Paths
 from cafcat.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def seconds_signed(presign: bool, expires: int | None) -> int | None:
 def url(
     call: Call,
     *,
-    paths: Annotated[list[str], typer.Argument(metavar="PATH", parser=parse_text, help="Files of the catalog.")],
+    paths: Paths,
     presign: Presign = False,
     expires: Expires = None,
 ) -> int:

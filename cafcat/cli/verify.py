@@ -1,6 +1,5 @@
 """`cafcat verify`."""
 
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,7 +53,7 @@ class _Progress(ShownProgress):
             self._call.output.document({"finding": where | finding._asdict()})
         else:
             self._call.output.line(f"{_name(checked)}: {_shown(finding)}")
-        sys.stdout.flush()
+        self._call.output.flush()
 
 
 def _name(checked: "CheckedObject") -> str:
@@ -160,7 +159,7 @@ def _summary(report: "VerifyReport") -> str:
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items() if number)
     first = "interrupted; " if report.interrupted else "resumed; " if report.resumed else ""
     if not count:
-        return f"{first}nothing to verify"
+        return f"{first}nothing was verified" if report.interrupted else f"{first}nothing to verify"
     gone = f"; {report.gone} deleted meanwhile" if report.gone else ""
     read = f"; {plural(report.files_checked, 'file')}, {format_size(report.bytes_read)} read"
     what = plural(count, _OBJECTS.get(report.level, "object"))
@@ -169,4 +168,4 @@ def _summary(report: "VerifyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "verify")(verify)
+    verb(app, "verify", store="Only chunks in this store: folder, URL or name.")(verify)

@@ -26,6 +26,7 @@ def backup_time(key: str) -> str | None:
     """When a backup was begun, ISO 8601 in UTC; None if that is no key of one."""
     found = _KEY.fullmatch(key)
     try:
-        return datetime.strptime(found[1], _TIME).replace(tzinfo=UTC).isoformat() if found else None
+        begun_at = datetime.strptime(found[1], _TIME).replace(tzinfo=UTC) if found else None
     except ValueError:
         return None
+    return None if begun_at is None else begun_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

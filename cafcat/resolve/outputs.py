@@ -144,7 +144,9 @@ def _removed_after_error(temporary: str, folder: int) -> Iterator[None]:
 def check_free(output: Path, *, overwrite: bool) -> None:
     """Raises Conflict for what write_single would refuse to write to before it reads a byte."""
     with disk_errors(str(output)):
-        if output.is_dir() or (not overwrite and os.path.lexists(output) and not is_special(output)):
+        if output.is_dir():
+            raise Conflict("there is a folder of that name", path=str(output))
+        if not overwrite and os.path.lexists(output) and not is_special(output):
             raise FileExistsError
 
 
@@ -239,7 +241,7 @@ def disk_errors(shown: str) -> Iterator[None]:
 def _disk_error(error: OSError, shown: str) -> CafcatError:
     reason = error.strerror or str(error)
     if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
-        return Conflict("there is a file or folder of that name already", path=shown)
+        return Conflict("there is a file of that name already", path=shown, hint="--force overwrites it")
     if error.errno in _IN_THE_WAY:
         return Conflict("a file or link is in the way of a folder", path=shown)
     if error.errno in _NO_SUCH_NAME:

@@ -169,10 +169,12 @@ class Opening:
 
 def is_remote(source: str | os.PathLike[str]) -> bool:
     """Whether a source is the URL of a bucket. Raises InvalidInput for other URLs."""
-    scheme = os.fspath(source).partition("://")[0].lower()
-    if scheme in ("http", "https"):
-        raise InvalidInput("a single URL is no source", hint="put it into a file, and name that with --files-from")
-    return scheme == "s3"
+    name = os.fspath(source)
+    scheme, separator, _ = name.partition("://")
+    if separator and scheme.lower() in ("http", "https"):
+        hint = "put it into a file, and name that with --files-from"
+        raise InvalidInput(f"{printable(name)}: a single URL is no source", hint=hint)
+    return bool(separator) and scheme.lower() == "s3"
 
 
 def printable_options(options: Mapping[str, Any]) -> dict[str, Any]:

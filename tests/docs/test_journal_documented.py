@@ -78,7 +78,4 @@ def test_the_backup_begins_as_it_says(database_url: str, tmp_path: Path) -> None
     for name in re.findall(r'^ "(\w+)"', text, re.M):
         assert f"`{name}`" in page
     assert all(table in page for table in TABLES)
-    assert (
-        backup_time("backups/20261121T164500.123456Z-" + str(UUIDS[0]) + ".tar")
-        == "2026-11-21T16:45:00.123456+00:00"
-    )
+    assert backup_time("backups/20261121T164500.123456Z-" + str(UUIDS[0]) + ".tar") == "2026-11-21T16:45:00.123456Z"

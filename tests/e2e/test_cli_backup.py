@@ -36,7 +36,7 @@ def test_there_and_back(cafcat: Cafcat, lost: Cafcat) -> None:
         rf"backed up \d+ rows, [\d.]+ kB, as backups/\d+T[\d.]+Z-[0-9a-f-]+\.tar in {store}\n", done
     )
     [listed] = cafcat("backup", "--list").lines
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00 +[\d.]+ kB  backups/\S+\.tar", listed)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z +[\d.]+ kB  backups/\S+\.tar", listed)
     restored = lost("restore")
     assert re.fullmatch(rf"restored \d+ rows as of \S+Z, from backups/\S+ in {store}\n", restored.text)
     assert restored.err == ""
@@ -67,6 +67,7 @@ def test_as_json(cafcat: Cafcat, lost: Cafcat) -> None:
         "size_bytes": second["size_bytes"],
         "begun_at": listed["begun_at"],
     }
+    assert re.fullmatch(r"....-..-..T..:..:..\.\d{6}Z", str(listed["begun_at"]))
     restored = lost("restore", second["object_key"], "--json").document
     assert set(restored) == {field.name for field in fields(RestoreReport)}
     assert (restored["rows"], restored["newer_lines"]) == (second["rows"], 0)

@@ -63,6 +63,16 @@ def test_sql(filled: Cafcat) -> None:
     assert filled("sql", "-c", "DELETE FROM file_locations", "--json", code=2).error["kind"] == "invalid_input"
     assert "nonsense" in filled("sql", "-c", "nonsense", code=2).err
     filled("sql", "--json", code=2)
+    assert (
+        "two columns have the name 'a'"
+        in filled("sql", "--json", "-c", "SELECT 1 AS a, 2 AS a", code=2).error["message"]
+    )
+
+
+def test_sql_without_a_database(cafcat: Cafcat) -> None:
+    """psql itself would exit with 2, which means wrong arguments here."""
+    for arguments in ((), ("-c", "SELECT 1")):
+        assert "database" in cafcat("--database-url", "postgresql://127.0.0.1:1/x", "sql", *arguments, code=10).err
 
 
 def test_sql_opens_psql(filled: Cafcat) -> None:

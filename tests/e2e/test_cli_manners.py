@@ -1,5 +1,6 @@
 """Options, settings, secrets, errors in one line, pipes, interrupts, completion."""
 
+import json
 import os
 import pty
 import signal
@@ -165,7 +166,11 @@ def test_output_that_cannot_be_written_is_an_error(filled: Cafcat) -> None:
                 filled.command(*verb), env=filled.environment, stdout=full, stderr=subprocess.PIPE, check=False
             )
             assert process.returncode == 1
-            assert process.stderr == b"cafcat: No space left on device\n"
+            assert process.stderr == b"cafcat: standard output cannot be written: No space left on device\n"
+        process = subprocess.run(
+            filled.command("ls", "--json"), env=filled.environment, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+        assert json.loads(process.stderr)["error"]["kind"] == "output_failed"
 
 
 def test_ctrl_c_in_other_verbs(filled: Cafcat) -> None:

@@ -62,6 +62,13 @@ def test_get_loads_only_what_it_needs(cafcat: Cafcat, tmp_path: Path) -> None:
     assert not packages & NOT_WANTED
 
 
+def test_ctrl_c_counts_from_the_start() -> None:
+    """`main` says "interrupted" for it; before, in what it takes to import that, Python would print a traceback."""
+    script = "import sys; before = set(sys.modules); import cafcat.__main__; print(*set(sys.modules) - before)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert set(loaded.split()) == {"cafcat", "cafcat.__main__"}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -104,6 +104,18 @@ def test_a_row_and_the_span_are_enough_without_cafcat(
         assert chunk.stat().st_size == size
 
 
+@pytest.mark.parametrize("name", ["s3", "http", "https"])
+def test_a_folder_may_be_called_like_the_beginning_of_a_url(
+    repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir()
+    (Path(name) / "file").write_bytes(b"content")
+    assert repository.ingest([name]).files_added == 1
+    assert repository.read(f"{name}/file") == b"content"
+    assert repository.custody.verify([name], level="source").ok == 1
+
+
 def test_a_second_ingest_writes_nothing_and_a_changed_file_is_written_anew(
     repository: cafcat.Repository, tree: Path
 ) -> None:
