@@ -24,8 +24,11 @@ __all__ = ["S3Connection"]
 CONNECT_SECONDS: Final = 10
 READ_SECONDS: Final = 60
 """A server that says nothing for so long is not there any more."""
+RETRY_SECONDS: Final = 60
+"""So long after it was first sent, obstore does not send a request again."""
 ATTEMPTS: Final = 6
-"""Of each request; between them it waits ever longer, some seconds in all."""
+"""Of each request; between them it waits ever longer, some seconds in all. A read that breaks off begins anew, so
+often as `_RESUMES` in remote/reading.py says, each time with as many."""
 _CONNECTIONS: Final = 64
 _AWS_HOSTS: Final = (".amazonaws.com", ".amazonaws.com.cn")
 
@@ -147,7 +150,7 @@ class S3Connection:
                 region=self.region,
                 credential_provider=self._credentials(),
                 client_options=self._client_options(),
-                retry_config={"max_retries": ATTEMPTS - 1, "retry_timeout": timedelta(seconds=READ_SECONDS)},
+                retry_config={"max_retries": ATTEMPTS - 1, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
                 **endpoint,
             )
 
