@@ -14,6 +14,7 @@ __all__ = [
     "DEFAULT_GRACE_SECONDS",
     "DEFAULT_MAX_UNUSED",
     "LOOKED_UP_PATHS",
+    "MAX_CHUNK_BYTES",
     "MAX_PATH_BYTES",
     "NO_UNITS",
     "ArchiveUnits",
@@ -42,6 +43,8 @@ __all__ = [
     "VerifyLevel",
 ]
 
+MAX_CHUNK_BYTES = 32_000_000_000
+"""No chunk that cafcat writes is larger, index and footer counted."""
 MAX_PATH_BYTES = 2048
 """A path is at most this long in UTF-8, so that it fits a b-tree page of any Postgres."""
 LOOKED_UP_PATHS = 1000

@@ -1,7 +1,8 @@
 """Where things are: flags > environment > `cafcat.toml` > defaults.
 
 The names are the same everywhere: the flag `--target-size`, the variable `CAFCAT_TARGET_SIZE` and the key
-`target_size`. Stores have names in the file only. Read only by repository.py and the doors.
+`target_size`. Stores have names in the file only. The doors and the wiring (docs/design.md) read this; what is
+below is told what it needs.
 """
 
 import os

@@ -40,9 +40,10 @@ class Catalog:
     files: look-ups and listings · chunks: their lives · commit: mappings · adopting: of archives that are there
     already · journal: the order of changes · copies: of chunks, in further stores · runs: ingest runs and events ·
     listings: positions in remote sources · logs: log files in archives · recovery: what dead writers left ·
-    removal: of files, and their way back · pruning: chunks that go · rebuilding: from stores alone · comparing:
-    with another catalog · dump: all of it, out and in · backups: objects with that · moment: files and chunks, out
-    · export: files in the order of their bytes, out · reports: totals, histories, queries.
+    verification: checks and what they found · removal: of files, and their way back · pruning: chunks that go ·
+    rebuilding: from stores alone · comparing: with another catalog · dump: all of it, out and in · backups: objects
+    with that · moment: files and chunks, out · export: files in the order of their bytes, out · rewriting: chunks
+    whose live files are worth copying · reports: totals, histories, queries.
     """
 
     def __init__(self, connect: Callable[[], PgConnection]) -> None:

@@ -9,12 +9,11 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from cafcat.errors import InvalidInput
+from cafcat.model import MAX_CHUNK_BYTES
 
-__all__ = ["LARGEST_OBJECT_BYTES", "MAX_PARTS", "PartBody", "PartPlan", "plan_parts"]
+__all__ = ["MAX_PARTS", "PartBody", "PartPlan", "plan_parts"]
 
 MAX_PARTS: Final = 10_000
-LARGEST_OBJECT_BYTES: Final = 32_000_000_000
-"""No chunk is larger (cafcat.ingest.coordinator)."""
 
 _MIB: Final = 1 << 20
 _MIN_PART_BYTES: Final = 5 * _MIB
@@ -34,7 +33,7 @@ class PartPlan(NamedTuple):
         return self.part_bytes * (self.in_flight + 1)
 
 
-def plan_parts(memory_bytes: int, largest_bytes: int = LARGEST_OBJECT_BYTES) -> PartPlan:
+def plan_parts(memory_bytes: int, largest_bytes: int = MAX_CHUNK_BYTES) -> PartPlan:
     """Parts with which an object of `largest_bytes` has at most 10,000, within that memory: 16 MiB if it allows
     eight of them in flight, else smaller ones, else fewer. Raises InvalidInput if the memory is too small."""
     least = max(_MIN_PART_BYTES, _whole_mib(-(-largest_bytes // MAX_PARTS)))

@@ -3,12 +3,11 @@
 from typing import Final, NamedTuple
 
 from cafcat.errors import InvalidInput
+from cafcat.model import MAX_CHUNK_BYTES
 from cafcat.writing.chunk import OpenChunk
 
-__all__ = ["HARD_LIMIT_BYTES", "MAX_FILES", "WHOLE_FILE_BYTES", "Limits"]
+__all__ = ["MAX_FILES", "WHOLE_FILE_BYTES", "Limits"]
 
-HARD_LIMIT_BYTES: Final = 32_000_000_000
-"""No chunk is larger, index and footer counted."""
 MAX_FILES: Final = 1_000_000
 """No chunk has more files."""
 WHOLE_FILE_BYTES: Final = 1 << 20
@@ -19,7 +18,7 @@ class Limits(NamedTuple):
     """A chunk exceeds the target only if it holds a single file."""
 
     target_bytes: int
-    hard_bytes: int = HARD_LIMIT_BYTES
+    hard_bytes: int = MAX_CHUNK_BYTES
     max_files: int = MAX_FILES
 
     def check(self) -> None:

@@ -16,11 +16,11 @@ import cafcat
 from cafcat.catalog.mapping import Mapping
 from cafcat.checksums import crc32c
 from cafcat.errors import CatalogUnavailable, Conflict, InvalidInput, NotFound, StoreFailed
-from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
+from cafcat.model import MAX_CHUNK_BYTES, ChunkState, OnConflict, ProblemKind, RunState
 from cafcat.stores.local import LocalStore
 from cafcat.stores.local_upload import LocalUpload
 from cafcat.writing.chunk import OpenChunk
-from cafcat.writing.limits import HARD_LIMIT_BYTES, Limits
+from cafcat.writing.limits import Limits
 from cafcat.writing.sink import BlockSink
 from tests.listeners import Heard
 from tests.open_files import open_files
@@ -168,7 +168,7 @@ def test_a_file_larger_than_any_chunk_is_refused_by_name_and_the_rest_goes_on(
     repository: cafcat.Repository, tree: Path
 ) -> None:
     with (tree / "huge").open("wb") as file:
-        file.truncate(HARD_LIMIT_BYTES)  # a hole: takes no space
+        file.truncate(MAX_CHUNK_BYTES)  # a hole: takes no space
     recorder = Recorder()
     report = repository.ingest(["tree"], progress=recorder)
     refused = [problem for problem in recorder.problems if problem.kind.is_failure]
@@ -631,5 +631,5 @@ def test_nothing_to_ingest_and_missing_sources(repository: cafcat.Repository, tr
     with pytest.raises(InvalidInput):
         repository.ingest(["tree"], target_size=0)
     with pytest.raises(InvalidInput):
-        repository.ingest(["tree"], target_size=HARD_LIMIT_BYTES + 1)
+        repository.ingest(["tree"], target_size=MAX_CHUNK_BYTES + 1)
     assert repository.runs() == []

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cafcat.errors import InvalidInput
+from cafcat.model import MAX_CHUNK_BYTES
 from cafcat.stores.registry import UPLOAD_MEMORY
-from cafcat.stores.s3_parts import LARGEST_OBJECT_BYTES, MAX_PARTS, PartPlan, plan_parts
-from cafcat.writing.limits import HARD_LIMIT_BYTES
+from cafcat.stores.s3_parts import MAX_PARTS, PartPlan, plan_parts
 
 MIB = 1 << 20
 
@@ -16,11 +16,7 @@ def test_the_largest_chunk_fits_the_limits_of_s3_by_default() -> None:
     plan = plan_parts(UPLOAD_MEMORY)
     assert plan == PartPlan(16 * MIB, 8)
     assert plan.memory_bytes <= UPLOAD_MEMORY == 256_000_000
-    assert -(-LARGEST_OBJECT_BYTES // plan.part_bytes) == 1908 <= MAX_PARTS
-
-
-def test_no_chunk_is_larger_than_what_the_parts_are_made_for() -> None:
-    assert LARGEST_OBJECT_BYTES == HARD_LIMIT_BYTES == 32_000_000_000
+    assert -(-MAX_CHUNK_BYTES // plan.part_bytes) == 1908 <= MAX_PARTS
 
 
 @given(memory=st.integers(16_000_000, 10**10), largest=st.integers(1, 5 * 10**12))
