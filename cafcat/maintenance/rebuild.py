@@ -29,9 +29,8 @@ from cafcat.prefetch import in_order
 from cafcat.progress import Progress
 from cafcat.remote.errors import ServerFailed
 from cafcat.stores.base import ObjectInfo, Store, StoredObject
-from cafcat.stores.keys import JOURNAL_PREFIX
-from cafcat.writing.journal import write_journal
-from cafcat.writing.journal_reader import JournalObject, parse_journal_key, read_head
+from cafcat.writing.journal import journal_key, parse_journal_key, write_journal
+from cafcat.writing.journal_reader import JournalObject, read_head
 
 __all__ = ["Damage", "DamageKind", "Rebuild", "RebuildReport"]
 
@@ -142,7 +141,7 @@ class Rebuild:
         """Returns how many of them are chunks and lines."""
         chunks, lines = [], []
         for key, size_bytes, _ in batch:
-            line = parse_journal_key(key) if key.startswith(JOURNAL_PREFIX) else None
+            line = parse_journal_key(key)
             chunk = _CHUNK_KEY.fullmatch(key)
             if line is not None:
                 lines.append((*line, store, size_bytes))
@@ -168,12 +167,12 @@ class Rebuild:
                 self._progress.advance(1, 0)
         for sequence, uuid in stage.number_lines():
             message = f"the number {sequence}, or one before it, is there twice: two catalogs wrote here"
-            self._damaged(Damage(DamageKind.ORDER, _line_key(sequence, uuid), message, None, lost=True))
+            self._damaged(Damage(DamageKind.ORDER, journal_key(sequence, uuid), message, None, lost=True))
 
     def _read_line(self, found: FoundLine) -> "_ReadLine":
         """From the first store that has it whole. Of a damaged one only its first line is believed: which chunk was
         committed when."""
-        key = _line_key(found.sequence, found.uuid)
+        key = journal_key(found.sequence, found.uuid)
         head, failures = None, []
         for number, size_bytes in zip(found.stores, found.sizes, strict=True):
             store = self._stores[number]
@@ -369,10 +368,6 @@ def _format_of(planned: PlannedChunk, found: FoundObject) -> Format:
 def _index_bytes(planned: PlannedChunk) -> int:
     """0 if nobody knows yet."""
     return (planned.index_end_byte or 0) - (planned.index_start_byte or 0)
-
-
-def _line_key(sequence: int, uuid: UUID) -> str:
-    return f"{JOURNAL_PREFIX}{sequence:020d}-{uuid}.jsonl"
 
 
 def _of_object(error: CafcatError) -> str:

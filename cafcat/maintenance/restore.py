@@ -13,7 +13,7 @@ from cafcat.maintenance.backup import FoundBackup, backups_of
 from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader, unpacked
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
-from cafcat.writing.journal_reader import parse_journal_key
+from cafcat.writing.journal import parse_journal_key
 
 __all__ = ["Restore", "RestoreReport"]
 

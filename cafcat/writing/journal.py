@@ -5,8 +5,10 @@ for each file, and a foot with their number and the CRC-32C of all bytes before 
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
+from uuid import UUID
 
 from cafcat.catalog.journal import Journal, JournalChunk, JournalFile, JournalRecord
 from cafcat.checksums import crc32c
@@ -14,15 +16,29 @@ from cafcat.errors import Conflict, StoreFailed
 from cafcat.stores.base import Store, has
 from cafcat.stores.keys import JOURNAL_PREFIX
 
-__all__ = ["journal_key", "put_line", "remove_journal", "sweep_journal", "write_journal"]
+__all__ = ["journal_key", "parse_journal_key", "put_line", "remove_journal", "sweep_journal", "write_journal"]
 
 VERSION: Final = 1
 _BLOCK_BYTES: Final = 256 << 10
+_KEY: Final = re.compile(
+    re.escape(JOURNAL_PREFIX) + r"(\d{20})-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl",
+    re.ASCII,
+)
+_MAX_SEQUENCE: Final = 10**15
+"""No catalog has so many changes; what claims to be later would leave no numbers for those to come."""
 
 
-def journal_key(record: JournalRecord) -> str:
+def journal_key(sequence: int, uuid: UUID) -> str:
     """The same for every store; in order of key is in order of time."""
-    return f"{JOURNAL_PREFIX}{record.sequence:020d}-{record.uuid}.jsonl"
+    return f"{JOURNAL_PREFIX}{sequence:020d}-{uuid}.jsonl"
+
+
+def parse_journal_key(key: str) -> tuple[int, UUID] | None:
+    """Sequence and uuid that a key of the journal says; None if it is not one."""
+    found = _KEY.fullmatch(key)
+    if found is None or not 0 < int(found[1]) <= _MAX_SEQUENCE:
+        return None
+    return int(found[1]), UUID(found[2])
 
 
 def write_journal(journal: Journal, store: Store) -> None:
@@ -47,13 +63,15 @@ def sweep_journal(journal: Journal, store: Store) -> None:
 def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
     """Removes the line that says that a chunk was committed, when the chunk itself has been removed."""
     for record in journal.of_chunk(chunk_id):
-        store.discard(journal_key(record))
-        store.delete(journal_key(record))
+        key = journal_key(record.sequence, record.uuid)
+        store.discard(key)
+        store.delete(key)
         journal.written(record.sequence, store.url)
 
 
 def _write(journal: Journal, store: Store, record: JournalRecord) -> None:
-    put_line(store, journal_key(record), lambda: _encoded(record, journal.files(record.sequence)))
+    key = journal_key(record.sequence, record.uuid)
+    put_line(store, key, lambda: _encoded(record, journal.files(record.sequence)))
 
 
 def put_line(store: Store, key: str, lines: Callable[[], Iterable[bytes]]) -> None:

@@ -46,7 +46,7 @@ class JournalCopies:
 
     def _bring(self, source: Store, record: JournalRecord) -> bool:
         """Whether it is left for write_journal to do."""
-        key = journal_key(record)
+        key = journal_key(record.sequence, record.uuid)
         if key in self._known_keys():
             return False
         sent = self._target.url in record.unwritten or self._journal.send(record.sequence, self._target.url)

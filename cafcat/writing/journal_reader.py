@@ -17,31 +17,17 @@ from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, InvalidInput, Unsupported
 from cafcat.model import MAX_PATH_BYTES, JournalKind
 from cafcat.stores.base import Store
-from cafcat.stores.keys import JOURNAL_PREFIX, check_key
-from cafcat.writing.journal import VERSION
+from cafcat.stores.keys import check_key
+from cafcat.writing.journal import VERSION, parse_journal_key
 
-__all__ = ["MAX_LINE_BYTES", "MAX_SEQUENCE", "JournalObject", "parse_journal_key", "read_head"]
+__all__ = ["MAX_LINE_BYTES", "JournalObject", "read_head"]
 
 MAX_LINE_BYTES: Final = 64 << 10
 """The longest that cafcat writes has some 14 KB: a path of 2,048 control characters, each escaped."""
-MAX_SEQUENCE: Final = 10**15
-"""No catalog has so many changes; what claims to be later would leave no numbers for those to come."""
 
 _KEPT_BYTES: Final = 1 << 20
 _INT64_MAX: Final = (1 << 63) - 1
-_KEY: Final = re.compile(
-    re.escape(JOURNAL_PREFIX) + r"(\d{20})-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl",
-    re.ASCII,
-)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
-
-
-def parse_journal_key(key: str) -> tuple[int, UUID] | None:
-    """Sequence and uuid that a key of the journal says; None if it is not one."""
-    found = _KEY.fullmatch(key)
-    if found is None or not 0 < int(found[1]) <= MAX_SEQUENCE:
-        return None
-    return int(found[1]), UUID(found[2])
 
 
 def read_head(store: Store, key: str, size_bytes: int) -> JournalRecord | None:

@@ -46,7 +46,9 @@ def records() -> list[tuple[JournalRecord, JournalFile]]:
 
 
 def test_the_lines_are_what_is_written() -> None:
-    written = {journal_key(record): b"".join(_encoded(record, [file])) for record, file in records()}
+    written = {
+        journal_key(record.sequence, record.uuid): b"".join(_encoded(record, [file])) for record, file in records()
+    }
     assert examples() == written
 
 

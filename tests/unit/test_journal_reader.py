@@ -12,7 +12,8 @@ from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.stores.base import Store
 from cafcat.stores.local import LocalStore
-from cafcat.writing.journal_reader import JournalObject, parse_journal_key, read_head
+from cafcat.writing.journal import journal_key, parse_journal_key
+from cafcat.writing.journal_reader import JournalObject, read_head
 
 
 def line(head: dict[str, Any], *files: dict[str, Any], foot: dict[str, Any] | None = None) -> bytes:
@@ -142,7 +143,9 @@ def test_many_files_are_read_twice_and_not_kept(store: Store) -> None:
 
 
 def test_which_keys_are_lines() -> None:
-    assert parse_journal_key(KEY) is not None
+    found = parse_journal_key(KEY)
+    assert found is not None
+    assert journal_key(*found) == KEY
     for key in (
         KEY.replace("journal/", "x/"),
         KEY.replace(".jsonl", ""),
