@@ -29,7 +29,8 @@ _UNWRITTEN: Final = _RECORD + "WHERE j.unwritten <> '{}' AND j.unwritten && %s O
 
 
 class JournalChunk(NamedTuple):
-    """The chunk that a line of the journal says was committed, as in `chunks`; begun_at: ISO 8601 in UTC."""
+    """The chunk that a line of the journal says was committed, as in `chunks`; begun_at: ISO 8601 in UTC. The names
+    of the fields, in their order, are what is written (docs/formats/journal.md)."""
 
     uuid: UUID
     format: str

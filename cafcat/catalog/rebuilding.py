@@ -14,7 +14,7 @@ from psycopg import errors as pg
 
 from cafcat.catalog import rebuilding_sql as statements
 from cafcat.catalog.connection import Connection, PgConnection
-from cafcat.catalog.journal import JournalFile, JournalRecord
+from cafcat.catalog.journal import JournalChunk, JournalFile, JournalRecord
 from cafcat.catalog.log_units import copy_units
 from cafcat.catalog.mapping import COLUMNS, Mapping
 from cafcat.errors import Conflict, Locked
@@ -122,7 +122,7 @@ class Stage:
 
     def add_line(self, record: JournalRecord, files: Iterator[JournalFile] | None) -> None:
         """Takes a line, and its files if it has any."""
-        chunk: tuple[Any, ...] = record.chunk or (None,) * 11
+        chunk: tuple[Any, ...] = record.chunk or (None,) * len(JournalChunk._fields)
         values = (record.sequence, record.uuid, record.kind, record.happened_at, *chunk)
         row = self._connection.execute(statements.ADD_LINE, values).fetchone()
         if files is not None and row is not None:

@@ -51,7 +51,7 @@ class JournalObject:
         first = next(lines, None)
         if first is None:
             raise self._corrupt("it is empty", 0)
-        self.record = self._parsed(_head, first, 0)
+        self.record = self._parsed(_record, first, 0)
         last = None
         for last in self._checked(first, lines):  # noqa: B007 - all of them are looked at
             self.file_count += 1
@@ -126,10 +126,6 @@ def _document(line: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError("a line is no JSON object")
     return document
-
-
-def _head(document: dict[str, Any], key: str) -> JournalRecord:
-    return _record(document, key)
 
 
 def _record(document: dict[str, Any], key: str) -> JournalRecord:
