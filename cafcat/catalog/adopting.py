@@ -11,12 +11,12 @@ from cafcat.catalog.events import record_event
 from cafcat.catalog.log_units import enter_units
 from cafcat.catalog.lookup import size_of
 from cafcat.catalog.mapping import Mapping
-from cafcat.errors import CatalogUnavailable, Conflict
+from cafcat.catalog.settling import settled
+from cafcat.errors import Conflict
 from cafcat.model import ArchiveUnits, ChunkState, OnConflict
 
 __all__ = ["AdoptedArchive", "Adopting"]
 
-_ATTEMPTS: Final = 3
 _KNOWN: Final = """
 SELECT uuid, state, adopted_prefix IS NOT NULL FROM chunks
 WHERE store = %s AND object_key = %s AND (adopted_prefix IS NULL OR state <> 'deleted')
@@ -106,15 +106,7 @@ class Adopting:
         is settled by looking. Raises Conflict if the object is in the catalog, or under OnConflict.FAIL a path;
         CatalogUnavailable if nobody can tell whether it was done."""
         commit = Commit(self._connection)
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return self._adopt(archive, mapping, on_conflict, units)
-            except CatalogUnavailable:
-                if commit.is_committed(archive.id):
-                    break
-                if attempt == _ATTEMPTS:
-                    raise
-        return commit.counted(archive.id)
+        return settled(lambda: self._adopt(archive, mapping, on_conflict, units), lambda: commit.done(archive.id))
 
     def _adopt(
         self, archive: AdoptedArchive, mapping: Mapping, on_conflict: OnConflict, units: ArchiveUnits

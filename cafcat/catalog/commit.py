@@ -11,8 +11,9 @@ from cafcat.catalog.journal import append
 from cafcat.catalog.log_units import enter_units
 from cafcat.catalog.lookup import size_of
 from cafcat.catalog.mapping import COLUMNS, Mapping
+from cafcat.catalog.settling import settled
 from cafcat.checksums import to_base64
-from cafcat.errors import CatalogUnavailable, Conflict
+from cafcat.errors import Conflict
 from cafcat.model import NO_UNITS, ArchiveUnits, ChunkState, ChunkSummary, JournalKind, OnConflict
 
 __all__ = ["ChunkCommit", "Commit", "map_files", "stage", "take_off_chunks"]
@@ -27,7 +28,6 @@ _LIVE: Final = f"""
 SELECT l.caf_file_id, count(*) AS files, sum({size_of("l.")}) AS bytes
 FROM file_locations AS l JOIN staged USING (file_path) GROUP BY 1
 """  # noqa: S608
-_COMMIT_ATTEMPTS: Final = 3
 
 
 class ChunkCommit(NamedTuple):
@@ -84,9 +84,10 @@ class Commit:
             )
         except Conflict:
             # A recover that saw the whole object before its writer came to this has committed it for the writer.
-            if yields or not self.is_committed(chunk_id):
+            done = None if yields else self.done(chunk_id)
+            if done is None:
                 raise
-            return self.counted(chunk_id)
+            return done
 
     def commit_moved(
         self, chunk_id: int, summary: ChunkSummary, mapping: Mapping, sources: Sequence[int]
@@ -106,15 +107,7 @@ class Commit:
         kind: JournalKind,
         change: Callable[[PgConnection], ChunkCommit],
     ) -> ChunkCommit:
-        for attempt in range(1, _COMMIT_ATTEMPTS + 1):
-            try:
-                return self._commit(chunk_id, summary, kind, change)
-            except CatalogUnavailable:
-                if self.is_committed(chunk_id):
-                    break
-                if attempt == _COMMIT_ATTEMPTS:
-                    raise
-        return self.counted(chunk_id)
+        return settled(lambda: self._commit(chunk_id, summary, kind, change), lambda: self.done(chunk_id))
 
     def _commit(
         self,
@@ -138,17 +131,20 @@ class Commit:
             record_event(connection, "chunk_committed", chunk_id, counts)
         return commit
 
-    def is_committed(self, chunk_id: int) -> bool:
-        """Whether a chunk is. Looks under a lock on the row: that waits for a commit that is still under way on
-        the server."""
+    def done(self, chunk_id: int) -> ChunkCommit | None:
+        """What a commit did whose answer was lost; None if the chunk is not committed."""
+        return self._counted(chunk_id) if self._is_committed(chunk_id) else None
+
+    def _is_committed(self, chunk_id: int) -> bool:
+        """Looks under a lock on the row: that waits for a commit that is still under way on the server."""
         statement = "SELECT committed_at IS NOT NULL FROM chunks WHERE id = %s FOR UPDATE"
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL lock_timeout = '60s'")
             row = connection.execute(statement, [chunk_id]).fetchone()
         return row is not None and bool(row[0])
 
-    def counted(self, chunk_id: int) -> ChunkCommit:
-        """What a commit did whose answer was lost, from what it wrote down."""
+    def _counted(self, chunk_id: int) -> ChunkCommit:
+        """From what the commit wrote down."""
         statement = "SELECT detail FROM events WHERE chunk_id = %s AND kind = 'chunk_committed'"
         with self._connection.statement() as connection:
             row = connection.execute(statement, [chunk_id]).fetchone()

@@ -1,7 +1,6 @@
 """Files out of the catalog and back: one transaction for all that one call names, whatever their number."""
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -15,12 +14,11 @@ from cafcat.catalog.lookup import LOCATION, folder_range, location_of, size_of
 from cafcat.catalog.mapping import COLUMNS
 from cafcat.catalog.path_list import PathList
 from cafcat.catalog.runs import iso
-from cafcat.errors import CatalogUnavailable
+from cafcat.catalog.settling import settled
 from cafcat.model import JournalKind, RetiredLocation
 
 __all__ = ["Below", "Change", "Removal", "RemovedPage", "TakenLogs"]
 
-_ATTEMPTS: Final = 3
 _TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM {{table}}"  # noqa: S608
 _PER_CHUNK: Final = f"SELECT caf_file_id, count(*) AS files, sum({size_of()}) AS bytes FROM {{table}} GROUP BY 1"  # noqa: S608
 _COUNTED_TABLE: Final = (
@@ -122,7 +120,7 @@ class Change:
 
     The lists have the names that nothing was done for: `missing` of which nothing is there, or was removed; `live`
     that have a file again; `pruned` whose bytes are gone; `taken` whose log files another archive has; empty:
-    folders with nothing below. A context manager: leaving it frees the lists."""
+    folders with nothing below. A context manager: leaving it closes it."""
 
     missing: PathList
     live: PathList
@@ -142,6 +140,10 @@ class Change:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees the lists. Idempotent."""
         for paths in (self.missing, self.live, self.pruned):
             paths.close()
 
@@ -202,20 +204,20 @@ class Removal:
             return [row[0] for row in connection.execute(statement).fetchall()]
 
     def _settled(self, act: Callable[[PgConnection, Change], None]) -> Change:
-        for attempt in range(1, _ATTEMPTS + 1):
+        change = _nothing()
+
+        def attempt() -> Change:
+            nonlocal change
+            change.close()  # of an attempt that did nothing
             change = _nothing()
-            with ExitStack() as on_failure:
-                on_failure.enter_context(change)
-                try:
-                    self._attempt(act, change)
-                except CatalogUnavailable:
-                    if not self._happened(change):
-                        if attempt == _ATTEMPTS:
-                            raise
-                        continue
-                on_failure.pop_all()
-                return change
-        raise AssertionError("the last attempt returns or raises")
+            self._attempt(act, change)
+            return change
+
+        try:
+            return settled(attempt, lambda: change if self._happened(change) else None)
+        except BaseException:
+            change.close()
+            raise
 
     def _attempt(self, act: Callable[[PgConnection, Change], None], change: Change) -> None:
         with self._connection.transaction() as connection:
