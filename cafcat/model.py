@@ -163,7 +163,7 @@ class Chunk:
 
 
 class JournalKind(StrEnum):
-    """What a line of the journal says."""
+    """What a journal record says."""
 
     COMMIT = "commit"
     """A chunk was committed; its files are those of its index, but for those that were skipped."""

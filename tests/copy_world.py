@@ -94,7 +94,7 @@ def end_leases(world: World) -> None:
 
 
 def check(world: World) -> set[str]:
-    """The second store has the committed copies, their lines of the journal, those of all that was removed or
+    """The second store has the committed copies, their journal records, those of all that was removed or
     brought back since, and nothing else; a rebuild of it gives what the catalog has in these chunks. Returns the
     keys of the copies."""
     assert world.repository._catalog.reports.findings() == []
@@ -119,7 +119,7 @@ def check(world: World) -> set[str]:
 def _check_journal(world: World, objects: dict[str, bytes]) -> None:
     assert world.sql("SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
     assert world.sql("SELECT count(*) FROM journal_files") == [(0,)]
-    lines = {key for key in objects if key.startswith("journal/")}
+    records = {key for key in objects if key.startswith("journal/")}
     needed = world.sql(
         "SELECT 'journal/' || to_char(j.id, 'FM00000000000000000000') || '-' || j.uuid || '.jsonl' "
         "FROM journal AS j WHERE j.chunk_id IN (SELECT chunk_id FROM chunk_copies "
@@ -129,9 +129,9 @@ def _check_journal(world: World, objects: dict[str, bytes]) -> None:
         world.second.url,
         world.second.url,
     )
-    assert {key for (key,) in needed} <= lines
+    assert {key for (key,) in needed} <= records
     before = world.first.everything()
-    assert all(objects[key] == before[key] for key in lines)
+    assert all(objects[key] == before[key] for key in records)
 
 
 def rebuilt_from_copies(world: World) -> tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]:

@@ -69,7 +69,7 @@ class World:
         return self.repository._store_of(self.store)
 
     def journal(self) -> list[str]:
-        """Keys of the lines, in order."""
+        """Keys of the journal records, in order."""
         return [found.key for found in self.objects.list() if found.key.startswith("journal/")]
 
     def read(self, key: str) -> bytes:

@@ -79,9 +79,9 @@ def rebuilt(*places: Place) -> dict[str, tuple[str, int]]:
     return {path: event.where for path, event in events.items() if event.where is not None}
 
 
-def _told(objects: Mapping[str, bytes], line: bytes) -> Iterator[tuple[str, Event]]:
-    head, *files, foot = map(json.loads, line.splitlines())
-    assert foot == {"files": len(files), "crc32c": crc32c(line[: line.rindex(b"\n", 0, -1) + 1])}
+def _told(objects: Mapping[str, bytes], record: bytes) -> Iterator[tuple[str, Event]]:
+    head, *files, foot = map(json.loads, record.splitlines())
+    assert foot == {"files": len(files), "crc32c": crc32c(record[: record.rindex(b"\n", 0, -1) + 1])}
     sequence = head["sequence"]
     if head["kind"] == "remove":
         yield from ((file["path"], Event(sequence, None)) for file in files)

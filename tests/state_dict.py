@@ -14,7 +14,7 @@ import cafcat
 from cafcat.database import Database
 from cafcat.model import OnConflict
 from tests import state_world as world
-from tests.state_world import LOGS, Archive, Batch, Line, Raw
+from tests.state_world import LOGS, Archive, Batch, Raw, Record
 
 __all__ = ["Followed"]
 
@@ -104,18 +104,18 @@ class Followed(RuleBasedStateMachine):
         restoring: Collection[str] = (),
         adopting: tuple[Archive, OnConflict] | None = None,
     ) -> None:
-        """Takes over what the journal says has happened, line by line; what a chunk that recover committed had to
-        yield to is seen in the catalog, which has either the file of before or that of the chunk. Of an archive
-        that was adopted there is no line: its row says it."""
+        """Takes over what the journal says has happened, record by record; what a chunk that recover committed had
+        to yield to is seen in the catalog, which has either the file of before or that of the chunk. Of an archive
+        that was adopted there is no record: its row says it."""
         allowed: Allowed = {path: {content} for path, content in self.live.items()}
         if adopting is not None:
             self.absorb_adoption(*adopting, allowed)
-        for line in self.raw.new_lines():
-            if line.kind == "commit":
-                self.absorb_commit(line, allowed)
-            elif line.kind == "remove":
+        for record in self.raw.new_records():
+            if record.kind == "commit":
+                self.absorb_commit(record, allowed)
+            elif record.kind == "remove":
                 self.absorb_removal(removing, allowed)
-            elif line.kind == "restore":
+            elif record.kind == "restore":
                 allowed |= {path: {content} for path, content in self.to_restore(restoring).items()}
         found = self.raw.live()
         for path in allowed.keys() | found.keys():
@@ -123,14 +123,14 @@ class Followed(RuleBasedStateMachine):
         self.live, self.places = found, self.raw.places()
         self.check_pending()
 
-    def absorb_commit(self, line: Line, allowed: Allowed) -> None:
-        assert line.chunk is not None
-        entries = self.raw.entries(line.chunk)
-        if line.chunk in self.pending:
+    def absorb_commit(self, record: Record, allowed: Allowed) -> None:
+        assert record.chunk is not None
+        entries = self.raw.entries(record.chunk)
+        if record.chunk in self.pending:
             for path, content in entries.items():
                 allowed[path] = allowed.get(path, {None}) | {content}
         else:
-            _enter(entries, line.keeps, allowed)
+            _enter(entries, record.keeps, allowed)
 
     def absorb_adoption(self, archive: Archive, on_conflict: OnConflict, allowed: Allowed) -> None:
         """All of its files, or, if it has not become a chunk, none."""

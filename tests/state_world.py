@@ -32,8 +32,8 @@ __all__ = [
     "Archive",
     "Batch",
     "Child",
-    "Line",
     "Raw",
+    "Record",
     "adopt",
     "backup",
     "copy",
@@ -177,8 +177,8 @@ def empty(database_url: str) -> None:
         sql.execute("ALTER TABLE chunks ENABLE TRIGGER USER")
 
 
-class Line(NamedTuple):
-    """A line of the journal. chunk and key: of what it says was committed; keeps: its run was told to keep what is
+class Record(NamedTuple):
+    """A journal record. chunk and key: of what it says was committed; keeps: its run was told to keep what is
     there."""
 
     kind: str
@@ -188,7 +188,7 @@ class Line(NamedTuple):
 
 
 class Raw:
-    """Catalog and store as SQL and bytes. seen: the last line of the journal that was given."""
+    """Catalog and store as SQL and bytes. seen: the last journal record that was given."""
 
     def __init__(self, database_url: str, folder: Path) -> None:
         self.sql = psycopg.connect(database_url, autocommit=True)
@@ -229,8 +229,8 @@ class Raw:
         """The chunk of every path."""
         return dict(self.rows("SELECT file_path, caf_file_id FROM file_locations"))
 
-    def new_lines(self) -> list[Line]:
-        """Lines of the journal that were not given before, in order."""
+    def new_records(self) -> list[Record]:
+        """Journal records that were not given before, in order."""
         rows = self.rows(
             "SELECT j.id, j.kind, j.chunk_id, c.object_key, "
             "coalesce(r.options->>'on_conflict', 'replace') <> 'replace' "
@@ -239,7 +239,7 @@ class Raw:
             self.seen,
         )
         self.seen = max([self.seen, *(row[0] for row in rows)])
-        return [Line(*row[1:]) for row in rows]
+        return [Record(*row[1:]) for row in rows]
 
     def states(self) -> dict[int, str]:
         return dict(self.rows("SELECT id, state FROM chunks"))
@@ -306,7 +306,7 @@ class Raw:
         return {row[0] for row in rows}
 
     def untold(self) -> set[str]:
-        """Lines of the journal that are older than all chunks of cafcat's own that are there. Of files in archives
+        """Journal records that are older than all chunks of cafcat's own that are there. Of files in archives
         of somebody else they may have been written when there were none, and no store to tell."""
         rows = self.rows(
             "SELECT 'journal/' || lpad(j.id::text, 20, '0') || '-' || j.uuid || '.jsonl' FROM journal AS j "

@@ -15,7 +15,7 @@ __all__ = ["ChunkToCopy", "Copies", "CopyOf", "Selection", "drop_copies"]
 _PAGE_ROWS: Final = 1000
 _READABLE: Final = (ChunkState.COMMITTED, ChunkState.RETIRED)
 
-# A chunk has one line in the journal that says that it was committed: its place in the order of changes.
+# A chunk has one journal record that says that it was committed: its place in the order of changes.
 _CHUNK: Final = """
 SELECT c.id, c.uuid, c.state, c.format, c.store, c.object_key, c.size_bytes, c.file_count,
        c.crc64nvme,       coalesce((SELECT min(j.id) FROM journal AS j WHERE j.chunk_id = c.id), 0), k.state
@@ -33,8 +33,8 @@ FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id
 WHERE k.id = %s
 """
 
-# Its line goes into the store of the copy, too. What it says beside the chunk's columns, the files that were
-# skipped, may have been forgotten here when every store had the line: it is still in retired_locations.
+# That record goes into the store of the copy, too. What it says beside the chunk's columns, the files that were
+# skipped, may have been forgotten here when every store had it: it is still in retired_locations.
 _SEND_LINE: Final = """
 UPDATE journal SET unwritten = array_append(unwritten, %(store)s)
 WHERE chunk_id = %(chunk)s AND NOT unwritten @> ARRAY[%(store)s]
@@ -135,8 +135,8 @@ class Copies(Objects):
             "VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s)) ON CONFLICT DO NOTHING RETURNING id"
         )
         with self._connection.transaction() as connection:
-            # Whoever removes files holds a lock that this waits for: it has sent its line before this row is seen,
-            # or sees it. Commits of new files are not waited for.
+            # Whoever removes files holds a lock that this waits for: it has sent its record before this row is
+            # seen, or sees it. Commits of new files are not waited for.
             connection.execute("LOCK TABLE file_locations IN ROW EXCLUSIVE MODE")
             row = connection.execute(statement, (chunk_id, store, object_key, owner, lease_seconds)).fetchone()
         if row is None:
@@ -144,7 +144,7 @@ class Copies(Objects):
         return int(row[0])
 
     def commit(self, object_id: int, etag: str | None) -> None:
-        """The copy is durable and has the bytes of its chunk. The chunk's line of the journal has to be written to
+        """The copy is durable and has the bytes of its chunk. The chunk's journal record has to be written to
         its store now. Raises Conflict if it is not being written, or the chunk was deleted meanwhile."""
         done = (
             "UPDATE chunk_copies SET state = 'committed', committed_at = now(), lease_expires_at = NULL, etag = %s "

@@ -96,7 +96,7 @@ class Backups(Objects):
 
 
 class DumpReader:
-    """The catalog at one moment. journal_id: the last line of the journal that is in it, 0 for none; taken_at: ISO
+    """The catalog at one moment. journal_id: the last journal record that is in it, 0 for none; taken_at: ISO
     8601 in UTC; tables: the columns of each."""
 
     def __init__(self, found: RepeatableRead) -> None:
@@ -174,16 +174,16 @@ class Loader:
         statement = "SELECT store FROM chunks UNION SELECT store FROM chunk_copies ORDER BY 1"
         return [row[0] for row in self._connection.execute(statement).fetchall()]
 
-    def unknown_lines(self, lines: Sequence[tuple[int, UUID]]) -> int:
-        """How many of these lines (sequence, uuid) the journal does not have."""
+    def unknown_records(self, records: Sequence[tuple[int, UUID]]) -> int:
+        """How many of these records (sequence, uuid) the journal does not have."""
         statement = (
             "SELECT count(*) FROM unnest(%s::uuid[]) AS l(uuid) WHERE l.uuid NOT IN (SELECT uuid FROM journal)"
         )
-        row = self._connection.execute(statement, [[uuid for _, uuid in lines]]).fetchone()
+        row = self._connection.execute(statement, [[uuid for _, uuid in records]]).fetchone()
         return int(row[0]) if row else 0
 
     def finish(self, backup: StoredBackup, last_sequence: int) -> None:
-        """Lets new rows get the numbers after those that were loaded; new lines of the journal also come after
+        """Lets new rows get the numbers after those that were loaded; new journal records also come after
         `last_sequence`. Notes the backup itself, which cannot be in it."""
         for (table,) in self._connection.execute(_IDENTITIES, [list(TABLES)]).fetchall():
             self._connection.execute(

@@ -1,8 +1,8 @@
 """The order of all changes of file_locations, and which stores still have to be told of them.
 
 A chunk says which files it has. What it cannot say - which of two chunks came later, which files were skipped,
-removed or brought back - is in the journal, and a copy of each line of it is beside the chunks: a rebuild needs no
-more than a store (docs/decisions/0012).
+removed or brought back - is in the journal, and a copy of each of its records is beside the chunks: a rebuild needs
+no more than a store (docs/decisions/0012).
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _UNWRITTEN: Final = _RECORD + "WHERE j.unwritten <> '{}' AND j.unwritten && %s O
 
 
 class JournalChunk(NamedTuple):
-    """The chunk that a line of the journal says was committed, as in `chunks`; begun_at: ISO 8601 in UTC. The names
+    """The chunk that a journal record says was committed, as in `chunks`; begun_at: ISO 8601 in UTC. The names
     of the fields, in their order, are what is written (docs/formats/journal.md)."""
 
     uuid: UUID
@@ -46,7 +46,7 @@ class JournalChunk(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """A line of the journal. sequence: its place in the order; unwritten: URLs of stores that do not have it."""
+    """One change of file_locations. sequence: its place in the order; unwritten: URLs of stores that lack it."""
 
     sequence: int
     uuid: UUID
@@ -57,7 +57,7 @@ class JournalRecord(NamedTuple):
 
 
 class JournalFile(NamedTuple):
-    """A file that a line is about: what its path pointed to, or points to again."""
+    """A file that a record is about: what its path pointed to, or points to again."""
 
     path: str
     chunk: UUID
@@ -65,7 +65,7 @@ class JournalFile(NamedTuple):
 
 
 def append(connection: PgConnection, kind: JournalKind, stores: Sequence[str], chunk_id: int | None = None) -> int:
-    """Adds a line, at the end of the caller's transaction, when it has all its locks: then of two changes of one
+    """Adds a record, at the end of the caller's transaction, when it has all its locks: then of two changes of one
     path the later one has the higher number. Returns journal.id."""
     statement = "INSERT INTO journal (chunk_id, uuid, kind, unwritten) VALUES (%s, %s, %s, %s) RETURNING id"
     row = connection.execute(statement, (chunk_id, uuid4(), kind, list(stores))).fetchone()
@@ -89,19 +89,19 @@ class Journal:
             yield
 
     def unwritten(self, stores: Sequence[str]) -> list[JournalRecord]:
-        """Lines that one of these stores does not have yet, in order; a thousand at most."""
+        """Records that one of these stores does not have yet, in order; a thousand at most."""
         with self._connection.statement() as connection:
             rows = connection.execute(_UNWRITTEN.encode(), [list(stores)]).fetchall()
         return [_record(row) for row in rows]
 
     def of_chunk(self, chunk_id: int) -> list[JournalRecord]:
-        """The lines that say that a chunk was committed; written or not."""
+        """The records that say that a chunk was committed; written or not."""
         statement = _RECORD + "WHERE j.chunk_id = %s ORDER BY j.id"
         with self._connection.statement() as connection:
             return [_record(row) for row in connection.execute(statement.encode(), [chunk_id]).fetchall()]
 
     def files(self, sequence: int) -> Iterator[JournalFile]:
-        """The files that a line is about, in path order."""
+        """The files that a record is about, in path order."""
         statement = (
             "SELECT f.file_path, c.uuid, f.start_byte "
             "FROM journal_files AS f JOIN chunks AS c ON c.id = f.caf_file_id "
@@ -117,8 +117,8 @@ class Journal:
             after = rows[-1][0]
 
     def removals(self, after: int, until: int | None) -> Iterator[JournalRecord]:
-        """The lines that say what was removed or brought back, in order, of the places `(after, until]`; a page at
-        a time."""
+        """The records that say what was removed or brought back, in order, of the places `(after, until]`; a page
+        at a time."""
         kinds = [JournalKind.REMOVE, JournalKind.RESTORE]
         statement = _RECORD + (
             "WHERE j.kind = ANY(%s) AND j.id > %s AND j.id <= coalesce(%s, j.id) ORDER BY j.id LIMIT 1000"
@@ -132,8 +132,8 @@ class Journal:
             after = rows[-1][0]
 
     def send(self, sequence: int, store: str) -> bool:
-        """Has a line written to a further store, if another still waits for it. False if none does: then its files
-        are not known here any more."""
+        """Has a record written to a further store, if another still waits for it. False if none does: then its
+        files are not known here any more."""
         statement = (
             "UPDATE journal SET unwritten = array_append(array_remove(unwritten, %s), %s) "
             "WHERE id = %s AND unwritten <> '{}'"
@@ -142,7 +142,7 @@ class Journal:
             return connection.execute(statement, (store, store, sequence)).rowcount == 1
 
     def written(self, sequence: int, store: str) -> None:
-        """Notes that a store has a line. When all have it, its files need not be kept here."""
+        """Notes that a store has a record. When all have it, its files need not be kept here."""
         note = "UPDATE journal SET unwritten = array_remove(unwritten, %s) WHERE id = %s RETURNING unwritten"
         with self._connection.transaction() as connection:
             row = connection.execute(note, (store, sequence)).fetchone()

@@ -20,7 +20,7 @@ from cafcat.catalog.mapping import COLUMNS, Mapping
 from cafcat.errors import Conflict, Locked
 from cafcat.model import ArchiveUnits, ChunkSummary
 
-__all__ = ["FoundLine", "FoundObject", "PlannedChunk", "Rebuilding", "RebuiltCounts", "Stage"]
+__all__ = ["FoundObject", "FoundRecord", "PlannedChunk", "Rebuilding", "RebuiltCounts", "Stage"]
 
 _PAGE_ROWS: Final = 500
 
@@ -34,8 +34,8 @@ class FoundObject(NamedTuple):
     size_bytes: int
 
 
-class FoundLine(NamedTuple):
-    """A line of the journal, and the stores that have it: their positions, and the sizes in bytes there."""
+class FoundRecord(NamedTuple):
+    """A journal record, and the stores that have it: their positions, and the sizes in bytes there."""
 
     sequence: int
     uuid: UUID
@@ -44,7 +44,7 @@ class FoundLine(NamedTuple):
 
 
 class PlannedChunk(NamedTuple):
-    """A chunk that is to be in the catalog. sequence and format: as its line of the journal says, None if there is
+    """A chunk that is to be in the catalog. sequence and format: as its journal record says, None if there is
     none; then the sizes and file_count are None, too. objects: what the stores have under its name, the first store
     first."""
 
@@ -94,7 +94,7 @@ class Rebuilding:
 
 
 class Stage:
-    """The open transaction. First add_objects and lines, then plan, then chunks, then settle."""
+    """The open transaction. First add_objects and records, then plan, then chunks, then settle."""
 
     def __init__(self, connection: PgConnection, stores: Sequence[str]) -> None:
         self._connection = connection
@@ -107,33 +107,33 @@ class Stage:
             for found in objects:
                 copy.write_row(found)
 
-    def add_line_objects(self, objects: Sequence[tuple[int, UUID, int, int]]) -> None:
-        """Takes objects named like lines of the journal: sequence, uuid, store, size in bytes."""
-        with self._connection.cursor() as cursor, cursor.copy(statements.COPY_LINE_OBJECTS) as copy:
+    def add_record_objects(self, objects: Sequence[tuple[int, UUID, int, int]]) -> None:
+        """Takes objects named like journal records: sequence, uuid, store, size in bytes."""
+        with self._connection.cursor() as cursor, cursor.copy(statements.COPY_RECORD_OBJECTS) as copy:
             for found in objects:
                 copy.write_row(found)
 
-    def lines(self) -> Iterator[FoundLine]:
-        """The lines that were found, each once, in order."""
+    def records(self) -> Iterator[FoundRecord]:
+        """The records that were found, each once, in order."""
         after: tuple[int, UUID] = (0, UUID(int=0))
-        while rows := self._connection.execute(statements.LINES, (*after, _PAGE_ROWS)).fetchall():
-            yield from (FoundLine(row[0], row[1], tuple(row[2]), tuple(row[3])) for row in rows)
+        while rows := self._connection.execute(statements.RECORDS, (*after, _PAGE_ROWS)).fetchall():
+            yield from (FoundRecord(row[0], row[1], tuple(row[2]), tuple(row[3])) for row in rows)
             after = rows[-1][0], rows[-1][1]
 
-    def add_line(self, record: JournalRecord, files: Iterator[JournalFile] | None) -> None:
-        """Takes a line, and its files if it has any."""
+    def add_record(self, record: JournalRecord, files: Iterator[JournalFile] | None) -> None:
+        """Takes a record, and its files if it has any."""
         chunk: tuple[Any, ...] = record.chunk or (None,) * len(JournalChunk._fields)
         values = (record.sequence, record.uuid, record.kind, record.happened_at, *chunk)
-        row = self._connection.execute(statements.ADD_LINE, values).fetchone()
+        row = self._connection.execute(statements.ADD_RECORD, values).fetchone()
         if files is not None and row is not None:
-            with self._connection.cursor() as cursor, cursor.copy(statements.COPY_LINE_FILES) as copy:
+            with self._connection.cursor() as cursor, cursor.copy(statements.COPY_RECORD_FILES) as copy:
                 for path, of, start_byte in files:
                     copy.write_row((row[0], start_byte, of, path))
 
-    def number_lines(self) -> list[tuple[int, UUID]]:
-        """Gives each line its journal.id: the number in its name; where two have the same one, the next that is
+    def number_records(self) -> list[tuple[int, UUID]]:
+        """Gives each record its journal.id: the number in its name; where two have the same one, the next that is
         free. Returns number and uuid of those that got another one."""
-        return [(row[0], row[1]) for row in self._connection.execute(statements.NUMBER_LINES).fetchall()]
+        return [(row[0], row[1]) for row in self._connection.execute(statements.NUMBER_RECORDS).fetchall()]
 
     def plan(self) -> tuple[int, int]:
         """Decides which chunks are to be in the catalog, and their numbers: in the order in which they were begun.
@@ -185,9 +185,9 @@ class Stage:
             )
 
     def settle(self, last_sequence: int, losses: Sequence[str]) -> RebuiltCounts:
-        """Fills the catalog. last_sequence: no line that comes later may have this number or a lower one; losses:
+        """Fills the catalog. last_sequence: no record that comes later may have this number or a lower one; losses:
         what could not be taken, a line each."""
-        self._connection.execute(statements.LINES_OF_ADOPTED, {"last": last_sequence})
+        self._connection.execute(statements.RECORDS_OF_ADOPTED, {"last": last_sequence})
         for statement in statements.SETTLE:
             self._connection.execute(statement)
         for loss in losses:

@@ -11,6 +11,7 @@ SELECT EXISTS (SELECT FROM chunks) OR EXISTS (SELECT FROM file_locations)
     OR EXISTS (SELECT FROM retired_locations) OR EXISTS (SELECT FROM journal)
 """
 
+# found_lines, lines and line_files are of journal records.
 TABLES: Final = """
 CREATE TEMPORARY TABLE found_objects (
     store int NOT NULL, uuid uuid NOT NULL, object_key text NOT NULL, size_bytes bigint NOT NULL
@@ -36,22 +37,22 @@ CREATE TEMPORARY TABLE copies (
 """
 
 COPY_OBJECTS: Final = "COPY found_objects (store, uuid, object_key, size_bytes) FROM STDIN"
-COPY_LINE_OBJECTS: Final = "COPY found_lines (sequence, uuid, store, size_bytes) FROM STDIN"
-COPY_LINE_FILES: Final = "COPY line_files (n, start_byte, chunk, file_path) FROM STDIN"
+COPY_RECORD_OBJECTS: Final = "COPY found_lines (sequence, uuid, store, size_bytes) FROM STDIN"
+COPY_RECORD_FILES: Final = "COPY line_files (n, start_byte, chunk, file_path) FROM STDIN"
 
-LINES: Final = """
+RECORDS: Final = """
 SELECT sequence, uuid, array_agg(store ORDER BY store), array_agg(size_bytes ORDER BY store)
 FROM found_lines WHERE (sequence, uuid) > (%s, %s) GROUP BY 1, 2 ORDER BY 1, 2 LIMIT %s
 """
 
-ADD_LINE: Final = """
+ADD_RECORD: Final = """
 INSERT INTO lines (sequence, uuid, kind, happened_at, chunk, format, object_key, size_bytes, data_bytes,
                    index_start_byte, index_end_byte, file_count, crc64nvme, index_crc32c, begun_at)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING n
 """
 
-# Ascending numbers, each the one of its name or the one after the line before it, whichever is higher.
-NUMBER_LINES: Final = """
+# Ascending numbers, each the one of its name or the one after the record before it, whichever is higher.
+NUMBER_RECORDS: Final = """
 WITH ranked AS (
     SELECT n, sequence, row_number() OVER (ORDER BY sequence, happened_at, uuid) AS place FROM lines
 ), numbered AS (
@@ -62,8 +63,8 @@ WITH ranked AS (
 SELECT sequence, uuid FROM changed WHERE id <> sequence ORDER BY id
 """
 
-# Of two lines that say that a chunk was committed the later one counts: a catalog that was restored from a backup
-# adopts once more what it does not know any more. Chunks without a line come after all others.
+# Of two records that say that a chunk was committed the later one counts: a catalog that was restored from a backup
+# adopts once more what it does not know any more. Chunks without a record come after all others.
 PLAN: Final = """
 CREATE TEMPORARY TABLE plan ON COMMIT DROP AS
 SELECT row_number() OVER (ORDER BY l.begun_at NULLS LAST, l.id NULLS LAST, uuid) AS id,
@@ -106,8 +107,8 @@ VALUES ('committed', %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 
 _COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, content_bytes, decoding"
 
-# A line for every chunk that has none: after all others, those that could not be read among them.
-LINES_OF_ADOPTED: Final = """
+# A record for every chunk that has none: after all others, those that could not be read among them.
+RECORDS_OF_ADOPTED: Final = """
 INSERT INTO lines (id, sequence, uuid, kind, happened_at, chunk)
 SELECT id, id, gen_random_uuid(), 'commit', happened_at, uuid
 FROM (SELECT uuid, happened_at,
@@ -203,7 +204,7 @@ LEFT JOIN (SELECT caf_file_id, max(retired_at) AS retired_at FROM retired_locati
 WHERE p.store IS NOT NULL ORDER BY p.id
 """  # noqa: S608
 
-# What was found is in its stores; the lines of chunks that had none have to be written.
+# What was found is in its stores; the records of chunks that had none have to be written.
 _JOURNAL: Final = """
 INSERT INTO journal (id, chunk_id, uuid, kind, happened_at, unwritten) OVERRIDING SYSTEM VALUE
 SELECT l.id, c.id, l.uuid, l.kind, l.happened_at,

@@ -115,8 +115,8 @@ class TakenLogs(NamedTuple):
 
 @dataclass(slots=True)
 class Change:
-    """What a call did, in files, bytes, and chunks that were retired (or came back). sequence: its line of the
-    journal, None if nothing changed; stores: URLs of those that have to be told.
+    """What a call did, in files, bytes, and chunks that were retired (or came back). sequence: its journal
+    record, None if nothing changed; stores: URLs of those that have to be told.
 
     The lists have the names that nothing was done for: `missing` of which nothing is there, or was removed; `live`
     that have a file again; `pruned` whose bytes are gone; `taken` whose log files another archive has; empty:
@@ -198,7 +198,7 @@ class Removal:
         return RemovedPage([_retired(row) for row in rows if row[-1]], rows[-1][0] if len(rows) == limit else None)
 
     def behind(self) -> list[str]:
-        """Stores that lack lines of the journal."""
+        """Stores that lack journal records."""
         statement = "SELECT DISTINCT unnest(unwritten) FROM journal WHERE unwritten <> '{}' ORDER BY 1"
         with self._connection.statement() as connection:
             return [row[0] for row in connection.execute(statement).fetchall()]

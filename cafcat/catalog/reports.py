@@ -78,7 +78,7 @@ _FINDINGS: Final = {
         f"SELECT count(*) FROM chunks AS c WHERE c.{_KEPT} "  # noqa: S608
         "AND c.adopted_prefix IS NULL AND NOT EXISTS (SELECT FROM journal AS j WHERE j.chunk_id = c.id)"
     ),
-    f"lines of the journal that a store still lacks after a quarter of an hour: {_LEFT}": (
+    f"journal records that a store still lacks after a quarter of an hour: {_LEFT}": (
         "SELECT count(*) FROM journal WHERE unwritten <> '{}' AND happened_at < now() - interval '15 minutes'"
     ),
     f"chunks left behind by a writer whose lease is over: {_LEFT}": (

@@ -22,7 +22,7 @@ _OF_LOGS: Final = frozenset({"ingestion_units", "chunk_times"})
 """Most catalogs have none of these."""
 
 _LISTED = 100
-"""So many damages, and chunks without a line, are listed; -v lists all that the report has."""
+"""So many damages, and chunks without a journal record, are listed; -v lists all that the report has."""
 
 
 def rebuild(

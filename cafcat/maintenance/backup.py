@@ -33,7 +33,7 @@ class FoundBackup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What was written: rows by table; journal_id: the last line of the journal that is in it. removed: keys of
+    """What was written: rows by table; journal_id: the last journal record that is in it. removed: keys of
     older backups that are gone now."""
 
     store: str

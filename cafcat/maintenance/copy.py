@@ -1,4 +1,4 @@
-"""Copies of chunks in a further store: the same bytes, under the same key, beside the same lines of the journal.
+"""Copies of chunks in a further store: the same bytes, under the same key, beside the same journal records.
 
 As with a chunk: the row first, then the bytes under a temporary name or as an upload, then the object, then the row
 `committed`. What a kill leaves is found by the row, and recover settles it. Everything is checked against the

@@ -32,7 +32,7 @@ def read_index(
     """
     start, end = archive_format.reader(archive).index_span
     if span not in (None, (start, end)):
-        message = f"its index is in bytes [{start}, {end}), its line of the journal says [{span[0]}, {span[1]})"
+        message = f"its index is in bytes [{start}, {end}), its journal record says [{span[0]}, {span[1]})"
         raise Corrupt(message, chunk=archive.name)
     if start == archive.size_bytes:
         return _read_elsewhere(archive, archive_format, mapping, prefix)

@@ -121,7 +121,7 @@ class LeftCopies:
 
     def _remove(self, store: Store, found: WrittenObject) -> None:
         """The upload first: while it is there, it can still become an object. Then nothing in that store is of the
-        chunk: its line of the journal goes, too."""
+        chunk: its journal record goes, too."""
         if self._dry_run:
             return
         store.discard(found.object_key, found.upload_id)

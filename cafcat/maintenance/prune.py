@@ -1,8 +1,8 @@
 """Removes chunks that no path points to any more, when their grace period is over.
 
 The row in the catalog decides, and is changed first: `retired` becomes `deleted` only while nothing points to the
-chunk, and undelete brings back nothing of a chunk that is `deleted`. Then its objects are removed, then its line of
-the journal, which without the objects says nothing. What says that files were removed stays.
+chunk, and undelete brings back nothing of a chunk that is `deleted`. Then its objects are removed, then its journal
+record, which without the objects says nothing. What says that files were removed stays.
 """
 
 import contextlib
@@ -147,8 +147,8 @@ class Prune:
         return removed
 
     def _remove(self, store: Store, chunk: PrunableChunk, objects: Sequence[ChunkObject]) -> None:
-        """All that one store has of a chunk. The line of the journal after the objects: a whole chunk without its
-        line would be taken for one whose commit never came. And not while somebody is at writing it."""
+        """All that one store has of a chunk. The journal record after the objects: a whole chunk without its
+        record would be taken for one whose commit never came. And not while somebody is at writing it."""
         for found in objects:
             store.discard(found.object_key, found.upload_id)
             store.delete(found.object_key)

@@ -1,6 +1,6 @@
 """A catalog from what is in stores, and nothing else: their journal, and the indexes of the chunks themselves.
 
-Objects are listed; then each line of the journal and each index is read, by ranges, several at once. What they say
+Objects are listed; then each journal record and each index is read, by ranges, several at once. What they say
 goes to one transaction of the catalog as it comes. docs/formats/journal.md has the rules.
 """
 
@@ -16,7 +16,7 @@ from uuid import UUID
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.journal import JournalRecord
 from cafcat.catalog.mapping import Mapping
-from cafcat.catalog.rebuilding import FoundLine, FoundObject, PlannedChunk, RebuiltCounts, Stage
+from cafcat.catalog.rebuilding import FoundObject, FoundRecord, PlannedChunk, RebuiltCounts, Stage
 from cafcat.errors import CafcatError, Corrupt, NotFound, StoreFailed, TemporaryFileFailed, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
@@ -52,9 +52,9 @@ class DamageKind(StrEnum):
     CHUNK = "chunk"
     """The index of a chunk cannot be read, or is not what the journal says."""
     JOURNAL = "journal"
-    """A line of the journal cannot be read: what it said is not known."""
+    """A journal record cannot be read: what it said is not known."""
     ORDER = "order"
-    """Two lines of the journal have the same number: two catalogs wrote to these stores."""
+    """Two journal records have the same number: two catalogs wrote to these stores."""
 
 
 class Damage(NamedTuple):
@@ -72,10 +72,10 @@ class Damage(NamedTuple):
 class RebuildReport:
     """What the catalog has now, or would have if written is False: then it is as empty as before.
 
-    files, bytes: found under their paths. retired_files: what paths pointed to before. adopted: chunks that had no
-    line in the journal. files_lost: paths that, as the journal says, were in chunks that are lost; that is not all
-    of them. foreign_objects: what is no chunk, line or backup by its name. damages: the first thousand of
-    damage_count; lost_count of these cost something.
+    files, bytes: found under their paths. retired_files: what paths pointed to before. journal_lines: journal
+    records. adopted: chunks that had none. files_lost: paths that, as the journal says, were in chunks that are
+    lost; that is not all of them. foreign_objects: what is no chunk, journal record or backup by its name. damages:
+    the first thousand of damage_count; lost_count of these cost something.
     """
 
     written: bool
@@ -116,7 +116,7 @@ class Rebuild:
         AccessDenied and StoreFailed for a store that does not answer."""
         with self._catalog.rebuilding.stage([store.url for store in self._stores]) as stage:
             self._list(stage)
-            self._read_lines(stage)
+            self._read_records(stage)
             self._read_chunks(stage)
             written = self._accept_loss or not self._lost_count
             counts = self._settle(stage) if written else _NO_COUNTS
@@ -138,13 +138,13 @@ class Rebuild:
             raise NotFound(f"there is neither a chunk nor a journal in {names}", hint=hint)
 
     def _add(self, stage: Stage, store: int, batch: Sequence[ObjectInfo]) -> int:
-        """Returns how many of them are chunks and lines."""
-        chunks, lines = [], []
+        """Returns how many of them are chunks and journal records."""
+        chunks, records = [], []
         for key, size_bytes, _ in batch:
-            line = parse_journal_key(key)
+            record = parse_journal_key(key)
             chunk = _CHUNK_KEY.fullmatch(key)
-            if line is not None:
-                lines.append((*line, store, size_bytes))
+            if record is not None:
+                records.append((*record, store, size_bytes))
             elif chunk is not None:
                 chunks.append(FoundObject(store, UUID(chunk[1]), key, size_bytes))
             elif (begun_at := backup_time(key)) is not None:
@@ -152,24 +152,24 @@ class Rebuild:
             else:
                 self._foreign += 1
         stage.add_objects(chunks)
-        stage.add_line_objects(lines)
-        self._last_sequence = max([self._last_sequence, *(line[0] for line in lines)])
-        return len(chunks) + len(lines)
+        stage.add_record_objects(records)
+        self._last_sequence = max([self._last_sequence, *(record[0] for record in records)])
+        return len(chunks) + len(records)
 
-    def _read_lines(self, stage: Stage) -> None:
+    def _read_records(self, stage: Stage) -> None:
         self._progress.begin("read the journal")
-        with closing(in_order(self._read_line, stage.lines(), most_in_flight=self._threads)) as read:
+        with closing(in_order(self._read_record, stage.records(), most_in_flight=self._threads)) as read:
             for found in read:
-                self._failed(DamageKind.JOURNAL, found.failures, lost=found.line is None)
+                self._failed(DamageKind.JOURNAL, found.failures, lost=found.object is None)
                 if found.record is not None:
-                    files = found.line.files() if found.line is not None and found.line.file_count else None
-                    stage.add_line(found.record, files)
+                    files = found.object.files() if found.object is not None and found.object.file_count else None
+                    stage.add_record(found.record, files)
                 self._progress.advance(1, 0)
-        for sequence, uuid in stage.number_lines():
+        for sequence, uuid in stage.number_records():
             message = f"the number {sequence}, or one before it, is there twice: two catalogs wrote here"
             self._damaged(Damage(DamageKind.ORDER, journal_key(sequence, uuid), message, None, lost=True))
 
-    def _read_line(self, found: FoundLine) -> "_ReadLine":
+    def _read_record(self, found: FoundRecord) -> "_ReadRecord":
         """From the first store that has it whole. Of a damaged one only its first line is believed: which chunk was
         committed when."""
         key = journal_key(found.sequence, found.uuid)
@@ -177,14 +177,14 @@ class Rebuild:
         for number, size_bytes in zip(found.stores, found.sizes, strict=True):
             store = self._stores[number]
             try:
-                line = JournalObject(store, key, size_bytes)
+                whole = JournalObject(store, key, size_bytes)
             except (NotFound, Corrupt, Unsupported, StoreFailed) as error:
                 failures.append(_Failure(store.locate(key), _of_object(error)))
                 with suppress(NotFound, Corrupt, StoreFailed):
                     head = head or read_head(store, key, size_bytes)
             else:
-                return _ReadLine(line.record, line, failures)
-        return _ReadLine(head if head is not None and head.chunk is not None else None, None, failures)
+                return _ReadRecord(whole.record, whole, failures)
+        return _ReadRecord(head if head is not None and head.chunk is not None else None, None, failures)
 
     def _read_chunks(self, stage: Stage) -> None:
         _, index_bytes = stage.plan()
@@ -306,12 +306,12 @@ class _Failure(NamedTuple):
     message: str
 
 
-class _ReadLine(NamedTuple):
-    """A line of the journal; `line` is None if no store has it whole, record if not even its first line could be
+class _ReadRecord(NamedTuple):
+    """A journal record; `object` is None if no store has it whole, record if not even its first line could be
     read."""
 
     record: JournalRecord | None
-    line: JournalObject | None
+    object: JournalObject | None
     failures: Sequence[_Failure]
 
 
@@ -342,7 +342,7 @@ def _read_object(
     """Raises Corrupt if the object is not the chunk that the journal means."""
     name = store.locate(found.object_key)
     if planned.size_bytes not in (None, found.size_bytes):
-        message = f"the object has {found.size_bytes} bytes, its line of the journal says {planned.size_bytes}"
+        message = f"the object has {found.size_bytes} bytes, its journal record says {planned.size_bytes}"
         raise Corrupt(message, chunk=name)
     archive_format = _format_of(planned, found)
     start, end = planned.index_start_byte, planned.index_end_byte
@@ -352,7 +352,7 @@ def _read_object(
     prefix = own_prefix(archive_format, found.object_key)
     summary = read_index(archive, archive_format, mapping, span, head=head, prefix=prefix)
     if planned.file_count not in (None, summary.file_count):
-        message = f"its index has {summary.file_count} files, its line of the journal says {planned.file_count}"
+        message = f"its index has {summary.file_count} files, its journal record says {planned.file_count}"
         raise Corrupt(message, chunk=name)
     if planned.index_crc32c not in (None, summary.index_crc32c):
         message = f"its index has CRC-32C {summary.index_crc32c:08x}, not {planned.index_crc32c:08x}"
@@ -361,7 +361,7 @@ def _read_object(
 
 
 def _format_of(planned: PlannedChunk, found: FoundObject) -> Format:
-    """As its line of the journal says; without one its key says it. Raises Unsupported."""
+    """As its journal record says; without one its key says it. Raises Unsupported."""
     return formats.by_suffix(found.object_key) if planned.format is None else formats.by_name(planned.format)
 
 

@@ -1,6 +1,6 @@
 """Files out of the catalog, and back as long as their chunk is there.
 
-All that one call names goes in one transaction. Then the stores are told, by a line of the journal beside the
+All that one call names goes in one transaction. Then the stores are told, by a journal record beside the
 chunks: a rebuild from a store has to know what was removed. A store that cannot be told now is told by recover.
 """
 
@@ -158,14 +158,14 @@ class Removing:
             self._progress.problem(FileProblem(path, ProblemKind.TAKEN, message))
 
     def _write_pending(self) -> None:
-        """Lines of the journal that stores lack: those before ours. That they cannot be written is no reason to
-        stop: which line is the last is told by their numbers."""
+        """Journal records that stores lack: those before ours. That they cannot be written is no reason to
+        stop: which record is the last is told by their numbers."""
         for url in self._catalog.removal.behind():
             with contextlib.suppress(CafcatError):
                 write_journal(self._catalog.journal, self._stores.open(url))
 
     def _tell(self, change: Change) -> tuple[str, ...]:
-        """Writes the line into every store. What is done is done: whatever goes wrong here is a warning. Returns
+        """Writes the record into every store. What is done is done: whatever goes wrong here is a warning. Returns
         the stores that do not have it."""
         behind = []
         for url in change.stores:

@@ -22,8 +22,8 @@ _BATCH_OBJECTS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What was restored: rows by table; taken_at: of which moment, ISO 8601 in UTC; journal_id: the last line of
-    the journal that is in it. newer_lines: what changed since, as the journals beside the chunks say;
+    """What was restored: rows by table; taken_at: of which moment, ISO 8601 in UTC; journal_id: the last journal
+    record that is in it. newer_lines: what changed since, as the journals beside the chunks say;
     newer_unknown: stores that could not be asked."""
 
     store: str
@@ -98,13 +98,13 @@ class Restore:
         raise reader.corrupt("it has no manifest")
 
     def _newer(self, loader: Loader, url: str) -> int:
-        """How many lines of the journal a store has that the catalog does not."""
+        """How many journal records a store has that the catalog does not."""
         newer = 0
         try:
             keys = (parse_journal_key(found.key) for found in self._store_of(url).list())
-            lines = (line for line in keys if line is not None)
-            while batch := list(islice(lines, _BATCH_OBJECTS)):
-                newer += loader.unknown_lines(batch)
+            records = (record for record in keys if record is not None)
+            while batch := list(islice(records, _BATCH_OBJECTS)):
+                newer += loader.unknown_records(batch)
                 self._last_sequence = max(self._last_sequence, *(sequence for sequence, _ in batch))
         except CafcatError as error:
             self._progress.warn(f"the journal of {url} could not be looked at: {error}")

@@ -1,1 +1,1 @@
-"""Writing one chunk: its row, its object, its mapping, its line in the journal."""
+"""Writing one chunk: its row, its object, its mapping, its journal record."""

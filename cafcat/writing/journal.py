@@ -1,6 +1,6 @@
-"""Lines of the journal as objects beside the chunks: what a rebuild needs and chunks do not say.
+"""Journal records as objects beside the chunks: what a rebuild needs and chunks do not say.
 
-One object for each line, `journal/<sequence>-<uuid>.jsonl`, of JSON lines (docs/formats/journal.md): a head, a line
+One object for each, `journal/<sequence>-<uuid>.jsonl`, of JSON lines (docs/formats/journal.md): a head, a line
 for each file, and a foot with their number and the CRC-32C of all bytes before it.
 """
 
@@ -16,7 +16,7 @@ from cafcat.errors import Conflict, StoreFailed
 from cafcat.stores.base import Store, has
 from cafcat.stores.keys import JOURNAL_PREFIX
 
-__all__ = ["journal_key", "parse_journal_key", "put_line", "remove_journal", "sweep_journal", "write_journal"]
+__all__ = ["journal_key", "parse_journal_key", "put_record", "remove_journal", "sweep_journal", "write_journal"]
 
 VERSION: Final = 1
 _BLOCK_BYTES: Final = 256 << 10
@@ -42,7 +42,7 @@ def parse_journal_key(key: str) -> tuple[int, UUID] | None:
 
 
 def write_journal(journal: Journal, store: Store) -> None:
-    """Writes every line that a store does not have yet, and removes what a writer left half written that died.
+    """Writes every record that a store does not have yet, and removes what a writer left half written that died.
     One process at a time does this. Raises StoreFailed, CatalogUnavailable."""
     while journal.unwritten([store.url]):
         with journal.exclusively(store.url):
@@ -52,7 +52,7 @@ def write_journal(journal: Journal, store: Store) -> None:
 
 
 def sweep_journal(journal: Journal, store: Store) -> None:
-    """Removes uploads of lines whose writers died. Raises as write_journal does."""
+    """Removes uploads of records whose writers died. Raises as write_journal does."""
     keys = [key for key in store.uploads() if key.startswith(JOURNAL_PREFIX)]
     if keys:
         with journal.exclusively(store.url):  # whoever writes one has it: these are nobody's
@@ -61,7 +61,7 @@ def sweep_journal(journal: Journal, store: Store) -> None:
 
 
 def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
-    """Removes the line that says that a chunk was committed, when the chunk itself has been removed."""
+    """Removes the record that says that a chunk was committed, when the chunk itself has been removed."""
     for record in journal.of_chunk(chunk_id):
         key = journal_key(record.sequence, record.uuid)
         store.discard(key)
@@ -71,26 +71,26 @@ def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
 
 def _write(journal: Journal, store: Store, record: JournalRecord) -> None:
     key = journal_key(record.sequence, record.uuid)
-    put_line(store, key, lambda: _encoded(record, journal.files(record.sequence)))
+    put_record(store, key, lambda: _encoded(record, journal.files(record.sequence)))
 
 
-def put_line(store: Store, key: str, lines: Callable[[], Iterable[bytes]]) -> None:
-    """Writes the object of a line, if it is not there. The caller is in `exclusively` of that store."""
+def put_record(store: Store, key: str, content: Callable[[], Iterable[bytes]]) -> None:
+    """Writes the object of a record, if it is not there. The caller is in `exclusively` of that store."""
     for _ in range(2):
         try:
-            return _put(store, key, lines())
+            return _put(store, key, content())
         except Conflict:
-            # The key is only ever this line's: if the object is there, it is the very same.
+            # The key is only ever this record's: if the object is there, it is the very same.
             if has(store, key):
                 return None
             store.discard(key)
-    raise StoreFailed("somebody else writes this line of the journal", chunk=key)
+    raise StoreFailed("somebody else writes this journal record", chunk=key)
 
 
-def _put(store: Store, key: str, lines: Iterable[bytes]) -> None:
+def _put(store: Store, key: str, content: Iterable[bytes]) -> None:
     upload = store.create(key)
     try:
-        for block in _blocks(lines):
+        for block in _blocks(content):
             upload.write(block)
         upload.commit()
     except BaseException:
@@ -98,10 +98,10 @@ def _put(store: Store, key: str, lines: Iterable[bytes]) -> None:
         raise
 
 
-def _blocks(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _blocks(content: Iterable[bytes]) -> Iterator[bytes]:
     block = bytearray()
-    for line in lines:
-        block += line
+    for part in content:
+        block += part
         if len(block) >= _BLOCK_BYTES:
             yield bytes(block)
             block.clear()

@@ -1,6 +1,6 @@
 """What was removed before a store got its first copy of a chunk: a rebuild from it alone would bring that back.
 
-Lines of the journal that are to come go there like everywhere; earlier ones are brought from a store that has them.
+Journal records that are to come go there like everywhere; earlier ones are brought from a store that has them.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from cafcat.catalog.journal import Journal, JournalRecord
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
-from cafcat.writing.journal import journal_key, put_line, write_journal
+from cafcat.writing.journal import journal_key, put_record, write_journal
 from cafcat.writing.journal_reader import JournalObject
 
 __all__ = ["JournalCopies"]
@@ -19,7 +19,7 @@ class JournalCopies:
     """For one piece of work on one target, of which the catalog has a copy, at least one that is on its way."""
 
     def __init__(self, journal: Journal, target: Store, warn: Callable[[str], object]) -> None:
-        """`warn` is told of lines that are damaged, or not there, where they should be."""
+        """`warn` is told of records that are damaged, or not there, where they should be."""
         self._journal = journal
         self._target = target
         self._warn = warn
@@ -31,9 +31,9 @@ class JournalCopies:
         self._brought_after = None
 
     def bring(self, source: Store, after: int) -> None:
-        """Gives the target every line that says what was removed or brought back after that place in the order, and
-        that it lacks. A chunk that was committed there needs no earlier ones, and its own store has all of these.
-        Raises what stores raise, CatalogUnavailable."""
+        """Gives the target every record that says what was removed or brought back after that place in the order,
+        and that it lacks. A chunk that was committed there needs no earlier ones, and its own store has all of
+        these. Raises what stores raise, CatalogUnavailable."""
         until = self._brought_after
         if until is not None and after >= until:
             return
@@ -63,10 +63,10 @@ class JournalCopies:
             raise
         except CafcatError as error:
             # The copy is no worse for it than what it is made from.
-            self._warn(f"the journal's line {key} cannot be copied: {error}; a rebuild will not know what it says")
+            self._warn(f"the journal record {key} cannot be copied: {error}; a rebuild will not know what it says")
             return
         with self._journal.exclusively(self._target.url):
-            put_line(self._target, key, lambda: source.stream(key, 0, size_bytes))
+            put_record(self._target, key, lambda: source.stream(key, 0, size_bytes))
 
     def _known_keys(self) -> set[str]:
         if self._keys is None:

@@ -1,4 +1,4 @@
-"""Reading lines of the journal back from a store. Nothing that stands in them is trusted.
+"""Reading journal records back from a store. Nothing that stands in them is trusted.
 
 An object is read from end to end before anything of it counts, in blocks; a line of it has at most 64 KiB. So a
 huge or lying object costs the time to read it, and an error. docs/formats/journal.md has the format.

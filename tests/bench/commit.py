@@ -19,7 +19,7 @@ _SAME_ROWS = "COPY (SELECT * FROM file_locations ORDER BY file_path) TO STDOUT (
 
 
 def commit(bench: Bench) -> Iterator[Row]:
-    """From the moment that the object is durable: COMMIT of the rows, and the journal's line beside the chunk."""
+    """From the moment that the object is durable: COMMIT of the rows, and the journal record beside the chunk."""
     home = bench.home()
     _commit(home, bench.files)
     blocks = _rows(home)

@@ -253,10 +253,10 @@ def _nothing_else(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
 
 
 def _journal(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
-    """Every line is in its stores, as its row says; no other is there."""
+    """Every journal record is in its stores, as its row says; no other is there."""
     chunks = {row.id: row for row in seen.tables["chunks"]}
-    lines = {f"{JOURNAL}{row.id:020d}-{row.uuid}.jsonl": row for row in seen.tables["journal"]}
-    for key, row in lines.items():
+    records = {f"{JOURNAL}{row.id:020d}-{row.uuid}.jsonl": row for row in seen.tables["journal"]}
+    for key, row in records.items():
         chunk = chunks.get(row.chunk_id)
         if row.unwritten:
             yield f"journal {row.id} is not written to {row.unwritten}"
@@ -268,17 +268,17 @@ def _journal(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
         if chunk is None and not holders:
             yield f"journal {row.id} ({row.kind}) is in no store"
         for url in holders:
-            yield from (f"{url} {key}: {what}" for what in _line_problems(seen.objects[url][key], row, chunk))
+            yield from (f"{url} {key}: {what}" for what in _record_problems(seen.objects[url][key], row, chunk))
     for url, objects in seen.objects.items():
         for key in objects:
-            if key.startswith(JOURNAL) and key not in lines:
+            if key.startswith(JOURNAL) and key not in records:
                 yield f"{url} has {key}, which no row names"
     for row in seen.tables["journal_files"]:
         yield f"journal_files has {row.file_path} of journal {row.journal_id}, which every store has"
 
 
-def _line_problems(data: bytes, row: Any, chunk: Any) -> Iterator[str]:
-    head, files = parse_line(data)
+def _record_problems(data: bytes, row: Any, chunk: Any) -> Iterator[str]:
+    head, files = parse_record(data)
     if (head["cafcat_journal"], head["sequence"], head["kind"]) != (1, row.id, row.kind):
         yield "its head is not that of its row"
     if chunk is not None:
@@ -291,12 +291,12 @@ def _line_problems(data: bytes, row: Any, chunk: Any) -> Iterator[str]:
         yield "it names no file"
 
 
-def parse_line(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Head and files of a line of the journal. Raises ValueError for one that is not whole."""
+def parse_record(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Head and files of a journal record. Raises ValueError for one that is not whole."""
     *before, foot = data.splitlines(keepends=True)
     documents = [json.loads(line) for line in before]
     if json.loads(foot) != {"files": len(documents) - 1, "crc32c": crc32c(b"".join(before))}:
-        raise ValueError("the foot of a line of the journal is wrong")
+        raise ValueError("the foot of a journal record is wrong")
     return documents[0], documents[1:]
 
 
@@ -353,7 +353,7 @@ def _events(seen: Seen, url: str, chunks: Mapping[UUID, Any]) -> Iterator[tuple[
     for key, data in seen.objects[url].items():
         if not key.startswith(JOURNAL):
             continue
-        head, files = parse_line(data)
+        head, files = parse_record(data)
         named = {(file["path"], UUID(file["chunk"]), file["start_byte"]) for file in files}
         if head["kind"] == "remove":
             yield from ((head["sequence"], path, None) for path, *_ in named)

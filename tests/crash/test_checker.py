@@ -89,18 +89,18 @@ def key_of(seen: Seen, state: str) -> str:
     return str(seen.tables["chunks"][chunk_of(seen, state)].object_key)
 
 
-def line_of(seen: Seen, kind: str) -> str:
+def record_of(seen: Seen, kind: str) -> str:
     row = next(row for row in seen.tables["journal"] if row.kind == kind)
     return f"journal/{row.id:020d}-{row.uuid}.jsonl"
 
 
-def forget_a_line(seen: Seen) -> None:
-    del copies_of(seen)[line_of(seen, "remove")]
+def forget_a_record(seen: Seen) -> None:
+    del copies_of(seen)[record_of(seen, "remove")]
 
 
 def swap_order(seen: Seen) -> None:
-    """A line of the journal under another number, in row and store alike: the order of changes is another."""
-    first, second = (line_of(seen, "remove"), line_of(seen, "commit"))
+    """A journal record under another number, in row and store alike: the order of changes is another."""
+    first, second = (record_of(seen, "remove"), record_of(seen, "commit"))
     store = store_of(seen)
     store[first], store[second] = store[second], store[first]
 
@@ -139,11 +139,11 @@ PLANTED: dict[str, tuple[Callable[[Seen], object], str]] = {
     "an object of nobody": (lambda seen: store_of(seen).update({"0.caf": b""}), "which no row names"),
     "a backup of nobody": (drop("backups"), "which no row names"),
     "an upload": (lambda seen: seen.uploads[seen.tables["chunks"][0].store].append("x.caf"), "upload"),
-    "no line": (lambda seen: store_of(seen).pop(line_of(seen, "commit")), "is not in"),
-    "a line of nobody": (lambda seen: seen.tables["journal"].pop(), "which no row names"),
-    "a line not written": (change("journal", unwritten=["s3://x"]), "is not written"),
-    "a store that was not told": (forget_a_line, "was not told"),
-    "a line of something else": (swap_order, "its head is not that of its row"),
+    "no record": (lambda seen: store_of(seen).pop(record_of(seen, "commit")), "is not in"),
+    "a record of nobody": (lambda seen: seen.tables["journal"].pop(), "which no row names"),
+    "a record not written": (change("journal", unwritten=["s3://x"]), "is not written"),
+    "a store that was not told": (forget_a_record, "was not told"),
+    "a record of something else": (swap_order, "its head is not that of its row"),
 }
 
 
@@ -155,8 +155,8 @@ def test_what_is_planted_is_found(seen: Seen, what: str) -> None:
     assert any(words in problem for problem in found), found
 
 
-def test_a_line_that_is_cut_is_no_line(seen: Seen) -> None:
-    key = line_of(seen, "commit")
+def test_a_record_that_is_cut_is_none(seen: Seen) -> None:
+    key = record_of(seen, "commit")
     store_of(seen)[key] = store_of(seen)[key][:-20]
     with pytest.raises(ValueError, match=r"Expecting|foot|Unterminated|Extra"):
         problems(seen)
@@ -166,6 +166,6 @@ def test_the_order_of_the_journal_decides(seen: Seen) -> None:
     """A removal that is older than the commit does not remove."""
     store, copies = store_of(seen), copies_of(seen)
     for objects in (store, copies):
-        del objects[line_of(seen, "remove")]
+        del objects[record_of(seen, "remove")]
     seen.tables["journal"] = [row for row in seen.tables["journal"] if row.kind != "remove"]
     assert any("and the catalog does not" in problem for problem in problems(seen))

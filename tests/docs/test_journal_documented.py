@@ -45,14 +45,14 @@ def records() -> list[tuple[JournalRecord, JournalFile]]:
     ]
 
 
-def test_the_lines_are_what_is_written() -> None:
+def test_the_records_are_what_is_written() -> None:
     written = {
         journal_key(record.sequence, record.uuid): b"".join(_encoded(record, [file])) for record, file in records()
     }
     assert examples() == written
 
 
-def test_the_lines_can_be_read(tmp_path: Path) -> None:
+def test_the_records_can_be_read(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     for (key, data), (record, file) in zip(examples().items(), records(), strict=True):
         upload = store.create(key)

@@ -103,7 +103,7 @@ def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: 
         assert "neither a chunk nor a journal in" in nothing.err
 
 
-def test_a_chunk_without_a_line_is_named(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_a_chunk_without_a_record_is_named(cafcat: Cafcat, lost: Cafcat) -> None:
     [line] = (cafcat.folder / "store" / "journal").iterdir()
     line.unlink()
     [chunk] = (cafcat.folder / "store").glob("*.caf")

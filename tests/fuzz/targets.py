@@ -219,7 +219,7 @@ JOURNAL_KEY = "journal/00000000000000000007-3d0c7c0e-5b7e-4d0f-9d55-0a4d3f7f7b99
 
 
 def take_journal(data: bytes, timed: Stopwatch) -> str:
-    """What `rebuild` does with a line of the journal."""
+    """What `rebuild` does with a journal record."""
     return str(timed(_journal, data))
 
 

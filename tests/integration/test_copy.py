@@ -1,4 +1,4 @@
-"""Copies of chunks in a second store: the same objects and the same lines of the journal, whatever is killed."""
+"""Copies of chunks in a second store: the same objects and the same journal records, whatever is killed."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ def with_history(world: World) -> list[str]:
 
 
 @pairs
-def test_copies_are_the_same_objects_beside_the_same_lines(world: World) -> None:
+def test_copies_are_the_same_objects_beside_the_same_records(world: World) -> None:
     chunks = with_history(world)
     taken: list[TakenChunk] = []
     report = world.copy(on_taken=taken.append)
@@ -222,7 +222,7 @@ def test_what_is_removed_while_the_first_copy_is_made_is_told_there_too(
     assert "a/first" not in catalog
 
 
-def test_lines_that_other_stores_lack_are_brought_too(world: World, tmp_path: Path) -> None:
+def test_records_that_other_stores_lack_are_brought_too(world: World, tmp_path: Path) -> None:
     """Their files are still in the catalog then."""
     commit(world.repository, FILES)
     journal = folder_of(world.first) / "journal"
@@ -239,14 +239,14 @@ def test_lines_that_other_stores_lack_are_brought_too(world: World, tmp_path: Pa
     assert from_copies == catalog
 
 
-def test_a_damaged_line_is_no_reason_not_to_copy(world: World) -> None:
+def test_a_damaged_record_is_no_reason_not_to_copy(world: World) -> None:
     commit(world.repository, FILES)
     world.repository.custody.remove(["a/first"])
-    line = max((folder_of(world.first) / "journal").iterdir())
-    line.write_bytes(flip(line.read_bytes(), 20))
+    record = max((folder_of(world.first) / "journal").iterdir())
+    record.write_bytes(flip(record.read_bytes(), 20))
     heard = Heard()
     assert world.copy(progress=heard).copied == 1
-    assert [line.name in warning for warning in heard.warnings] == [True]
+    assert [record.name in warning for warning in heard.warnings] == [True]
 
 
 def test_a_chunk_that_is_pruned_meanwhile_has_no_copy(world: World) -> None:
@@ -263,7 +263,7 @@ def test_a_chunk_that_is_pruned_meanwhile_has_no_copy(world: World) -> None:
     assert check(world) == {f"{other}.caf"}
 
 
-def test_prune_removes_copies_and_their_lines(world: World) -> None:
+def test_prune_removes_copies_and_their_records(world: World) -> None:
     chunk = commit(world.repository, FILES)
     other = commit(world.repository, {"other": b"other"})
     world.copy()

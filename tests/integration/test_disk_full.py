@@ -1,4 +1,4 @@
-"""No room: for the chunk and the line of the journal beside it, or for Postgres. One line says so, nothing is lost,
+"""No room: for the chunk and the journal record beside it, or for Postgres. One line says so, nothing is lost,
 and when there is room again recover and the same ingest finish the work."""
 
 import contextlib

@@ -42,7 +42,7 @@ def chunks_in(place: Place) -> set[str]:
     return {key.removesuffix(".caf") for key in place.everything() if not key.startswith("journal/")}
 
 
-def with_a_line(place: Place) -> set[str]:
+def with_a_record(place: Place) -> set[str]:
     """Chunks of which the journal in the store says that they were committed."""
     heads = [
         json.loads(data.partition(b"\n")[0])
@@ -52,7 +52,7 @@ def with_a_line(place: Place) -> set[str]:
     return {head["chunk"]["uuid"] for head in heads if "chunk" in head}
 
 
-def lines_in(place: Place) -> int:
+def records_in(place: Place) -> int:
     return sum(key.startswith("journal/") for key in place.everything())
 
 
@@ -79,7 +79,7 @@ def test_what_nothing_points_to_goes_after_its_grace_period(repository: cafcat.R
     assert [(str(chunk.uuid), chunk.store, chunk.bytes_freed) for chunk in done] == [(old, place.url, size)]
     assert state_of(repository, old) == "deleted"
     gone = before.keys() - place.everything().keys()
-    assert len(gone) == 2, "the chunk and the line that said that it was committed"
+    assert len(gone) == 2, "the chunk and the record that said that it was committed"
     assert f"{old}.caf" in gone
     assert set(check(repository, place)) == {"kept", "replaced"}
     assert sql(repository, "SELECT kind FROM events WHERE kind = 'chunk_deleted'") == [("chunk_deleted",)]
@@ -317,7 +317,7 @@ def test_a_prune_is_killed_at_every_step(repository: cafcat.Repository, place: P
     for number in killed_at_each_step(repository, place.url, tmp_path, "prune", prepare=prepare):
         assert live(repository) == set(expected)
         assert rebuilt(place).keys() == set(expected)
-        assert chunks_in(place) <= with_a_line(place), "else it would be taken for one that nobody has committed"
+        assert chunks_in(place) <= with_a_record(place), "else it would be taken for one that nobody has committed"
         decided = sql(repository, "SELECT count(*) FROM chunks WHERE state = 'deleted' AND deleted_at IS NULL")
         if number % 2:
             assert repository.recover().cleaned == decided[0][0]
@@ -418,14 +418,14 @@ def test_two_prunes_at_once(local: cafcat.Repository, open_at: Opener, folder: F
     assert check(local, folder) == {f"{number}/kept": b"y" for number in range(0, 30, 3)}
 
 
-def test_a_line_on_its_way_does_not_come_after_its_chunk_is_gone(
+def test_a_record_on_its_way_does_not_come_after_its_chunk_is_gone(
     local: cafcat.Repository, open_at: Opener, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody is just writing the line that says that the chunk was committed: prune waits for that."""
+    """Somebody is just writing the record that says that the chunk was committed: prune waits for that."""
     chunk = commit(local, {"p": b"p"})
     commit(local, {"q": b"q"})
     local.custody.remove(["p"])
-    before = lines_in(folder)
+    before = records_in(folder)
     other = open_at(folder)
     store, decide = other._store_of(folder.url), Pruning.decide
     create = store.create
@@ -439,9 +439,9 @@ def test_a_line_on_its_way_does_not_come_after_its_chunk_is_gone(
 
     def decided(self: Pruning, chunk_id: int, grace_seconds: int) -> bool:
         sql(local, "UPDATE journal SET unwritten = ARRAY[%s] WHERE chunk_id = %s", folder.url, chunk_id)
-        for line in (folder.folder / "journal").iterdir():
-            if chunk in line.read_text() and '"commit"' in line.read_text():
-                line.unlink()
+        for record in (folder.folder / "journal").iterdir():
+            if chunk in record.read_text() and '"commit"' in record.read_text():
+                record.unlink()
         started.append(in_background(other.recover))
         assert at_it.wait(PATIENCE_SECONDS)
         return decide(self, chunk_id, grace_seconds)
@@ -451,5 +451,5 @@ def test_a_line_on_its_way_does_not_come_after_its_chunk_is_gone(
     assert local.custody.prune(grace_seconds=0).chunks == 1
     pruned.set()
     assert started[0].done().failed == ()
-    assert lines_in(folder) == before - 1
+    assert records_in(folder) == before - 1
     assert check(local, folder) == {"q": b"q"}

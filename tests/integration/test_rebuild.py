@@ -129,7 +129,7 @@ def test_what_recover_adopted_is_as_it_was(world: World) -> None:
     world.assert_rebuilds()
 
 
-def test_a_chunk_without_a_line_comes_last_and_gets_one(world: World) -> None:
+def test_a_chunk_without_a_record_comes_last_and_gets_one(world: World) -> None:
     commit(world.repository, {"a": b"1", "b": b"1", "same": b"same"})
     world.repository.custody.remove(["same"])
     orphan = leave_whole(world.repository, {"a": b"2", "c": b"2", "same": b"same"})
@@ -334,8 +334,8 @@ def test_a_damaged_object_whose_copy_is_whole_costs_nothing(local: World, tmp_pa
     chunk = commit(local.repository, FILES)
     local.repository.custody.copy(to=copies)
     local.write(f"{chunk}.caf", _damaged_index(local.read(f"{chunk}.caf")))
-    line = local.journal()[0]
-    local.write(line, local.read(line)[:-3] + b"}x\n")
+    record = local.journal()[0]
+    local.write(record, local.read(record)[:-3] + b"}x\n")
     rebuilt, report = local.rebuilt(local.store, copies)
     assert report.written
     assert {(damage.kind, damage.lost) for damage in report.damages} == {
@@ -346,7 +346,7 @@ def test_a_damaged_object_whose_copy_is_whole_costs_nothing(local: World, tmp_pa
     assert live(rebuilt) == FILES
 
 
-def test_objects_without_a_line_have_to_be_whole(local: World) -> None:
+def test_objects_without_a_record_have_to_be_whole(local: World) -> None:
     commit(local.repository, {"b": b"1"})
     local.write("00000000-0000-0000-0000-000000000001.caf", b"nothing like it")
     overlapping = b'xx{"format_version":"1.0","files":{"p":{"start_byte":0,"end_byte":2,"crc32c":1},'
@@ -361,24 +361,24 @@ def test_objects_without_a_line_have_to_be_whole(local: World) -> None:
     assert live(rebuilt) == {"b": b"1"}
 
 
-def test_a_damaged_line_of_a_commit_keeps_its_place(world: World) -> None:
+def test_a_damaged_record_of_a_commit_keeps_its_place(world: World) -> None:
     """What it skipped is not known any more; the order is."""
     commit(world.repository, {"a": b"1"})
     commit(world.repository, {"a": b"2", "b": b"2"})
     commit(world.repository, {"b": b"3"})
-    line = world.journal()[1]
-    world.write(line, world.read(line)[:-5] + b"\n")
+    record = world.journal()[1]
+    world.write(record, world.read(record)[:-5] + b"\n")
     _, report = world.rebuilt()
     assert not report.written
     rebuilt, report = world.rebuilt(accept_loss=True)
     [damage] = report.damages
-    assert (damage.kind, damage.name) == (DamageKind.JOURNAL, world.objects.locate(line))
+    assert (damage.kind, damage.name) == (DamageKind.JOURNAL, world.objects.locate(record))
     assert report.adopted == ()
     assert live(rebuilt) == {"a": b"2", "b": b"3"}
     assert world.differences(rebuilt) == []
 
 
-def test_a_line_that_is_gone_altogether_is_as_a_chunk_without_one(local: World) -> None:
+def test_a_record_that_is_gone_altogether_is_as_a_chunk_without_one(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     second = commit(local.repository, {"b": b"2"})
     local.write(local.journal()[1], b"garbage")
@@ -399,16 +399,16 @@ REMOVAL = {
 KEY = "journal/00000000000000000007-11111111-1111-1111-1111-111111111111.jsonl"
 
 
-def line(*documents: dict[str, Any]) -> bytes:
+def record_of(*documents: dict[str, Any]) -> bytes:
     body = b"".join(json.dumps(document).encode() + b"\n" for document in documents)
     return body + json.dumps({"files": len(documents) - 1, "crc32c": crc32c(body)}).encode() + b"\n"
 
 
-def test_a_lying_line_is_named_and_costs_only_itself(local: World) -> None:
+def test_a_lying_record_is_named_and_costs_only_itself(local: World) -> None:
     """Which lies there are, tests/unit/test_journal_reader.py has."""
     commit(local.repository, {"a": b"1"})
     file = {"path": "a", "chunk": "22222222-2222-2222-2222-222222222222", "start_byte": 0}
-    local.write(KEY, line(REMOVAL, file)[:-9] + b"\n")
+    local.write(KEY, record_of(REMOVAL, file)[:-9] + b"\n")
     _, report = local.rebuilt()
     assert not report.written
     rebuilt, report = local.rebuilt(accept_loss=True)
@@ -420,11 +420,11 @@ def test_a_lying_line_is_named_and_costs_only_itself(local: World) -> None:
     commit(rebuilt, {"b": b"1"})
     assert sql(rebuilt, "SELECT max(id) FROM journal") == [(8,)]
     # An honest one counts, whoever wrote it.
-    local.write(KEY, line(REMOVAL, file))
+    local.write(KEY, record_of(REMOVAL, file))
     assert live(local.rebuilt()[0]) == {"b": b"1"}
 
 
-def test_a_number_that_no_catalog_has_is_no_line(local: World) -> None:
+def test_a_number_that_no_catalog_has_is_no_record(local: World) -> None:
     """Otherwise no number would be left for what comes after it."""
     commit(local.repository, {"a": b"1"})
     local.write("journal/09223372036854775807-11111111-1111-1111-1111-111111111111.jsonl", b"x")
@@ -447,7 +447,7 @@ def test_two_catalogs_in_one_store(local: World) -> None:
     assert [row[0] for row in sql(rebuilt, "SELECT id FROM journal ORDER BY id")] == [1, 2, 3]
 
 
-def test_a_huge_journal_line_takes_no_memory(local: World) -> None:
+def test_a_huge_journal_record_takes_no_memory(local: World) -> None:
     files = {f"{number:06d}/{'x' * 100}": b"" for number in range(10_000)}
     commit(local.repository, files)
     local.repository.custody.remove(folders=["."])

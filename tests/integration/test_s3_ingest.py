@@ -100,7 +100,7 @@ def test_every_key_and_size_comes_back(repository: Repository, source: Bucket, t
 
 
 def test_requests_are_as_few_as_they_can_be(repository: Repository, source: Bucket, s3_proxy: S3Proxy) -> None:
-    """N small objects: N GETs, the pages of the listing, the parts of the chunk, and its line of the journal."""
+    """N small objects: N GETs, the pages of the listing, the parts of the chunk, and its journal record."""
     put_many(source, {f"file-{n:04}": b"%d" % n for n in range(1100)})
     s3_proxy.clear()
     repository.ingest([source.url])

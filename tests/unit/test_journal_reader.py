@@ -1,4 +1,4 @@
-"""Lines of the journal, read back: what is not exactly such a line is refused, in bounded memory."""
+"""Journal records, read back: what is not exactly such a record is refused, in bounded memory."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from cafcat.writing.journal import journal_key, parse_journal_key
 from cafcat.writing.journal_reader import JournalObject, read_head
 
 
-def line(head: dict[str, Any], *files: dict[str, Any], foot: dict[str, Any] | None = None) -> bytes:
+def encoded(head: dict[str, Any], *files: dict[str, Any], foot: dict[str, Any] | None = None) -> bytes:
     body = b"".join(json.dumps(document).encode() + b"\n" for document in (head, *files))
     return body + json.dumps(foot or {"files": len(files), "crc32c": crc32c(body)}).encode() + b"\n"
 
@@ -45,39 +45,39 @@ CHUNK = {
 COMMIT = HEAD | {"kind": "commit", "chunk": CHUNK}
 LYING = {
     "empty": b"",
-    "no end": line(HEAD)[:-1],
+    "no end": encoded(HEAD)[:-1],
     "only a head": json.dumps(HEAD).encode() + b"\n",
     "no json": b"{\n",
     "deep": b"[" * 60_000 + b"\n",
     "many digits": b'{"cafcat_journal":' + b"1" * 60_000 + b"}\n",
     "long line": b'{"cafcat_journal":1,"x":"' + b"x" * 70_000 + b'"}\n',
     "never a line": b"x" * 3_000_000,
-    "other sequence": line(HEAD | {"sequence": 8}),
-    "later version": line(HEAD | {"cafcat_journal": 2}),
-    "no kind": line(HEAD | {"kind": "delete"}),
-    "list as kind": line(HEAD | {"kind": ["remove"]}),
-    "no time": line(HEAD | {"happened_at": "2026-02-30T10:00:00.123456Z"}),
-    "other time": line(HEAD | {"happened_at": "now"}),
-    "remove with a chunk": line(HEAD | {"chunk": CHUNK}),
-    "commit without a chunk": line(HEAD | {"kind": "commit"}),
-    "sizes": line(COMMIT | {"chunk": CHUNK | {"size_bytes": 5}}),
-    "huge size": line(COMMIT | {"chunk": CHUNK | {"size_bytes": 1 << 64}}),
-    "float": line(COMMIT | {"chunk": CHUNK | {"size_bytes": 1e2}}),
-    "bool": line(COMMIT | {"chunk": CHUNK | {"file_count": True}}),
-    "uuid": line(COMMIT | {"chunk": CHUNK | {"uuid": "{22222222-2222-2222-2222-222222222222}"}}),
-    "checksum": line(COMMIT | {"chunk": CHUNK | {"crc64nvme": "x"}}),
-    "key": line(COMMIT | {"chunk": CHUNK | {"object_key": "../x"}}),
-    "format": line(COMMIT | {"chunk": CHUNK | {"format": None}}),
-    "count": line(HEAD, FILE, foot={"files": 2, "crc32c": crc32c(b"")}),
-    "crc": line(HEAD, FILE, foot={"files": 1, "crc32c": 0}),
-    "no path": line(HEAD, FILE | {"path": ""}),
-    "long path": line(HEAD, FILE | {"path": "x" * 2049}),
-    "nul": line(HEAD, FILE | {"path": "a\0"}),
-    "surrogate": line(HEAD, FILE | {"path": "\ud800"}),
-    "negative": line(HEAD, FILE | {"start_byte": -1}),
-    "twice": line(HEAD, FILE, FILE),
-    "order": line(HEAD, FILE | {"path": "b"}, FILE),
-    "not utf-8": line(HEAD).replace(b"remove", b"re\xffove"),
+    "other sequence": encoded(HEAD | {"sequence": 8}),
+    "later version": encoded(HEAD | {"cafcat_journal": 2}),
+    "no kind": encoded(HEAD | {"kind": "delete"}),
+    "list as kind": encoded(HEAD | {"kind": ["remove"]}),
+    "no time": encoded(HEAD | {"happened_at": "2026-02-30T10:00:00.123456Z"}),
+    "other time": encoded(HEAD | {"happened_at": "now"}),
+    "remove with a chunk": encoded(HEAD | {"chunk": CHUNK}),
+    "commit without a chunk": encoded(HEAD | {"kind": "commit"}),
+    "sizes": encoded(COMMIT | {"chunk": CHUNK | {"size_bytes": 5}}),
+    "huge size": encoded(COMMIT | {"chunk": CHUNK | {"size_bytes": 1 << 64}}),
+    "float": encoded(COMMIT | {"chunk": CHUNK | {"size_bytes": 1e2}}),
+    "bool": encoded(COMMIT | {"chunk": CHUNK | {"file_count": True}}),
+    "uuid": encoded(COMMIT | {"chunk": CHUNK | {"uuid": "{22222222-2222-2222-2222-222222222222}"}}),
+    "checksum": encoded(COMMIT | {"chunk": CHUNK | {"crc64nvme": "x"}}),
+    "key": encoded(COMMIT | {"chunk": CHUNK | {"object_key": "../x"}}),
+    "format": encoded(COMMIT | {"chunk": CHUNK | {"format": None}}),
+    "count": encoded(HEAD, FILE, foot={"files": 2, "crc32c": crc32c(b"")}),
+    "crc": encoded(HEAD, FILE, foot={"files": 1, "crc32c": 0}),
+    "no path": encoded(HEAD, FILE | {"path": ""}),
+    "long path": encoded(HEAD, FILE | {"path": "x" * 2049}),
+    "nul": encoded(HEAD, FILE | {"path": "a\0"}),
+    "surrogate": encoded(HEAD, FILE | {"path": "\ud800"}),
+    "negative": encoded(HEAD, FILE | {"start_byte": -1}),
+    "twice": encoded(HEAD, FILE, FILE),
+    "order": encoded(HEAD, FILE | {"path": "b"}, FILE),
+    "not utf-8": encoded(HEAD).replace(b"remove", b"re\xffove"),
 }
 
 
@@ -95,7 +95,7 @@ def write(store: Store, data: bytes) -> int:
 
 
 @pytest.mark.parametrize("name", LYING)
-def test_a_lying_line_is_refused(store: Store, name: str) -> None:
+def test_a_lying_record_is_refused(store: Store, name: str) -> None:
     size = write(store, LYING[name])
     with pytest.raises((Corrupt, Unsupported)) as caught:
         JournalObject(store, KEY, size)
@@ -103,17 +103,17 @@ def test_a_lying_line_is_refused(store: Store, name: str) -> None:
 
 
 def test_what_the_lies_are_made_of_is_fine(store: Store) -> None:
-    found = JournalObject(store, KEY, write(store, line(HEAD, FILE, FILE | {"path": "b"})))
+    found = JournalObject(store, KEY, write(store, encoded(HEAD, FILE, FILE | {"path": "b"})))
     assert [file.path for file in found.files()] == ["a", "b"]
     assert (found.file_count, found.record.sequence, found.record.chunk) == (2, 7, None)
-    found = JournalObject(store, KEY, write(store, line(COMMIT)))
+    found = JournalObject(store, KEY, write(store, encoded(COMMIT)))
     assert found.record.chunk is not None
     assert found.record.chunk._asdict() | {"uuid": CHUNK["uuid"]} == CHUNK
-    assert read_head(store, KEY, write(store, line(COMMIT)[:-4])) == found.record
+    assert read_head(store, KEY, write(store, encoded(COMMIT)[:-4])) == found.record
 
 
 def test_every_changed_byte_is_noticed(store: Store) -> None:
-    whole = line(COMMIT, FILE, FILE | {"path": "b"})
+    whole = encoded(COMMIT, FILE, FILE | {"path": "b"})
     for position in range(len(whole)):
         damaged = whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :]
         with pytest.raises(CafcatError):
@@ -125,7 +125,7 @@ def test_every_changed_byte_is_noticed(store: Store) -> None:
 
 @pytest.mark.parametrize("block", [b"x", b"{}\n"])
 def test_a_huge_object_takes_time_and_no_memory(store: Store, block: bytes) -> None:
-    size = write(store, line(HEAD)[: line(HEAD).index(b"\n") + 1] + block * (10_000_000 // len(block)))
+    size = write(store, encoded(HEAD)[: encoded(HEAD).index(b"\n") + 1] + block * (10_000_000 // len(block)))
     tracemalloc.start()
     try:
         with pytest.raises(Corrupt):
@@ -138,11 +138,11 @@ def test_a_huge_object_takes_time_and_no_memory(store: Store, block: bytes) -> N
 
 def test_many_files_are_read_twice_and_not_kept(store: Store) -> None:
     paths = [f"{number:05d}/{'x' * 100}" for number in range(15_000)]
-    found = JournalObject(store, KEY, write(store, line(HEAD, *(FILE | {"path": path} for path in paths))))
+    found = JournalObject(store, KEY, write(store, encoded(HEAD, *(FILE | {"path": path} for path in paths))))
     assert [file.path for file in found.files()] == paths
 
 
-def test_which_keys_are_lines() -> None:
+def test_which_keys_are_of_records() -> None:
     found = parse_journal_key(KEY)
     assert found is not None
     assert journal_key(*found) == KEY
