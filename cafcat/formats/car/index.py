@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import RandomReader
 from cafcat.formats.car import varint
-from cafcat.formats.car.cid import IDENTITY, MAX_CID_BYTES, SHA256, parse
+from cafcat.formats.car.cid import IDENTITY, MAX_CID_BYTES, parse
 from cafcat.sorting import ExternalSort
 
 __all__ = [
@@ -73,12 +73,8 @@ class IndexBuilder:
         if code != IDENTITY or self._fully_indexed:
             self.add_digest(code, digest, offset)
 
-    def add_sha256(self, digest: bytes, offset: int) -> None:
-        """The same for a SHA-256."""
-        self.add_digest(SHA256, digest, offset)
-
     def add_digest(self, code: int, digest: bytes, offset: int) -> None:
-        """The same, whatever the function is."""
+        """The same for a digest, whatever its hash function is."""
         group = (code if self._codec == MULTIHASH_INDEX_SORTED else 0, len(digest))
         self._groups[group] = self._groups.get(group, 0) + 1
         if len(self._groups) > MAX_GROUPS:
