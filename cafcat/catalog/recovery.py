@@ -9,6 +9,7 @@ from cafcat.catalog.owners import is_dead
 from cafcat.catalog.runs import iso
 from cafcat.errors import Locked
 from cafcat.model import ChunkState, OnConflict
+from cafcat.paths import is_text
 
 __all__ = ["Leases", "LeftChunk", "Recovery"]
 
@@ -138,7 +139,7 @@ class Recovery:
     def settled(self, store: str, keys: Sequence[str]) -> dict[str, ChunkState | None]:
         """The states of the chunks, copies and backups that have these keys; None where the store may still have to
         do with it: it is being written, or its remains were not removed. Keys that none has are missing."""
-        parameters = {"store": store, "keys": list(filter(_is_text, keys))}
+        parameters = {"store": store, "keys": list(filter(is_text, keys))}  # others are not ours
         with self._connection.statement() as connection:
             rows = connection.execute(_SETTLED.encode(), parameters).fetchall()
         return {key: ChunkState(state) if state else None for key, state in rows}
@@ -149,11 +150,3 @@ def _left_chunk(row: tuple[Any, ...]) -> LeftChunk:
     moves_from = None if sources is None else tuple(sources)
     replaces = asked in (None, OnConflict.REPLACE)
     return LeftChunk._make((*chunk, moves_from, OnConflict.REPLACE if replaces else OnConflict.SKIP))
-
-
-def _is_text(key: str) -> bool:
-    """Whether Postgres can have such a text at all: other names in a store are not ours."""
-    try:
-        return "\0" not in key and bool(key.encode())
-    except UnicodeEncodeError:
-        return False

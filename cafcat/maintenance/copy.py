@@ -32,6 +32,7 @@ from cafcat.formats import registry as formats
 from cafcat.maintenance.object_bytes import object_blocks, object_crc64nvme
 from cafcat.maintenance.own_index import read_whole
 from cafcat.model import ChunkState
+from cafcat.paths import from_root
 from cafcat.progress import Progress
 from cafcat.stores.base import Store, Upload
 from cafcat.writing.journal import write_journal
@@ -109,10 +110,7 @@ def selection_of(catalog: Catalog, names: Iterable[str], prefix: str | None, tar
 
 def _folder_name(typed: str) -> str | None:
     """ "./a/", "/a", "a" -> "a"; "", ".", "/" -> None: everything."""
-    name = typed
-    while name.startswith(("./", "/")):
-        name = name.removeprefix(".").removeprefix("/")
-    return None if name in ("", ".") else name.rstrip("/")
+    return from_root(typed).rstrip("/") or None
 
 
 class CopyChunks:

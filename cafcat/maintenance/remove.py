@@ -17,6 +17,7 @@ from cafcat.catalog.removal import Below, Change
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.model import FileProblem, ProblemKind, RetiredLocation
+from cafcat.paths import from_root, is_text
 from cafcat.progress import Progress
 from cafcat.writing.journal import write_journal
 
@@ -120,7 +121,7 @@ class Removing:
         self._progress.begin("reading names")
         for path in paths:
             self._should_stop()
-            if _is_possible(path):
+            if path and is_text(path):
                 names.add(path)
                 self._progress.advance(1, 0)
             else:
@@ -182,12 +183,10 @@ def _below(typed: str) -> Below:
     everything. Raises InvalidInput for an empty name (a variable of a shell that was not set), or what is none."""
     if not typed:
         raise InvalidInput("an empty name is no folder", hint="all of the catalog is .")
-    if not _is_possible(typed):
+    if not is_text(typed):
         raise InvalidInput(f"no path of the catalog has such a name: {_printable(typed)}")
-    name = typed
-    while name.startswith(("./", "/")):
-        name = name.removeprefix(".").removeprefix("/")
-    if name in ("", "."):
+    name = from_root(typed)
+    if not name:
         return Below("", None)
     return Below(name, None) if name.endswith("/") else Below(f"{name}/", name)
 
@@ -199,13 +198,6 @@ def _outermost(folders: Sequence[str]) -> list[Below]:
         if not kept or not below.folder.startswith(kept[-1].folder):
             kept.append(below)
     return kept
-
-
-def _is_possible(path: str) -> bool:
-    try:
-        return "\0" not in path and bool(path.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 def _printable(path: str) -> str:

@@ -1,14 +1,13 @@
 """Folders of the catalog, as people type them."""
 
+from cafcat.paths import from_root
+
 __all__ = ["file_of", "folder_of"]
 
 
 def folder_of(prefix: str) -> str:
     """A folder as typed, as the beginning of its paths: "./a", "/a", "a/" -> "a/"; ".", "./", "" -> ""."""
-    name = prefix
-    while name.startswith(("./", "/")):
-        name = name.removeprefix(".").removeprefix("/")
-    name = "" if name == "." else name
+    name = from_root(prefix)
     return name if not name or name.endswith("/") else f"{name}/"
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import LOOKED_UP_PATHS, Location
+from cafcat.paths import is_text
 from cafcat.resolve.checking import Damaged, check, checked
 from cafcat.resolve.decoding import decoded, decoded_blocks
 from cafcat.resolve.places import FAILURES, Place, Places, Trial
@@ -59,8 +60,8 @@ class Reading:
     def _locate_some(self, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
         others = {path: list(_names(path)) for path in paths if path.startswith((".", "/"))}
         possible = set(paths).union(*others.values())
-        if not _can_be_a_path("".join(possible)):
-            possible = {name for name in possible if _can_be_a_path(name)}
+        if not is_text("".join(possible)):
+            possible = {name for name in possible if is_text(name)}
         places = self._catalog.files.locate_many(possible)
         found = {path: places.get(path) for path in paths}
         for path, names in others.items():
@@ -257,16 +258,8 @@ def _names(path: str) -> Iterator[str]:
         path = name
 
 
-def _can_be_a_path(name: str) -> bool:
-    """Whether Postgres can be asked for it: UTF-8 without NUL."""
-    try:
-        return b"\0" not in name.encode()
-    except UnicodeEncodeError:
-        return False
-
-
 def _absent(name: str, folders: set[str]) -> CafcatError:
-    if not _can_be_a_path(name):
+    if not is_text(name):
         return InvalidInput("a name that is not valid UTF-8, or has a NUL, cannot be in the catalog", path=name)
     return _is_folder(name) if name in folders else NotFound("the catalog has no such file", path=name)
 

@@ -33,8 +33,8 @@ INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
 NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
 """Of those that are."""
 OWN = {
-    "": "catalog checksums cli database errors model progress remote repository resolve settings settings_stores"
-    " settings_values stores units wiring",
+    "": "catalog checksums cli database errors model paths progress remote repository resolve settings"
+    " settings_stores settings_values stores units wiring",
     "catalog.": "catalog connection embedded embedded_cluster embedded_programs embedded_sockets embedded_state"
     " lookup schema",
     "cli.": "app arguments call errors output read verbs",
