@@ -1,20 +1,20 @@
 """The files of a source, read again, against what the catalog has under their paths."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Final
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.lookup import LOOKED_UP_PATHS
 from cafcat.catalog.verification import CheckResult
 from cafcat.checksums import crc32c
 from cafcat.errors import SourceFailed
 from cafcat.maintenance.check_findings import Findings
-from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, SourceFile, Verdict
+from cafcat.maintenance.source_files import opened_again
+from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, Verdict
 from cafcat.progress import Progress
-from cafcat.scanning.batches import Opened, SourceBroke, batches_of, blocks_of, open_each
+from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
 from cafcat.scanning.opening import is_remote
 from cafcat.sources.base import Source
 from cafcat.sources.directory import DirectorySource
@@ -59,9 +59,11 @@ class SourceCheck:
         started_at = datetime.now(UTC)
         missing = None if folder is None else _Missing(self._locations(folder), self._findings)
         try:
-            for batch in batches_of(source):
-                if not self._check_batch(source, batch, missing):
-                    return None
+            with closing(self._opened(source, missing)) as files:
+                for location, opened in files:
+                    if self._should_stop():
+                        return None
+                    self._compare(location, opened)
             if missing is not None:
                 missing.end()
                 if not missing.can_tell:
@@ -75,25 +77,13 @@ class SourceCheck:
             return Verdict.DAMAGED
         return Verdict.UNREADABLE if self._findings else Verdict.OK
 
-    def _check_batch(
-        self, source: Source, batch: Sequence[SourceFile | FileProblem], missing: "_Missing | None"
-    ) -> bool:
-        """False if it was stopped."""
-        files = [item for item in batch if isinstance(item, SourceFile)]
-        for problem in batch:
-            if isinstance(problem, FileProblem):
-                self._take_problem(problem, missing)
-        located = self._located([file.path for file in files])
-        if missing is not None:
-            for file in files:
-                missing.pass_by(file.path)
-        known = [file for file in files if file.path in located]
-        with closing(open_each(source, known)) as results:
-            for file, opened in zip(known, results, strict=True):
-                if self._should_stop():
-                    return False
-                self._compare(located[file.path], opened)
-        return True
+    def _opened(self, source: Source, missing: "_Missing | None") -> Generator[tuple[Location, Opened], None, None]:
+        def pass_by(path: str) -> bool:
+            if missing is not None:
+                missing.pass_by(path)
+            return True
+
+        return opened_again(self._catalog, source, pass_by, lambda problem: self._take_problem(problem, missing))
 
     def _locations(self, folder: str) -> Iterator[str]:
         """All paths below a folder of the catalog, in order."""
@@ -101,12 +91,6 @@ class SourceCheck:
         while page := self._catalog.files.page(folder, after=after):
             yield from (location.path for location in page)
             after = page[-1].path
-
-    def _located(self, paths: Sequence[str]) -> dict[str, Location]:
-        located: dict[str, Location] = {}
-        for start in range(0, len(paths), LOOKED_UP_PATHS):
-            located |= self._catalog.files.locate_many(paths[start : start + LOOKED_UP_PATHS])
-        return located
 
     def _take_problem(self, problem: FileProblem, missing: "_Missing | None") -> None:
         self._progress.problem(problem)

@@ -1,6 +1,6 @@
 """Files of a source, opened again, that the catalog has under their names."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 
 from cafcat.catalog.catalog import Catalog
@@ -17,10 +17,10 @@ def opened_again(
     source: Source,
     is_wanted: Callable[[str], bool],
     on_problem: Callable[[FileProblem], object],
-) -> Iterator[tuple[Location, Opened]]:
+) -> Generator[tuple[Location, Opened], None, None]:
     """Of each file of a source that is wanted by its name in the catalog: where that is now, and the file, opened,
-    or why it cannot be. To be taken before the next is asked for. `on_problem` is told of what is in the source and
-    is no file. Raises SourceBroke."""
+    or why it cannot be. To be taken before the next is asked for. `is_wanted` is asked of each file once, in their
+    order; `on_problem` is told of what is in the source and is no file. Raises SourceBroke."""
     for batch in batches_of(source):
         for item in batch:
             if isinstance(item, FileProblem):
