@@ -5,9 +5,8 @@ chunk, and undelete brings back nothing of a chunk that is `deleted`. Then its o
 record, which without the objects says nothing. What says that files were removed stays.
 """
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -16,7 +15,7 @@ from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.pruning import ChunkObject, PrunableChunk
-from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable
+from cafcat.maintenance.failures import reported
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
@@ -84,7 +83,7 @@ class Prune:
         for chunk in self._catalog.pruning.prunable(self._grace_seconds, store):
             if interrupted := self._should_stop():
                 break
-            with self._reported(chunk):
+            with reported(self._failed, f"chunk {chunk.uuid}"):
                 self._prune(chunk)
         waiting = self._catalog.pruning.waiting(self._grace_seconds, store)
         counts, failed = self._counts, tuple(self._failed)
@@ -92,16 +91,6 @@ class Prune:
         return PruneReport(
             *freed, *waiting, counts["let_go"], failed, interrupted=interrupted, dry_run=self._dry_run
         )
-
-    @contextlib.contextmanager
-    def _reported(self, chunk: PrunableChunk) -> Iterator[None]:
-        """Without the catalog nothing can go on; every other failure costs only what was at hand."""
-        try:
-            yield
-        except (CatalogUnavailable, CatalogOutdated):
-            raise
-        except CafcatError as error:
-            self._failed.append(f"chunk {chunk.uuid}: {error}")
 
     def _prune(self, chunk: PrunableChunk) -> None:
         if not chunk.is_decided and not self._decide(chunk):
@@ -140,7 +129,7 @@ class Prune:
         """Returns the objects that were removed. A store that fails keeps its own."""
         removed = []
         for url, group in groupby(sorted(objects, key=attrgetter("store")), key=attrgetter("store")):
-            with self._reported(chunk):
+            with reported(self._failed, f"chunk {chunk.uuid}"):
                 found = list(group)
                 self._remove(self._stores.open(url), chunk, found)
                 removed.extend(found)

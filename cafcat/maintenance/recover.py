@@ -7,11 +7,10 @@ at it. Only then something is removed from a store, and only what a row names.
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -20,32 +19,24 @@ from cafcat.catalog.commit import ChunkCommit
 from cafcat.catalog.mapping import Mapping
 from cafcat.catalog.owners import role_of
 from cafcat.catalog.recovery import LeftChunk
-from cafcat.errors import (
-    CafcatError,
-    CatalogOutdated,
-    CatalogUnavailable,
-    Conflict,
-    Corrupt,
-    Locked,
-    NotFound,
-)
+from cafcat.errors import CafcatError, CatalogUnavailable, Conflict, Corrupt, Locked, NotFound
 from cafcat.formats import registry as formats
+from cafcat.maintenance.failures import reported
 from cafcat.maintenance.index_rules import units_in
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.maintenance.left_backups import settle_backups
 from cafcat.maintenance.left_copies import LeftCopies, SettledCopy
 from cafcat.maintenance.own_index import read_whole
-from cafcat.model import ArchiveUnits, ChunkState, ChunkSummary
+from cafcat.maintenance.sweeping import Sweeping
+from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.progress import Progress
 from cafcat.stores.base import Store, StoredObject, has
-from cafcat.stores.keys import JOURNAL_PREFIX, is_chunk_key
 from cafcat.writing.journal import remove_journal, sweep_journal, write_journal
 from cafcat.writing.lease import LEASE_SECONDS
 
 __all__ = ["Outcome", "Recover", "RecoverReport", "SettledChunk"]
 
 _RENEW_SECONDS: Final = 60
-_BATCH_KEYS: Final = 1000
 
 
 class Outcome(StrEnum):
@@ -132,6 +123,7 @@ class Recover:
         self._counts: Counter[str] = Counter()
         self._leases_end_at: str | None = None
         self._failed: list[str] = []
+        self._reported = partial(reported, self._failed)
         self._copies = LeftCopies(
             catalog, owner=owner, dry_run=dry_run, advance=self._pass, on_settled=self._tell_of_copy
         )
@@ -231,25 +223,13 @@ class Recover:
     def _sweep(self, store: Store, url: str) -> None:
         """What no row of the catalog led to: it came after its row was settled."""
         if not self._stopped():
-            nested = self._nested(url)
-            self._sweep_uploads(store, url, nested)
-            self._sweep_objects(store, url, nested)
+            Sweeping(self._catalog.recovery, store, url, self._counts, self._dry_run).take()
             if not self._dry_run:
                 sweep_journal(self._catalog.journal, store)
 
     def _stopped(self) -> bool:
         self._interrupted = self._should_stop() or self._interrupted
         return self._interrupted
-
-    @contextlib.contextmanager
-    def _reported(self, what: str) -> Iterator[None]:
-        """Without the catalog nothing can go on; every other failure costs only what was at hand."""
-        try:
-            yield
-        except (CatalogUnavailable, CatalogOutdated):
-            raise
-        except CafcatError as error:
-            self._failed.append(f"{what}: {error}")
 
     def _count_leases(self, url: str) -> None:
         leases = self._catalog.recovery.leases(url)
@@ -367,36 +347,6 @@ class Recover:
         self._counts["copies_adopted" if settled.outcome == Outcome.ADOPTED else "copies_removed"] += 1
         self._on_settled(settled)
 
-    def _nested(self, url: str) -> tuple[str, ...]:
-        """How keys begin that belong to other stores of the catalog, below this one."""
-        below = url.rstrip("/") + "/"
-        others = (other for other in self._catalog.recovery.stores() if other.startswith(below))
-        return tuple(f"{other.removeprefix(below)}/" for other in others)
-
-    def _sweep_uploads(self, store: Store, url: str, nested: tuple[str, ...]) -> None:
-        """Uploads of what is settled: a request that was on its way when the writer died may begin one later."""
-        for keys in _batches(key for key in store.uploads() if not key.startswith((JOURNAL_PREFIX, *nested))):
-            states = self._catalog.recovery.settled(url, keys)
-            for key in keys:
-                if key not in states:
-                    self._counts["unknown_uploads"] += is_chunk_key(key)
-                elif states[key] is not None:
-                    if not self._dry_run:
-                        store.discard(key)
-                    self._counts["uploads_removed"] += 1
-
-    def _sweep_objects(self, store: Store, url: str, nested: tuple[str, ...]) -> None:
-        """Objects of what was abandoned, which came late likewise."""
-        for keys in _batches(key for key, *_ in store.list() if not key.startswith((JOURNAL_PREFIX, *nested))):
-            states = self._catalog.recovery.settled(url, keys)
-            for key in keys:
-                if key not in states:
-                    self._counts["unknown_objects"] += is_chunk_key(key)
-                elif states[key] is ChunkState.ABANDONED:
-                    if not self._dry_run:
-                        store.delete(key)
-                    self._counts["objects_removed"] += 1
-
 
 @contextlib.contextmanager
 def _ours(chunk: LeftChunk) -> Iterator[None]:
@@ -405,9 +355,3 @@ def _ours(chunk: LeftChunk) -> Iterator[None]:
         yield
     except Conflict as error:
         raise Locked("somebody else settled the chunk", chunk=str(chunk.uuid)) from error
-
-
-def _batches(keys: Iterable[str]) -> Iterator[Sequence[str]]:
-    keys = iter(keys)
-    while batch := list(islice(keys, _BATCH_KEYS)):
-        yield batch
