@@ -89,6 +89,11 @@ class Settings:
         origins |= {f"stores.{name}": f"file {file}: stores.{name}" for name in stores}
         return cls(home=home, **values, stores=stores, origins=origins)
 
+    @property
+    def store_from_flag(self) -> str | None:
+        """The store, if a flag names it: what can do with all stores is to take this one only."""
+        return self.store if self.origins["store"] == "flag" else None
+
     def access(self, url: str) -> S3Access:
         """How S3 is reached for the s3:// URL of a store, a source or an object: as the named store says whose
         URL is the longest that `url` begins with, by whole parts; otherwise AWS' own configuration says."""

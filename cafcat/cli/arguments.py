@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["WHOLE", "ByteRange", "parse_date", "parse_duration", "parse_new_file", "parse_range", "parse_text"]
+__all__ = [
+    "WHOLE",
+    "ByteRange",
+    "parse_date",
+    "parse_duration",
+    "parse_new_file",
+    "parse_percent",
+    "parse_range",
+    "parse_text",
+]
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -71,3 +80,16 @@ def parse_duration(text: str) -> int:
     if not seconds:
         raise InvalidInput(f"not a duration: {text!r}", hint="write 60s, 15m, 1h or 7d")
     return seconds
+
+
+def parse_percent(text: str, *, may_be_zero: bool = False) -> float:
+    """The part of 1 that "20%" or "0.5%" means; more than nothing (or that, too), at most all. Raises
+    InvalidInput."""
+    number = text.strip()
+    try:
+        share = float(number.removesuffix("%")) / 100 if number.endswith("%") else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1 or (share == 0 and not may_be_zero):
+        raise InvalidInput(f"not a share: {text!r}", hint="write 20% or 0.5%")
+    return share

@@ -56,11 +56,10 @@ def prune(
     grace_seconds = 0 if grace.strip() == "0" else parse_duration(grace)
     stop = StopOnSignal("the removal of a chunk", as_json=call.json)
     with stop, call.repository() as repository, _Progress(call, dry_run=not yes) as progress:
-        settings = repository.settings
         try:
             report = repository.custody.prune(
                 grace_seconds=grace_seconds,
-                store=settings.store if settings.origins["store"] == "flag" else None,
+                store=repository.settings.store_from_flag,
                 dry_run=not yes,
                 progress=progress,
                 on_pruned=progress.pruned,

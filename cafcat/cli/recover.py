@@ -53,10 +53,9 @@ def recover(
     """
     stop = StopOnSignal("the check of a chunk", as_json=call.json)
     with stop, call.repository() as repository, _Progress(call, dry_run=dry_run) as progress:
-        settings = repository.settings
         try:
             report = repository.recover(
-                store=settings.store if settings.origins["store"] == "flag" else None,
+                store=repository.settings.store_from_flag,
                 dry_run=dry_run,
                 progress=progress,
                 on_settled=progress.settled,

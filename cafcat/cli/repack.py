@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from cafcat.cli.arguments import parse_percent
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.options import NewSize, Yes
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
-from cafcat.errors import InvalidInput
 from cafcat.model import DEFAULT_MAX_UNUSED
 from cafcat.units import format_size, parse_size
 
@@ -19,21 +19,9 @@ if TYPE_CHECKING:
     from cafcat.catalog.rewriting import RewritableChunk
     from cafcat.maintenance.repack import RepackReport
 
-__all__ = ["parse_unused", "register"]
+__all__ = ["register"]
 
 _MAX_UNUSED: Final = f"{DEFAULT_MAX_UNUSED:.0%}"
-
-
-def parse_unused(text: str) -> float:
-    """The part of 1 that "20%" means, from 0% to 100%. Raises InvalidInput."""
-    number = text.strip()
-    try:
-        share = float(number.removesuffix("%")) / 100 if number.endswith("%") else -1.0
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise InvalidInput(f"not a share: {text!r}", hint="write 20% or 0%")
-    return share
 
 
 class _Progress(ShownProgress):
@@ -94,17 +82,16 @@ def repack(
 
     Example: cafcat repack --max-unused 50% --max-repack-size 100GB --yes
     """
-    share = parse_unused(max_unused)
+    share = parse_percent(max_unused, may_be_zero=True)
     stop = StopOnSignal("the open chunk", as_json=call.json)
     with stop, call.repository() as repository, _Progress(call, dry_run=not yes) as progress:
-        settings = repository.settings
         try:
             report = repository.custody.repack(
                 chunks=chunk or (),
                 max_unused=share,
                 small=small,
                 max_repack_size=max_repack_size,
-                store=settings.store if settings.origins["store"] == "flag" else None,
+                store=repository.settings.store_from_flag,
                 format=format,
                 target_size=target_size,
                 dry_run=not yes,

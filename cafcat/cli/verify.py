@@ -5,33 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cafcat.cli.arguments import parse_duration
+from cafcat.cli.arguments import parse_duration, parse_percent
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.options import FollowSymlinks, NoUnpack, prefix_option
 from cafcat.cli.output import plural, printable
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
-from cafcat.errors import InvalidInput
 from cafcat.model import Finding, Verdict, VerifyLevel
 from cafcat.units import format_size
 
 if TYPE_CHECKING:
     from cafcat.maintenance.verify import CheckedObject, VerifyReport
 
-__all__ = ["parse_share", "register"]
-
-
-def parse_share(text: str) -> float:
-    """The part of 1 that "5%" or "0.5%" means; more than nothing, at most all. Raises InvalidInput."""
-    number = text.strip().removesuffix("%")
-    try:
-        share = float(number) / 100 if text.strip() != number else -1.0
-    except ValueError:
-        share = -1.0
-    if not 0 < share <= 1:
-        raise InvalidInput(f"not a share: {text!r}", hint="write 5% or 0.5%")
-    return share
+__all__ = ["register"]
 
 
 class _Progress(ShownProgress):
@@ -84,7 +71,7 @@ def verify(
     ] = VerifyLevel.INDEX,
     sample: Annotated[
         float | None,
-        typer.Option("--sample", metavar="SHARE", parser=parse_share, help="Only so many of the chunks, as 5%."),
+        typer.Option("--sample", metavar="SHARE", parser=parse_percent, help="Only so many of the chunks, as 5%."),
     ] = None,
     older_than: Annotated[
         int | None,
@@ -117,14 +104,13 @@ def verify(
     """
     stop = StopOnSignal("the chunk at hand", as_json=call.json)
     with stop, call.repository() as repository, _Progress(call) as progress:
-        settings = repository.settings
         try:
             report = repository.custody.verify(
                 sources or (),
                 level=level,
                 chunks=chunk or (),
                 prefix=prefix,
-                store=settings.store if settings.origins["store"] == "flag" else None,
+                store=repository.settings.store_from_flag,
                 older_than=older_than,
                 sample=sample,
                 follow_symlinks=follow_symlinks,

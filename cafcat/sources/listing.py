@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import BinaryIO
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
@@ -13,15 +14,11 @@ from cafcat.sources.base import OpenFile, open_or_error
 from cafcat.sources.fetched import bytes_when_open
 from cafcat.sources.files import OPEN_FLAGS, OpenedFile, problem_kind, reason
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
+from cafcat.sources.names import folder_prefix, member_name, names_in, prefixed, printable, strip_warning
 from cafcat.sources.urls import UrlFiles, file_path, in_turn, is_url
 from cafcat.sources.walk import Walk
 
 __all__ = ["ListingSource"]
-
-_READ_BYTES = 1 << 16
-_MAX_NAME_BYTES = 1 << 16
-"""Far above what any system opens (4,096): a longer one means that this is no such list."""
 
 
 class ListingSource:
@@ -55,7 +52,7 @@ class ListingSource:
             self.name = f"--files-from {printable(listing)}"
         else:
             self.name = f"--files-from {printable(str(getattr(listing, 'name', 'stream')))}"
-        self._separator = b"\0" if null_separated else b"\n"
+        self._null_separated = null_separated
         self._prefix = prefix
         self._relative_from = len(folder_prefix(prefixed(prefix, "")))
         self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
@@ -71,7 +68,8 @@ class ListingSource:
         """Raises InvalidInput for a list with a name of more than 65,536 bytes, SourceFailed if the list
         itself cannot be read on, AccessDenied if an S3 server refuses our credentials."""
         with self._opened() as stream:
-            names = map(os.fsdecode, self._names(stream))
+            read = partial(self._read, stream)
+            names = names_in(read, self.name, null_separated=self._null_separated)
             for item in in_turn(names, is_url, self._visit, self._urls.find, lambda _: 0):
                 yield self._once(item)
 
@@ -118,22 +116,9 @@ class ListingSource:
             self._warned.add(kind)
             self._warn(strip_warning(removed))
 
-    def _names(self, stream: BinaryIO) -> Iterator[bytes]:
-        rest = b""
-        while block := self._read(stream):
-            *names, rest = (rest + block).split(self._separator)
-            yield from filter(None, names)
-            if len(rest) > _MAX_NAME_BYTES:
-                raise InvalidInput(
-                    f"{self.name}: a name is longer than {_MAX_NAME_BYTES:,} bytes",
-                    hint="names are separated by newlines, or by NUL bytes with -0",
-                )
-        if rest:
-            yield rest
-
-    def _read(self, stream: BinaryIO) -> bytes:
+    def _read(self, stream: BinaryIO, size_bytes: int) -> bytes:
         try:
-            return stream.read(_READ_BYTES)
+            return stream.read(size_bytes)
         except OSError as error:
             raise self._unusable(error) from error
 

@@ -4,12 +4,27 @@ Source of the rules: `safer_name_suffix` of GNU paxutils (tar 1.34). One deviati
 slashes of the typed part are dropped, so that `ingest .` and `ingest a` name the same file alike.
 """
 
+import os
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from cafcat.errors import InvalidInput
 from cafcat.model import MAX_PATH_BYTES
 
-__all__ = ["check_name", "folder_prefix", "member_name", "prefixed", "printable", "strip_warning", "warn_once"]
+__all__ = [
+    "check_name",
+    "folder_prefix",
+    "member_name",
+    "names_in",
+    "prefixed",
+    "printable",
+    "strip_warning",
+    "warn_once",
+]
+
+_READ_BYTES = 1 << 16
+_MAX_NAME_BYTES = 1 << 16
+"""Far above what any system opens (4,096): a longer one means that this is no list of names."""
 
 
 def member_name(typed: str) -> tuple[str, str]:
@@ -53,6 +68,21 @@ def warn_once(warn: Callable[[str], None]) -> Callable[[str], None]:
             warn(message)
 
     return once
+
+
+def names_in(read: Callable[[int], bytes], of: str, *, null_separated: bool) -> Iterator[str]:
+    """The names in a list, one a line, or each ended by NUL. `read` gives so many of its bytes at most; `of`: its
+    own name. Raises InvalidInput for a name of more than 65,536 bytes, and what `read` raises."""
+    separator = b"\0" if null_separated else b"\n"
+    rest = b""
+    while block := read(_READ_BYTES):
+        *names, rest = (rest + block).split(separator)
+        yield from map(os.fsdecode, filter(None, names))
+        if len(rest) > _MAX_NAME_BYTES:
+            hint = "names are separated by newlines, or by NUL bytes with -0"
+            raise InvalidInput(f"{of}: a name is longer than {_MAX_NAME_BYTES:,} bytes", hint=hint)
+    if rest:
+        yield os.fsdecode(rest)
 
 
 def check_name(path: str) -> str | None:

@@ -3,10 +3,6 @@
 import re
 from dataclasses import fields
 
-import pytest
-
-from cafcat.cli.repack import parse_unused
-from cafcat.errors import InvalidInput
 from cafcat.maintenance.repack import RepackReport
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 
@@ -86,16 +82,6 @@ def test_which_chunks(cafcat: Cafcat) -> None:
     done = cafcat("repack", "--yes", "--target-size", "1200").text
     assert done.startswith("copied 2 live files (2.0 kB) into 2 new chunks")
     assert "2 of 2 chunks retired" in done
-
-
-@pytest.mark.parametrize("text", ["20", "-1%", "101%", "x%", "%", "nan%", ""])
-def test_shares_that_make_no_sense(cafcat: Cafcat, text: str) -> None:
-    with pytest.raises(InvalidInput):
-        parse_unused(text)
-
-
-def test_shares() -> None:
-    assert [parse_unused(text) for text in ("0%", "20%", " 12.5% ", "100%")] == [0, 0.2, 0.125, 1]
 
 
 def test_wrong_arguments(cafcat: Cafcat) -> None:

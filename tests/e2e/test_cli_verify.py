@@ -9,8 +9,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cafcat.cli.verify import parse_share
-from cafcat.errors import InvalidInput
 from cafcat.maintenance.verify import CheckedObject, VerifyReport
 from cafcat.model import Finding, FindingKind, VerifyLevel
 from tests.damage import flip
@@ -162,10 +160,3 @@ def test_ctrl_c_finishes_the_chunk_at_hand_and_the_next_verify_goes_on(cafcat: C
     assert out.startswith(f"interrupted; verified {jobs} object".encode())
     assert cafcat("verify", "--level", "data").text.startswith("resumed; verified 3 objects (data): 3 ok; ")
     assert cafcat("verify", "--level", "data").text.startswith("verified 3 objects (data): 3 ok; ")
-
-
-def test_shares() -> None:
-    assert [parse_share(text) for text in ("5%", " 0.5% ", "100%")] == [0.05, 0.005, 1.0]
-    for text in ("5", "0%", "101%", "-1%", "%", "", "x%", "nan%"):
-        with pytest.raises(InvalidInput):
-            parse_share(text)

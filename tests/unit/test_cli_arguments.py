@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cafcat.cli.arguments import parse_date, parse_range
+from cafcat.cli.arguments import parse_date, parse_percent, parse_range
 from cafcat.errors import InvalidInput
 
 
@@ -61,3 +61,20 @@ def test_dates_are_utc_unless_they_say_otherwise(text: str, seconds: float) -> N
 def test_what_is_no_date_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="not a date"):
         parse_date(text)
+
+
+@pytest.mark.parametrize(("text", "share"), [("20%", 0.2), ("5%", 0.05), (" 0.5% ", 0.005), ("100%", 1)])
+def test_a_share_is_a_part_of_one(text: str, share: float) -> None:
+    assert parse_percent(text) == parse_percent(text, may_be_zero=True) == share
+
+
+@pytest.mark.parametrize("text", ["20", "-1%", "101%", "-0%", "%", "", "x%", "nan%"])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="not a share"):
+        parse_percent(text)
+
+
+def test_a_share_may_be_nothing_where_that_makes_sense() -> None:
+    assert parse_percent("0%", may_be_zero=True) == 0
+    with pytest.raises(InvalidInput, match="not a share"):
+        parse_percent("101%", may_be_zero=True)
