@@ -16,13 +16,13 @@ from cafcat.errors import InvalidInput
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.settings_stores import NamedStore, access_of, chosen_url, named_stores
 from cafcat.settings_values import Given, absolute_path, check_keys, size_in_bytes, text_of, yes_or_no
+from cafcat.stores.registry import UPLOAD_MEMORY
 from cafcat.units import format_size
 
-__all__ = ["DEFAULT_TARGET_SIZE", "DEFAULT_UPLOAD_MEMORY", "KEYS", "NamedStore", "Settings", "redact"]
+__all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "redact"]
 
 KEYS = ("home", "database_url", "store", "target_size", "upload_memory", "prepared_statements")
 DEFAULT_TARGET_SIZE = 30_000_000_000
-DEFAULT_UPLOAD_MEMORY = 256_000_000
 LEAST_UPLOAD_MEMORY = 16_000_000
 CONFIG_NAME = "cafcat.toml"
 
@@ -77,7 +77,7 @@ class Settings:
             "database_url": None,
             "store": str(home / "chunks"),
             "target_size": DEFAULT_TARGET_SIZE,
-            "upload_memory": DEFAULT_UPLOAD_MEMORY,
+            "upload_memory": UPLOAD_MEMORY,
             "prepared_statements": True,
         }
         for name, read in _READERS.items():

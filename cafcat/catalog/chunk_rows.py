@@ -9,7 +9,7 @@ from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple
 
-from cafcat.catalog.copying import NULL
+from cafcat.catalog.copying import EPOCH_MICROSECONDS, NULL
 from cafcat.spool import Spool
 
 __all__ = ["COPY_ROWS", "ChunkRow", "ChunkRows"]
@@ -39,8 +39,6 @@ _ROW: Final = Struct(">6xq4xq4xq4xq4xqi")
 _NOTHING: Final = NULL + NULL
 _FURTHER_BYTES: Final = len(_NOTHING)
 _FURTHER: Final = Struct(">4xqi")
-_EPOCH_MICROSECONDS: Final = 946_684_800_000_000
-"""Postgres counts time from 2000-01-01 UTC."""
 _NO_TIME: Final = -(1 << 63)
 """How Postgres sends -infinity."""
 
@@ -92,7 +90,7 @@ class ChunkRows(Spool):
                         break
                     content_bytes, decoding, row_end = further
                 path = text[at + head_bytes : path_end].decode()
-                modified_us = None if time == _NO_TIME else time + _EPOCH_MICROSECONDS
+                modified_us = None if time == _NO_TIME else time + EPOCH_MICROSECONDS
                 # What ChunkRow(...) does, without the cost of a Python call.
                 columns = (path, start, end, crc32c, modified_us, is_live == 1, content_bytes, decoding)
                 yield _new_tuple(ChunkRow, columns)

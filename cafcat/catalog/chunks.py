@@ -13,7 +13,7 @@ from cafcat.errors import Conflict, InvalidInput, NotFound
 from cafcat.model import Chunk, ChunkState, SourceFile
 from cafcat.units import to_microseconds
 
-__all__ = ["Chunks", "Known"]
+__all__ = ["RENEW_LEASE", "Chunks", "Known"]
 
 # A batch goes over as JSON, which is encoded in C: psycopg makes an array element by element in Python. Where
 # both sides have an entity tag it decides, else the time does.
@@ -30,6 +30,11 @@ SELECT uuid, state, format, store, object_key, size_bytes, file_count, live_file
        crc64nvme, run_id, {iso("begun_at")}, {iso("committed_at")}, adopted_prefix, id
 FROM chunks
 """  # noqa: S608
+
+RENEW_LEASE: Final = (
+    "UPDATE chunks SET lease_expires_at = now() + make_interval(secs => %s) "
+    "WHERE id = %s AND state = 'writing' AND lease_owner = %s"
+)
 
 
 class Known(NamedTuple):
@@ -115,12 +120,8 @@ class Chunks:
     def renew_lease(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
         """Tells others that the writer lives. Raises Conflict if the chunk is no longer being written, or somebody
         else took it over."""
-        statement = (
-            "UPDATE chunks SET lease_expires_at = now() + make_interval(secs => %s) "
-            "WHERE id = %s AND state = 'writing' AND lease_owner = %s"
-        )
         with self._connection.statement() as connection:
-            if connection.execute(statement, (lease_seconds, chunk_id, owner)).rowcount != 1:
+            if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:
                 raise Conflict("the chunk was taken from its writer", chunk=str(chunk_id))
 
     def abandon_chunk(self, chunk_id: int, reason: str) -> None:

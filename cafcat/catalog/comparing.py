@@ -7,6 +7,7 @@ from typing import Final
 
 from cafcat.catalog.connection import PgConnection
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
+from cafcat.catalog.runs import iso
 
 __all__ = ["ComparedCatalog", "ComparedTable", "Comparing"]
 
@@ -24,10 +25,7 @@ class ComparedTable(StrEnum):
     CHUNK_TIMES = "chunk_times"
 
 
-_TIME: Final = "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
-_LOCATION: Final = (
-    f"l.start_byte, l.end_byte, l.crc32c, {_TIME.format('l.modified_at')}, l.content_bytes, l.decoding"
-)
+_LOCATION: Final = f"l.start_byte, l.end_byte, l.crc32c, {iso('l.modified_at')}, l.content_bytes, l.decoding"
 _COLUMNS: Final = {
     ComparedTable.CHUNKS: (
         "uuid",
@@ -71,7 +69,7 @@ _QUERIES: Final = {
     # The number as text that sorts as it does.
     ComparedTable.INGESTION_UNITS: (
         "SELECT c.uuid, lpad(u.number::text, 10, '0'), u.file_name, u.first_record, u.end_record, "  # noqa: S608
-        f"u.source_bytes, {_TIME.format('u.modified_at')}, u.fields "
+        f"u.source_bytes, {iso('u.modified_at')}, u.fields "
         "FROM ingestion_units AS u JOIN chunks AS c ON c.id = u.chunk_id "
         "WHERE c.state IN ('committed', 'retired') ORDER BY c.uuid, u.number"
     ),

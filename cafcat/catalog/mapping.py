@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-from cafcat.catalog.copying import NULL, copy_stream
+from cafcat.catalog.copying import EPOCH_MICROSECONDS, NULL, copy_stream
 from cafcat.model import Entry
 from cafcat.spool import Spool
 from cafcat.units import to_microseconds
@@ -31,9 +31,6 @@ _SIZE: Final = Struct(">iq")
 _NOT_DECODED: Final = NULL + NULL
 _FURTHER_FIELDS: Final = 3
 """After the path: source_etag, content_bytes, decoding."""
-
-_EPOCH_MICROSECONDS: Final = 946_684_800_000_000
-"""Postgres counts time from 2000-01-01 UTC; this is that moment in microseconds since 1970."""
 
 
 class Mapping(Spool):
@@ -82,7 +79,7 @@ class Mapping(Spool):
         if modified_ns is None:
             row = _ROW_NO_TIME.pack(9, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, -1, length)
         else:
-            time = to_microseconds(modified_ns) - _EPOCH_MICROSECONDS
+            time = to_microseconds(modified_ns) - EPOCH_MICROSECONDS
             row = _ROW.pack(9, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, 8, time, length)
         return row + path
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from cafcat.catalog.chunks import RENEW_LEASE
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.owners import is_dead
 from cafcat.catalog.runs import iso
@@ -128,12 +129,8 @@ class Recovery:
         self._move_lease(chunk_id, owner, 0)
 
     def _move_lease(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
-        statement = (
-            "UPDATE chunks SET lease_expires_at = now() + make_interval(secs => %s) "
-            "WHERE id = %s AND state = 'writing' AND lease_owner = %s"
-        )
         with self._connection.statement() as connection:
-            if connection.execute(statement, (lease_seconds, chunk_id, owner)).rowcount != 1:
+            if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:
                 raise Locked("somebody else took over the chunk", chunk=str(chunk_id))
 
     def settled(self, store: str, keys: Sequence[str]) -> dict[str, ChunkState | None]:

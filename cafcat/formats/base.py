@@ -15,6 +15,7 @@ __all__ = [
     "HeadSink",
     "InFolder",
     "ListsBlocks",
+    "NullSink",
     "RandomReader",
     "Reader",
     "Repacks",
@@ -82,6 +83,14 @@ class HeadSink(Sink, Protocol):
 
     def rewrite_head(self, data: bytes) -> None:
         """Puts these bytes, at most 4 KiB, in place of the first ones. It is called once, after the last write."""
+
+
+class NullSink:
+    """A HeadSink that keeps nothing: a writer on this answers questions about sizes."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def rewrite_head(self, data: bytes) -> None: ...
 
 
 class FinishedArchive(NamedTuple):

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from typing import Final, cast
 
 from cafcat.errors import Corrupt, InvalidInput, NotInstalled, Unsupported
-from cafcat.formats.base import Folder, Format, RandomReader, Spread, Spreads
+from cafcat.formats.base import Folder, Format, NullSink, RandomReader, Spread, Spreads
 
 __all__ = [
     "LOGS",
@@ -67,7 +67,7 @@ def to_write(name: str) -> Format:
     """The format of that name, to write archives of it. Raises Unsupported if there is none, or if it is only read;
     NotInstalled."""
     found = by_name(name)
-    found.writer(_Nothing())
+    found.writer(NullSink())
     return found
 
 
@@ -87,14 +87,6 @@ def is_only_read(name: str) -> bool:
         except Unsupported:
             return name in [known.name for known in _all()]
     return False
-
-
-class _Nothing:
-    """A HeadSink that keeps nothing."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def rewrite_head(self, data: bytes) -> None: ...
 
 
 def by_suffix(object_key: str) -> Format:

@@ -8,7 +8,7 @@ from contextlib import closing, nullcontext
 from typing import Final, NamedTuple
 
 from cafcat.errors import Refused, SourceFailed
-from cafcat.formats.base import Writer
+from cafcat.formats.base import NullSink, Writer
 from cafcat.ingest.problems import Problems
 from cafcat.model import FileProblem, IngestReport, NewFile, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
@@ -28,14 +28,6 @@ class WantedFile(NamedTuple):
 
     file: SourceFile
     replaces: bool
-
-
-class _Discard:
-    def write(self, data: bytes) -> None:
-        """Nothing is kept: a writer on this answers questions about sizes."""
-
-    def rewrite_head(self, data: bytes) -> None:
-        """Likewise."""
 
 
 class Packer:
@@ -64,7 +56,7 @@ class Packer:
         self._on_passed = on_passed
         self._on_unreadable = on_unreadable
         self._on_settled = on_settled
-        self._empty: Writer = place.archive_format.writer(_Discard())
+        self._empty: Writer = place.archive_format.writer(NullSink())
         self._chunk: OpenChunk | None = None
         self.report = IngestReport(run=place.run)
         self.problems = Problems(place.catalog, self.report, progress)

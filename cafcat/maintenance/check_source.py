@@ -15,7 +15,7 @@ from cafcat.maintenance.source_files import opened_again
 from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, Verdict
 from cafcat.progress import Progress
 from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
-from cafcat.scanning.opening import is_remote
+from cafcat.scanning.opening import UNORDERED, is_remote
 from cafcat.sources.base import Source
 from cafcat.sources.directory import DirectorySource
 from cafcat.sources.names import folder_prefix, member_name, prefixed
@@ -23,8 +23,6 @@ from cafcat.sources.names import folder_prefix, member_name, prefixed
 __all__ = ["SourceCheck", "folder_of"]
 
 _MOST_PROBLEMS: Final = 100_000
-_UNORDERED: Final = "--x-s3"
-"""How the names of buckets end that list in no order (Amazon S3 API Reference, ListObjectsV2)."""
 
 
 def folder_of(typed: str, source: Source, prefix: str) -> str | None:
@@ -34,7 +32,7 @@ def folder_of(typed: str, source: Source, prefix: str) -> str | None:
         from cafcat.remote.address import parse_s3
 
         address = parse_s3(typed)
-        name = "" if address.bucket.endswith(_UNORDERED) else prefixed(prefix, address.key.strip("/"))
+        name = "" if address.bucket.endswith(UNORDERED) else prefixed(prefix, address.key.strip("/"))
     else:
         is_folder = isinstance(source, DirectorySource) and os.path.isdir(typed)
         name = prefixed(prefix, member_name(typed)[0]) if is_folder else ""

@@ -21,11 +21,12 @@ from cafcat.sources.tar import looks_like_tar, open_tar
 if TYPE_CHECKING:
     from cafcat.sources.inventory import InventoryRow
 
-__all__ = ["Opening", "SourceOptions", "is_remote", "printable_options"]
+__all__ = ["UNORDERED", "Opening", "SourceOptions", "is_remote", "printable_options"]
 
 
-_UNORDERED = "--x-s3"
-"""Directory buckets list in no order (Amazon S3 API Reference, ListObjectsV2): nothing can go on there."""
+UNORDERED = "--x-s3"
+"""How the names of directory buckets end. They list in no order (Amazon S3 API Reference, ListObjectsV2): nothing
+can go on there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class Opening:
         connection = S3Connection(bucket, self.access(url))
         if self.options.inventory is not None:
             return S3Source(url, connection, inventory=self._inventory_of, **shared)
-        if bucket.endswith(_UNORDERED):
+        if bucket.endswith(UNORDERED):
             return S3Source(url, connection, **shared)
         scope = json.dumps([connection.server_url, *self.options.scope])
         source = S3Source(url, connection, after=self._position(url, scope), **shared)
