@@ -76,6 +76,14 @@ class Recovery:
             rows = connection.execute(_STORES.encode()).fetchall()
         return [row[0] for row in rows]
 
+    def has_store(self, store: str) -> bool:
+        """Whether it has, or had, a chunk (adopted ones too), a copy of one, or a backup."""
+        tables = ("chunks", "chunk_copies", "backups")
+        statement = " OR ".join(f"EXISTS (SELECT FROM {table} WHERE store = %(store)s)" for table in tables)
+        with self._connection.statement() as connection:
+            [(found,)] = connection.execute(f"SELECT {statement}".encode(), {"store": store}).fetchall()
+        return bool(found)
+
     def newest(self, store: str, limit: int) -> list[str]:
         """Keys of objects that are there, of each kind so many, the newest first."""
         with self._connection.statement() as connection:

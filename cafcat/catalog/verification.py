@@ -158,16 +158,15 @@ chosen AS (
                       AND v.copy_id IS NOT DISTINCT FROM t.copy_id)
 )
 """
+_OF_PREFIX: Final = [
+    f"SELECT caf_file_id FROM {table} WHERE {condition}"  # noqa: S608
+    for condition in ("file_path = %(prefix)s", "file_path >= %(low)s AND file_path < %(high)s")
+    for table in ("file_locations", "retired_locations")
+]
 _CONDITIONS: Final = {
     "chunks": "AND c.uuid = ANY(%(chunks)s)",
     "store": "AND t.store = %(store)s",
-    "prefix": """
-      AND t.chunk_id IN (
-          SELECT caf_file_id FROM file_locations WHERE file_path = %(prefix)s
-          UNION SELECT caf_file_id FROM retired_locations WHERE file_path = %(prefix)s
-          UNION SELECT caf_file_id FROM file_locations WHERE file_path >= %(low)s AND file_path < %(high)s
-          UNION SELECT caf_file_id FROM retired_locations WHERE file_path >= %(low)s AND file_path < %(high)s)
-""",
+    "prefix": f"AND t.chunk_id IN ({' UNION '.join(_OF_PREFIX)})",
     "older_than": """
       AND NOT EXISTS (
           SELECT FROM verifications AS v
@@ -198,6 +197,11 @@ WHERE v.copy_id IS NULL AND v.verdict <> 'ok' AND c.state IN ('committed', 'reti
         AND (later.level = v.level OR later.level = 'data' OR v.verdict = 'missing'))
 ORDER BY c.id, v.id DESC
 """
+
+
+def _below(folder: str) -> dict[str, str]:
+    """The bounds of paths in a folder: "0" comes after "/"."""
+    return {"low": f"{folder}/", "high": f"{folder}0"}
 
 
 class Verification:
@@ -263,12 +267,18 @@ class Verification:
             "older_than": wanted.older_than_seconds,
         }
         conditions = " ".join(_CONDITIONS[name] for name, value in given.items() if value is not None)
-        folder = wanted.prefix or ""
         values = given | {"run": run, "sample": wanted.sample, "covering": _COVERING.get(wanted.level)}
-        values |= parameters | {"low": f"{folder}/", "high": f"{folder}0"}
+        values |= parameters | _below(wanted.prefix or "")
         with self._connection.statement() as connection:
             statement = _CHOSEN.format(conditions=conditions) + ends
             return connection.execute(statement.encode(), values).fetchall()
+
+    def has_prefix(self, prefix: str) -> bool:
+        """Whether there is, or was, a file below this folder, or of that name."""
+        statement = f"SELECT EXISTS ({' UNION ALL '.join(_OF_PREFIX)})"
+        with self._connection.statement() as connection:
+            [(found,)] = connection.execute(statement.encode(), {"prefix": prefix} | _below(prefix)).fetchall()
+        return bool(found)
 
     def rows(self, chunk_id: int) -> ChunkRows:
         """All entries that the catalog has of a chunk, live and retired, in order of their bytes; to be closed."""

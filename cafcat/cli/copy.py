@@ -34,6 +34,7 @@ _WORDS = {
     "copied": "copied",
     "found": "found: the store had these very bytes",
     "there": "is there already",
+    "own": "is in that store itself",
 }
 
 
@@ -87,6 +88,7 @@ def _summary(report: "CopyReport") -> str:
             (report.copied, f"copied {plural(report.copied, 'chunk')} ({format_size(report.bytes_copied)})"),
             (report.found, f"found {plural(report.found, 'chunk')} there"),
             (report.there, f"{report.there} had been there before"),
+            (report.own, f"{plural(report.own, 'chunk')} in that store itself: these have no copy there"),
             (len(report.failed), f"{len(report.failed)} failed"),
         )
         if count

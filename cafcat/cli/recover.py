@@ -94,6 +94,7 @@ def _done(report: "RecoverReport") -> str:
             (report.copies_adopted, f"adopted {_copies(report.copies_adopted)}"),
             (report.copies_removed, f"removed what was left of {_copies(report.copies_removed)}"),
             (report.backups_removed, f"removed what was left of {plural(report.backups_removed, 'backup')}"),
+            (report.records_written, f"wrote {plural(report.records_written, 'journal record')} into the store"),
             (report.uploads_removed, f"removed {plural(report.uploads_removed, 'late upload')}"),
             (report.objects_removed, f"removed {plural(report.objects_removed, 'late object')}"),
         )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cafcat.catalog.catalog import Catalog
+from cafcat.errors import NotFound
 from cafcat.progress import Progress
 from cafcat.settings import Settings
 from cafcat.stores.base import Store
@@ -32,6 +33,16 @@ class Keeper:
 
         url = chosen_url(Given(given, "argument", Path.cwd()), "store", self._settings.stores)
         return self._store_of(url)
+
+    def _store_with_chunks(self, named: str | None) -> str | None:
+        """The URL of a store that somebody named; None for all. Raises NotFound if the catalog has nothing there: a
+        slip of the pen must not look as if all were well."""
+        if named is None:
+            return None
+        url = self._store_of(named).url
+        if not self._catalog.recovery.has_store(url):
+            raise NotFound(f"the catalog has no chunk in the store {url}", hint="cafcat chunks ls shows them")
+        return url
 
     def _opening(self, options: "SourceOptions", progress: Progress) -> "Opening":
         store = self._store_of(self._settings.store)

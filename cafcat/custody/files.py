@@ -86,12 +86,14 @@ class Files(Keeper):
         When should_stop says True, which is asked between chunks, it ends.
 
         What a store refuses, or one that is not there, costs only its chunks and is reported. Raises
-        CatalogUnavailable, CatalogOutdated, InvalidInput.
+        CatalogUnavailable, CatalogOutdated, InvalidInput for a store that is none, NotFound for one without a
+        chunk.
         """
         from cafcat.maintenance.known_stores import KnownStores
         from cafcat.maintenance.prune import Prune
 
         progress = progress or Progress()
+        only = self._store_with_chunks(store)
         prune = Prune(
             self._catalog,
             KnownStores(self._catalog, self._store_of),
@@ -103,7 +105,7 @@ class Files(Keeper):
         )
         progress.begin("prune")
         try:
-            return prune.take(None if store is None else self._store_of(store).url)
+            return prune.take(only)
         finally:
             progress.end()
 

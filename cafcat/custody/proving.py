@@ -49,8 +49,8 @@ class Proving(Keeper):
         on_checked is told of each object when its result is in the catalog. When should_stop says True, which is
         asked between objects, it ends; when it raises, what is at hand is checked anew the next time.
 
-        Damage is not an error: the report has it. Raises InvalidInput, NotFound for a chunk or source that is not
-        there, CatalogUnavailable, CatalogOutdated; Unavailable if one of its processes died.
+        Damage is not an error: the report has it. Raises InvalidInput, NotFound for a chunk, folder, store or
+        source that is not there, CatalogUnavailable, CatalogOutdated; Unavailable if one of its processes died.
         """
         from cafcat.maintenance.verify import Verify, VerifyOptions
 
@@ -59,7 +59,7 @@ class Proving(Keeper):
             sources=[os.fspath(source) for source in sources],
             chunks=chunks,
             prefix=prefix,
-            store=None if store is None else self._store_of(store).url,
+            store=self._store_with_chunks(store),
             older_than_seconds=older_than,
             sample=sample,
             follow_symlinks=follow_symlinks,

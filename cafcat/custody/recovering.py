@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from cafcat.catalog.owners import owner_name
 from cafcat.custody.base import Keeper, ignore, never
-from cafcat.errors import CafcatError, NotFound
+from cafcat.errors import CafcatError
 from cafcat.progress import Progress
 
 if TYPE_CHECKING:
@@ -38,10 +38,8 @@ class Recovering(Keeper):
         InvalidInput for a store that is none, NotFound for one without a chunk in the catalog.
         """
         progress = progress or Progress()
-        only = None if store is None else self._store_of(store).url
+        only = self._store_with_chunks(store)
         stores = [url for url in self._catalog.recovery.stores() if only in (None, url)]
-        if only is not None and not stores:
-            raise NotFound(f"the catalog has no chunk in the store {only}", hint="cafcat chunks ls shows them")
         recover = self._recovery(progress, on_settled, should_stop, dry_run=dry_run)
         progress.begin("recover")
         try:

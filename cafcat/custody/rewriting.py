@@ -60,7 +60,7 @@ class Rewriting(Recovering):
         if format is not None:
             formats.to_write(formats.asked_for(format))
         progress, should_stop = progress or Progress(), should_stop or never
-        only = None if store is None else self._store_of(store).url
+        only = self._store_with_chunks(store)
         limits = self._limits(target_size)
         repack = Repack(
             self._catalog,

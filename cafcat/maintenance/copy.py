@@ -51,7 +51,9 @@ class CopyOutcome(StrEnum):
     FOUND = "found"
     """The store had an object of that key with the very bytes: it counts as a copy from now on."""
     THERE = "there"
-    """The store had a copy, or is the chunk's own store: nothing was done."""
+    """The store had a copy: nothing was done."""
+    OWN = "own"
+    """The chunk itself is in that store: nothing was done, and it has no copy there."""
 
 
 class TakenChunk(NamedTuple):
@@ -66,13 +68,15 @@ class TakenChunk(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class CopyReport:
     """What was done, in numbers of chunks: copied, found (objects that were there, and are taken for copies), there
-    (before). bytes_copied: of those copied. damaged: chunks whose bytes are not what they should be, or not there;
-    failed: what could not be copied (these too), and why. store: URL of where the copies are."""
+    (before), own (the chunks themselves are there: no copies). bytes_copied: of those copied. damaged: chunks whose
+    bytes are not what they should be, or not there; failed: what could not be copied (these too), and why. store:
+    URL of where the copies are."""
 
     store: str
     copied: int
     found: int
     there: int
+    own: int
     damaged: int
     bytes_copied: int
     failed: tuple[str, ...]
@@ -151,6 +155,7 @@ class CopyChunks:
             copied=counts[CopyOutcome.COPIED],
             found=counts[CopyOutcome.FOUND],
             there=counts[CopyOutcome.THERE],
+            own=counts[CopyOutcome.OWN],
             damaged=counts["damaged"],
             bytes_copied=counts["bytes_copied"],
             failed=tuple(self._failed),
@@ -174,7 +179,9 @@ class CopyChunks:
             raise NotFound("the catalog has no such file or folder", path=selection.prefix)
 
     def _take(self, chunk: ChunkToCopy) -> None:
-        if chunk.store == self._target.url or chunk.copy_state == "committed":
+        if chunk.store == self._target.url:
+            return self._tell(chunk, CopyOutcome.OWN)
+        if chunk.copy_state == "committed":
             return self._tell(chunk, CopyOutcome.THERE)
         try:
             self._tell(chunk, self._copy(chunk))
@@ -188,7 +195,7 @@ class CopyChunks:
         self._counts[outcome] += 1
         if outcome is CopyOutcome.COPIED:
             self._counts["bytes_copied"] += chunk.size_bytes
-        if outcome is not CopyOutcome.THERE:
+        if outcome in (CopyOutcome.COPIED, CopyOutcome.FOUND):
             self._progress.advance(chunk.file_count, 0)
         self._on_taken(TakenChunk(chunk.uuid, self._target.url, outcome, chunk.size_bytes))
 

@@ -72,6 +72,8 @@ class RecoverReport:
     files_adopted: found under their paths now; files_skipped: in adopted chunks, where their paths had newer files,
     or other files that the run was told to keep. bytes_adopted: of the files adopted. A dry run counts all files of
     a chunk as adopted. copies_adopted; copies_removed, backups_removed: of which something was left.
+    records_written: of the journal, that a store could not be told when they were made; a thousand at most are
+    counted.
     """
 
     adopted: int
@@ -90,6 +92,7 @@ class RecoverReport:
     copies_adopted: int
     copies_removed: int
     backups_removed: int
+    records_written: int
     interrupted: bool
     dry_run: bool
 
@@ -149,6 +152,7 @@ class Recover:
             copies_adopted=counts["copies_adopted"],
             copies_removed=counts["copies_removed"],
             backups_removed=counts["backups_removed"],
+            records_written=counts["records_written"],
             interrupted=self._interrupted,
             dry_run=self._dry_run,
         )
@@ -181,6 +185,7 @@ class Recover:
     def _settle_all(self, store: Store, url: str) -> None:
         """Remains first: what fails here to be removed is then not tried twice."""
         recovery = self._catalog.recovery
+        untold = len(self._catalog.journal.unwritten([url]))
         for chunk in recovery.remains(url):
             if self._stopped():
                 return
@@ -199,6 +204,7 @@ class Recover:
         self._settle_backups(store, url)
         if not self._dry_run:
             write_journal(self._catalog.journal, store)
+        self._counts["records_written"] += untold
 
     def _prove(self, store: Store, url: str) -> None:
         """Chunks whose lease is not over, but whose object is there: a whole one proves itself. If its writer

@@ -180,12 +180,15 @@ class Removing:
 
 def _below(typed: str) -> Below:
     """A folder as typed: "./a", "/a", "a" -> all below "a/", and the file "a"; "a/" -> only what is below; "." ->
-    everything. Raises InvalidInput for an empty name (a variable of a shell that was not set), or what is none."""
+    everything. Raises InvalidInput for an empty name (a variable of a shell that was not set), for "/" (an adopted
+    archive may have a folder of that name), or what is none."""
     if not typed:
         raise InvalidInput("an empty name is no folder", hint="all of the catalog is .")
     if not is_text(typed):
         raise InvalidInput(f"no path of the catalog has such a name: {_printable(typed)}")
     name = from_root(typed)
+    if not name and not typed.startswith("."):
+        raise InvalidInput(f"{typed} is no folder of the catalog", hint="all of the catalog is .")
     if not name:
         return Below("", None)
     return Below(name, None) if name.endswith("/") else Below(f"{name}/", name)

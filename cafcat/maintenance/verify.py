@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.verification import CheckResult, CheckTarget, TargetKey, TargetTotals, VerifyRun, Wanted
-from cafcat.errors import CafcatError, InvalidInput
+from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.check_source import SourceCheck, folder_of
 from cafcat.maintenance.check_worker import Checked, check_here, check_in_workers
 from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
+from cafcat.paths import from_root
 from cafcat.progress import Progress
 from cafcat.scanning.opening import Opening, SourceOptions, printable_options
 from cafcat.stores.base import Store
@@ -139,7 +140,7 @@ class Verify:
         self._interrupted = False
 
     def run(self, options: VerifyOptions) -> VerifyReport:
-        """All that was asked for. Raises InvalidInput, NotFound for a chunk or source that is not there,
+        """All that was asked for. Raises InvalidInput, NotFound for a chunk, folder or source that is not there,
         CatalogUnavailable, CatalogOutdated, and what `should_stop` raises."""
         options.check()
         if options.level is VerifyLevel.CATALOG:
@@ -182,10 +183,13 @@ class Verify:
         for chunk in found:
             if chunk.state not in (ChunkState.COMMITTED, ChunkState.RETIRED):
                 raise InvalidInput(f"the chunk is {chunk.state}: there is nothing to verify", chunk=str(chunk.uuid))
+        prefix = from_root(options.prefix).rstrip("/")
+        if prefix and not self._catalog.verification.has_prefix(prefix):
+            raise NotFound("the catalog has no such file or folder", path=prefix)
         return Wanted(
             options.level,
             chunks=[chunk.uuid for chunk in found],
-            prefix=options.prefix.rstrip("/") or None,
+            prefix=prefix or None,
             store=options.store,
             older_than_seconds=options.older_than_seconds,
             sample=options.sample,

@@ -116,8 +116,9 @@ class Places:
         elif location.store in self._silent:
             self._tell_of_store(location.store)
         elif error is not None:
-            message = f"{_what_is_wrong(location, error)}: read from its copy in {place.store}; run cafcat repair"
-            self._tell(location.chunk, message)
+            what = _what_is_wrong(location, error)
+            advice = error.hint if isinstance(error, AccessDenied) else "run cafcat repair"
+            self._tell(location.chunk, f"{what}: read from its copy in {place.store}; {advice}")
 
     def _tell_of_store(self, store: str) -> None:
         self._tell(store, f"{self._silent[store].as_error().message}: reading the copies of its chunks")

@@ -66,6 +66,7 @@ def test_as_json(cafcat: Cafcat) -> None:
         "copied": 1,
         "found": 0,
         "there": 0,
+        "own": 0,
         "damaged": 1,
         "bytes_copied": size,
         "interrupted": False,

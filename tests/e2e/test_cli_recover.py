@@ -162,4 +162,4 @@ def test_ctrl_c_finishes_the_chunk_at_hand(cafcat: Cafcat, as_json: bool) -> Non
         assert b'"interrupted": true' in result.out
     else:
         assert result.text == "interrupted; adopted 1 chunk (1 file, 7 B)\n"
-    assert cafcat("recover").text == "adopted 1 chunk (1 file, 7 B)\n"
+    assert cafcat("recover").text == "adopted 1 chunk (1 file, 7 B), wrote 1 journal record into the store\n"

@@ -130,6 +130,12 @@ def test_what_is_live_again_or_pruned(tree: Cafcat) -> None:
     assert tree("undelete", "--list").text == ""
 
 
+def test_only_a_dot_is_everything(tree: Cafcat) -> None:
+    """A path of an adopted archive may begin with a slash: its folder looks like the root."""
+    assert "all of the catalog is ." in tree("rm", "-r", "/", "--yes", code=2).err
+    assert paths(tree) == set(TREE)
+
+
 def test_history_says_why(tree: Cafcat) -> None:
     tree("rm", "tree/a.txt")
     tree("ingest", "tree/a.txt", "-q")
@@ -148,7 +154,8 @@ def test_a_store_that_is_not_there_is_a_warning(tree: Cafcat) -> None:
     assert summary["stores_behind"] == [(tree.folder / "store").as_uri()]
     (tree.folder / "unmounted").rename(tree.folder / "store")
     before = len(list((tree.folder / "store" / "journal").iterdir()))
-    tree("recover")
+    assert tree("recover").text == "wrote 2 journal records into the store\n"
+    assert tree("recover").text == "nothing to recover\n"
     assert len(list((tree.folder / "store" / "journal").iterdir())) == before + 2
 
 

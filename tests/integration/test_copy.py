@@ -124,7 +124,7 @@ def test_not_into_the_own_store(world: World, tmp_path: Path) -> None:
     chunk = commit(world.repository, FILES)
     with pytest.raises(InvalidInput, match="itself"):
         world.repository.custody.copy([chunk], to=world.first.url)
-    assert counted(world.repository.custody.copy(to=str(folder_of(world.first)))) == {"there": 1}
+    assert counted(world.repository.custody.copy(to=str(folder_of(world.first)))) == {"own": 1}
     (tmp_path / "link").symlink_to(folder_of(world.first))
     report = world.repository.custody.copy(to=str(tmp_path / "link"))
     assert "own store by another name" in report.failed[0]

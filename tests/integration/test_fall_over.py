@@ -324,6 +324,17 @@ def test_a_server_that_is_out_of_reach_is_not_waited_for_by_every_chunk(
         assert len(s3_proxy.requests) <= asked + (0 if fault is Fault.RESET_BEFORE else 10)
 
 
+def test_credentials_that_are_wrong_are_no_reason_to_repair(remote: World, s3_proxy: S3Proxy) -> None:
+    commit(remote.repository, FILES)
+    remote.copy()
+    s3_proxy.faults = failing(Fault.EXPIRED, ("GetObject",))
+    with reopened(remote) as repository:
+        assert repository.read("tree/first") == FILES["tree/first"]
+    [warning] = remote.warnings
+    assert "ExpiredToken" in warning
+    assert "repair" not in warning
+
+
 def test_without_copies_a_server_that_is_out_of_reach_ends_the_work(remote: World, s3_proxy: S3Proxy) -> None:
     for number in range(3):
         commit(remote.repository, {f"{number}": b"x"})

@@ -11,7 +11,7 @@ from cafcat.catalog import pruning
 from cafcat.catalog.connection import PgConnection
 from cafcat.catalog.events import record_event
 from cafcat.catalog.pruning import Pruning
-from cafcat.errors import InvalidInput, StoreFailed
+from cafcat.errors import InvalidInput, NotFound, StoreFailed
 from cafcat.maintenance.prune import PrunedChunk, PruneReport
 from cafcat.model import OnConflict
 from cafcat.stores.base import Upload
@@ -285,6 +285,16 @@ def test_only_one_store(local: cafcat.Repository, open_at: Opener, folder: Folde
     assert (len(chunks_in(folder)), len(chunks_in(elsewhere))) == (1, 0)
     with pytest.raises(InvalidInput):
         local.custody.prune(store="")
+
+
+def test_a_store_that_the_catalog_does_not_know_is_an_error(local: cafcat.Repository, tmp_path: Path) -> None:
+    """Each would look as if all were well: nothing to do."""
+    commit(local, {"file": b"content"})
+    slip = str(tmp_path / "sotre")
+    custody = local.custody
+    for act in (custody.prune, custody.repack, custody.verify, custody.recover):
+        with pytest.raises(NotFound, match=f"no chunk in the store file://{slip}; cafcat chunks ls"):
+            act(store=slip)
 
 
 def test_interrupted_between_chunks(local: cafcat.Repository, folder: Folder) -> None:

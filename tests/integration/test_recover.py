@@ -319,7 +319,7 @@ def test_interrupted_between_and_within_chunks(repository: cafcat.Repository, pl
     with pytest.raises(KeyboardInterrupt):
         repository.recover(should_stop=stop)
     assert states(repository) == ["committed", "writing", "writing"]
-    assert counted(repository.recover()) == {"adopted": 2}
+    assert counted(repository.recover()) == {"adopted": 2, "records_written": 1}
     assert check(repository, place) == {"0": b"whole", "1": b"whole", "2": b"whole"}
 
 

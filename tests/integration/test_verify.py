@@ -370,9 +370,10 @@ def test_which_chunks(repository: cafcat.Repository) -> None:
     assert which() == [0, 1, 2]
     assert which(chunks=[uuids[2][:8], uuids[0]]) == [0, 2]
     assert which(prefix="t1") == which(prefix="t1/") == which(prefix="t1/x") == which(prefix="t1/f") == [1]
-    assert which(prefix="t") == which(prefix="t1/x/y/z") == []
+    for prefix in ("t", "t1/x/y/z"):
+        with pytest.raises(NotFound, match="no such file or folder"):
+            which(prefix=prefix)
     assert which(store=repository.settings.store) == [0, 1, 2]
-    assert which(store="/elsewhere") == []
     with pytest.raises(NotFound):
         which(chunks=["00000000"])
     for wrong in (
