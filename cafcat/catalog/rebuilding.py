@@ -68,7 +68,7 @@ class RebuiltCounts(NamedTuple):
     files: int
     bytes: int
     retired_files: int
-    journal_lines: int
+    journal_records: int
     files_lost: int
 
 

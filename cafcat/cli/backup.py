@@ -97,9 +97,9 @@ def restore(
             progress.end()
             call.output.notice("interrupted; the catalog is empty, as it was before")
             return INTERRUPTED
-    if not call.json and report.newer_lines:
+    if not call.json and report.newer_records:
         call.output.notice(
-            f"{plural(report.newer_lines, 'change')} came after the backup and are not in the catalog: "
+            f"{plural(report.newer_records, 'change')} came after the backup and are not in the catalog: "
             "`cafcat rebuild` into an empty one has them"
         )
     call.summarize(asdict(report), _restored(report))

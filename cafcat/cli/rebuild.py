@@ -64,7 +64,7 @@ def _notices(call: Call, report: "RebuildReport") -> None:
     if report.adopted and report.written:
         named = [str(uuid) for uuid in report.adopted[: None if call.verbose else _LISTED]]
         more = f" and {len(report.adopted) - len(named)} more" if len(report.adopted) > len(named) else ""
-        call.output.notice(f"without a line in the journal, taken as the newest: {', '.join(named)}{more}")
+        call.output.notice(f"without a journal record, taken as the newest: {', '.join(named)}{more}")
 
 
 def _in_words(damage: "Damage") -> str:
@@ -85,7 +85,7 @@ def _summary(report: "RebuildReport") -> list[str]:
         ]
     lines = [
         f"rebuilt {plural(report.chunks, 'chunk')}: {plural(report.files, 'file')}, {format_size(report.bytes)}; "
-        f"{plural(report.retired_files, 'earlier location')}, {plural(report.journal_lines, 'line')} of the journal"
+        f"{plural(report.retired_files, 'earlier location')}, {plural(report.journal_records, 'journal record')}"
     ]
     if report.copies:
         lines.append("1 chunk has a copy" if report.copies == 1 else f"{report.copies} copies of chunks")

@@ -72,9 +72,9 @@ class Damage(NamedTuple):
 class RebuildReport:
     """What the catalog has now, or would have if written is False: then it is as empty as before.
 
-    files, bytes: found under their paths. retired_files: what paths pointed to before. journal_lines: journal
-    records. adopted: chunks that had none. files_lost: paths that, as the journal says, were in chunks that are
-    lost; that is not all of them. foreign_objects: what is no chunk, journal record or backup by its name. damages:
+    files, bytes: found under their paths. retired_files: what paths pointed to before. adopted: chunks
+    without a journal record. files_lost: paths that, as the journal says, were in chunks that are lost; that is
+    not all of them. foreign_objects: what is no chunk, journal record or backup by its name. damages:
     the first thousand of damage_count; lost_count of these cost something.
     """
 
@@ -85,7 +85,7 @@ class RebuildReport:
     files: int
     bytes: int
     retired_files: int
-    journal_lines: int
+    journal_records: int
     backups: int
     adopted: tuple[UUID, ...]
     foreign_objects: int
@@ -288,7 +288,7 @@ class Rebuild:
             files=counts.files,
             bytes=counts.bytes,
             retired_files=counts.retired_files,
-            journal_lines=counts.journal_lines,
+            journal_records=counts.journal_records,
             backups=len(self._backups),
             adopted=tuple(self._adopted),
             foreign_objects=self._foreign,

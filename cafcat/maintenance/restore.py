@@ -23,7 +23,7 @@ _BATCH_OBJECTS: Final = 1000
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
     """What was restored: rows by table; taken_at: of which moment, ISO 8601 in UTC; journal_id: the last journal
-    record that is in it. newer_lines: what changed since, as the journals beside the chunks say;
+    record that is in it. newer_records: what changed since, as the journals beside the chunks say;
     newer_unknown: stores that could not be asked."""
 
     store: str
@@ -31,7 +31,7 @@ class RestoreReport:
     taken_at: str
     journal_id: int
     rows: dict[str, int]
-    newer_lines: int
+    newer_records: int
     newer_unknown: tuple[str, ...]
 
 

@@ -70,7 +70,7 @@ def test_as_json(cafcat: Cafcat, lost: Cafcat) -> None:
     assert re.fullmatch(r"....-..-..T..:..:..\.\d{6}Z", str(listed["begun_at"]))
     restored = lost("restore", second["object_key"], "--json").document
     assert set(restored) == {field.name for field in fields(RestoreReport)}
-    assert (restored["rows"], restored["newer_lines"]) == (second["rows"], 0)
+    assert (restored["rows"], restored["newer_records"]) == (second["rows"], 0)
 
 
 def test_to_and_from_another_store(cafcat: Cafcat, lost: Cafcat) -> None:

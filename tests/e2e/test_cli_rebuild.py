@@ -32,7 +32,7 @@ def test_all_keys_are_documented() -> None:
 
 
 def test_a_catalog_is_there_again(cafcat: Cafcat, lost: Cafcat) -> None:
-    assert lost("rebuild").text == "rebuilt 1 chunk: 13 files, 3.0 MB; 0 earlier locations, 1 line of the journal\n"
+    assert lost("rebuild").text == "rebuilt 1 chunk: 13 files, 3.0 MB; 0 earlier locations, 1 journal record\n"
     assert lost("cat", "tree/a.txt").out == b"first file\n"
     assert lost("ls", "-R", "--json").documents == cafcat("ls", "-R", "--json").documents
     assert lost("db", "check").text == "nothing is wrong\n"
@@ -108,7 +108,7 @@ def test_a_chunk_without_a_record_is_named(cafcat: Cafcat, lost: Cafcat) -> None
     line.unlink()
     [chunk] = (cafcat.folder / "store").glob("*.caf")
     result = lost("rebuild")
-    assert f"without a line in the journal, taken as the newest: {chunk.stem}" in result.err
+    assert f"without a journal record, taken as the newest: {chunk.stem}" in result.err
     assert result.text.startswith("rebuilt 1 chunk: 13 files")
 
 

@@ -75,7 +75,7 @@ def test_everything_comes_back(world: World) -> None:
     empty = world.empty()
     restored = empty.custody.restore()
     assert (restored.object_key, restored.rows, restored.journal_id) == (report.object_key, report.rows, 3)
-    assert (restored.newer_lines, restored.newer_unknown) == (0, ())
+    assert (restored.newer_records, restored.newer_unknown) == (0, ())
     after = contents(empty)
     assert after["events"].pop()[4] == "catalog_restored"
     assert after == before
@@ -102,7 +102,7 @@ def test_what_came_after_the_backup_is_counted_and_its_numbers_are_not_given_aga
     commit(world.repository, {"b": b"2"})
     world.repository.custody.remove(["a"])
     empty = world.empty()
-    assert empty.custody.restore().newer_lines == 2
+    assert empty.custody.restore().newer_records == 2
     commit(empty, {"c": b"3"})
     assert sql(empty, "SELECT id FROM journal ORDER BY id") == [(1,), (4,)]
     rebuilt, report = world.rebuilt()

@@ -46,7 +46,7 @@ def test_everything_is_there_again(world: World) -> None:
     world.repository.custody.remove(["b/empty", "c"])
     world.repository.custody.undelete(["c"])
     report = world.assert_rebuilds()
-    assert (report.chunks, report.files, report.retired_files, report.journal_lines) == (3, 5, 3, 5)
+    assert (report.chunks, report.files, report.retired_files, report.journal_records) == (3, 5, 3, 5)
     assert (report.adopted, report.foreign_objects, report.copies) == ((), 0, 0)
     rebuilt, _ = world.rebuilt()
     assert live(rebuilt) == live(world.repository)
