@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from cafcat.errors import InvalidInput
+from cafcat.quantities import format_size
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.settings_stores import NamedStore, access_of, chosen_url, named_stores
 from cafcat.settings_values import Given, absolute_path, check_keys, size_in_bytes, text_of, yes_or_no
 from cafcat.stores.registry import UPLOAD_MEMORY
-from cafcat.units import format_size
 
 __all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "redact"]
 

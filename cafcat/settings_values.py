@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cafcat.errors import InvalidInput
-from cafcat.units import parse_size
+from cafcat.quantities import parse_size
 
 __all__ = ["Given", "absolute_path", "check_keys", "size_in_bytes", "text_of", "yes_or_no"]
 

@@ -11,7 +11,7 @@ from cafcat.catalog.lookup import size_of
 from cafcat.catalog.runs import iso
 from cafcat.errors import Conflict, InvalidInput, NotFound
 from cafcat.model import Chunk, ChunkState, SourceFile
-from cafcat.units import to_microseconds
+from cafcat.quantities import to_microseconds
 
 __all__ = ["RENEW_LEASE", "Chunks", "Known"]
 

@@ -10,7 +10,7 @@ from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.runs import iso
 from cafcat.errors import Conflict
 from cafcat.model import ArchiveUnits, LogUnit, SourceFile
-from cafcat.units import to_microseconds
+from cafcat.quantities import to_microseconds
 
 __all__ = [
     "LOGS_ELSEWHERE",

@@ -7,7 +7,7 @@ from uuid import UUID
 from cafcat.catalog.connection import Connection, Selection
 from cafcat.errors import NotFound
 from cafcat.model import LOOKED_UP_PATHS, Folder, Location
-from cafcat.units import to_microseconds, to_nanoseconds
+from cafcat.quantities import to_microseconds, to_nanoseconds
 
 __all__ = ["LOOKED_UP_PATHS", "PAGE_ROWS", "FindFilter", "Lookup", "folder_range", "location_of", "size_of"]
 

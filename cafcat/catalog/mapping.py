@@ -10,8 +10,8 @@ from typing import Final
 
 from cafcat.catalog.copying import EPOCH_MICROSECONDS, NULL, copy_stream
 from cafcat.model import Entry
+from cafcat.quantities import to_microseconds
 from cafcat.spool import Spool
-from cafcat.units import to_microseconds
 
 __all__ = ["COLUMNS", "Mapping"]
 

@@ -12,8 +12,8 @@ from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import interrupted_by_signals
+from cafcat.quantities import format_size
 from cafcat.remote.access import is_s3
-from cafcat.units import format_size
 
 if TYPE_CHECKING:
     from cafcat.archives.convert import ConvertReport

@@ -11,7 +11,7 @@ from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.errors import InvalidInput
-from cafcat.units import format_size
+from cafcat.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.maintenance.backup import BackupReport

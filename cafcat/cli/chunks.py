@@ -9,7 +9,7 @@ from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.output import location_document
 from cafcat.model import Chunk, ChunkState
-from cafcat.units import format_size
+from cafcat.quantities import format_size
 
 __all__ = ["register"]
 

@@ -12,7 +12,7 @@ from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
 from cafcat.errors import InvalidInput
-from cafcat.units import format_size
+from cafcat.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.maintenance.copy import CopyReport, TakenChunk

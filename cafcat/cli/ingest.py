@@ -13,7 +13,7 @@ from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
 from cafcat.model import IngestReport, OnConflict, ProblemKind
-from cafcat.units import format_size, parse_size
+from cafcat.quantities import format_size, parse_size
 
 __all__ = ["register"]
 

@@ -9,7 +9,7 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.output import entry_document, timestamp
 from cafcat.cli.stopping import interrupted_by_signals
 from cafcat.model import Entry
-from cafcat.units import format_size
+from cafcat.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.archives.inspecting import Inspection

@@ -13,7 +13,7 @@ from cafcat.cli.read import Paths
 from cafcat.cli.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
-from cafcat.units import format_size, parse_size
+from cafcat.quantities import format_size, parse_size
 
 if TYPE_CHECKING:
     from cafcat.repository import Repository

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from cafcat.cli.arguments import parse_text
-from cafcat.units import parse_size
+from cafcat.quantities import parse_size
 
 __all__ = ["FollowSymlinks", "NewSize", "NoUnpack", "Yes", "prefix_option"]
 

@@ -13,7 +13,7 @@ from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.output import location_document, plural
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.model import Location, ProblemKind
-from cafcat.units import format_size
+from cafcat.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.repository import Repository

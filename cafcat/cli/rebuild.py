@@ -10,7 +10,7 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
-from cafcat.units import format_size
+from cafcat.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.maintenance.compare import CompareReport, Difference

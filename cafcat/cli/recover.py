@@ -10,7 +10,7 @@ from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
-from cafcat.units import format_size
+from cafcat.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.maintenance.left_copies import SettledCopy

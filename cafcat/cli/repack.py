@@ -13,7 +13,7 @@ from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
 from cafcat.model import DEFAULT_MAX_UNUSED
-from cafcat.units import format_size, parse_size
+from cafcat.quantities import format_size, parse_size
 
 if TYPE_CHECKING:
     from cafcat.catalog.rewriting import RewritableChunk

@@ -11,7 +11,7 @@ from cafcat.cli.options import FollowSymlinks, NewSize, NoUnpack, Yes, prefix_op
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
-from cafcat.units import format_size
+from cafcat.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.maintenance.repair import RepairReport

@@ -8,7 +8,7 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.output import plural
 from cafcat.model import Run
-from cafcat.units import format_size
+from cafcat.quantities import format_size
 
 __all__ = ["register"]
 

@@ -13,7 +13,7 @@ from cafcat.cli.output import plural, printable
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
 from cafcat.model import Finding, Verdict, VerifyLevel
-from cafcat.units import format_size
+from cafcat.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.maintenance.verify import CheckedObject, VerifyReport

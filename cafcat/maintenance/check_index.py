@@ -13,8 +13,8 @@ from cafcat.formats.base import Format
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import Entry, FindingKind
+from cafcat.quantities import to_microseconds
 from cafcat.sorting import ExternalSort
-from cafcat.units import to_microseconds
 
 __all__ = ["compare", "index_error"]
 

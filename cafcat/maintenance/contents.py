@@ -8,8 +8,8 @@ from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, StoreFailed
 from cafcat.formats.base import Format
 from cafcat.model import Entry
+from cafcat.quantities import to_nanoseconds
 from cafcat.stores.base import Store
-from cafcat.units import to_nanoseconds
 
 __all__ = ["Unreadable", "check", "check_all", "contents", "decoded", "entry_of", "guarded"]
 

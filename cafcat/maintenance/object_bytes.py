@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from cafcat.checksums import crc64nvme
-from cafcat.prefetch import in_order
+from cafcat.in_order import in_order
 from cafcat.stores.base import Store
 
 __all__ = ["object_blocks", "object_crc64nvme"]

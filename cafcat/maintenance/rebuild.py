@@ -20,12 +20,12 @@ from cafcat.catalog.rebuilding import FoundObject, FoundRecord, PlannedChunk, Re
 from cafcat.errors import CafcatError, Corrupt, NotFound, StoreFailed, TemporaryFileFailed, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
+from cafcat.in_order import in_order
 from cafcat.maintenance.backup_keys import backup_time
 from cafcat.maintenance.index_reading import read_index
 from cafcat.maintenance.index_rules import own_prefix, units_in
 from cafcat.maintenance.index_section import head_of
 from cafcat.model import ArchiveUnits, ChunkSummary
-from cafcat.prefetch import in_order
 from cafcat.progress import Progress
 from cafcat.remote.errors import ServerFailed
 from cafcat.stores.base import ObjectInfo, Store, StoredObject

@@ -8,7 +8,7 @@ from typing import Final
 
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, NotInstalled, StoreFailed, Unsupported
-from cafcat.prefetch import in_order
+from cafcat.in_order import in_order
 from cafcat.resolve.decoding import decoded
 from cafcat.resolve.places import FAILURES, Trial
 from cafcat.resolve.plan import RangeRead, merging_of

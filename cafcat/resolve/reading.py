@@ -16,7 +16,7 @@ from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import Store
 
 if TYPE_CHECKING:
-    from cafcat.resolve.finding import Finding
+    from cafcat.resolve.location_catalog import LocationCatalog
     from cafcat.resolve.plan import RangeRead
 
 __all__ = ["Reading"]
@@ -28,7 +28,9 @@ HELD_BYTES: Final = 8 << 20
 class Reading:
     """Reads files by path: from the chunk's own object, and where that fails from a copy of it."""
 
-    def __init__(self, catalog: "Finding", store_of: Callable[[str], Store], warn: Callable[[str], object]) -> None:
+    def __init__(
+        self, catalog: "LocationCatalog", store_of: Callable[[str], Store], warn: Callable[[str], object]
+    ) -> None:
         """`store_of` gives the store of a URL in `chunks.store`; `warn` is told once of each chunk, or store, of
         which copies are read."""
         self._catalog = catalog

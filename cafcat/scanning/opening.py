@@ -14,7 +14,7 @@ from cafcat.scanning.positions import Positions
 from cafcat.sources.base import Source
 from cafcat.sources.directory import DirectorySource
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.listing import ListingSource
+from cafcat.sources.name_list import NameListSource
 from cafcat.sources.names import printable, warn_once
 from cafcat.sources.tar import looks_like_tar, open_tar
 
@@ -113,7 +113,7 @@ class Opening:
 
     def _open_listing(self, files_from: str) -> Source:
         options = self.options
-        return ListingSource(
+        return NameListSource(
             files_from,
             null_separated=options.null_separated,
             prefix=options.prefix,

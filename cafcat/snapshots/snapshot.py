@@ -19,8 +19,8 @@ from cafcat.resolve.reading import Reading
 from cafcat.resolve.wanted import Wanted
 from cafcat.settings import Settings
 from cafcat.snapshots.database import Rows, SnapshotFile
+from cafcat.snapshots.kept_chunks import KeptChunks
 from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog
-from cafcat.snapshots.open_chunks import OpenChunks
 from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.wiring import Stores
 
@@ -83,7 +83,7 @@ class Snapshot:
         self._catalog = SnapshotCatalog(self._rows)
         store_of = self._stores.__getitem__
         self._reading = Reading(self._catalog, store_of, warn or logging.getLogger("cafcat").warning)
-        self._open = OpenChunks(store_of)
+        self._open = KeptChunks(store_of)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """The bytes of a file, or `[start, end)` of them; a negative start counts from the end. A whole file is

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from cafcat.errors import SourceFailed
+from cafcat.in_order import in_order
 from cafcat.model import NewFile, ProblemKind, SourceFile
-from cafcat.prefetch import in_order
 from cafcat.sources.base import open_or_error
 from cafcat.sources.names import printable
 

@@ -10,9 +10,8 @@ from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import ObjectDenied, ServerFailed
 from cafcat.remote.reading import RemoteObject
 from cafcat.sources.base import open_or_error
-from cafcat.sources.fetched import SMALL_BYTES, FetchedFile, bytes_when_open
+from cafcat.sources.fetched import SMALL_BYTES, FetchedFile, bytes_when_open, fetched
 from cafcat.sources.names import printable
-from cafcat.sources.prefetch import fetched
 
 __all__ = ["S3Objects"]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cafcat.remote.reading import ObjectHead
     from cafcat.sources.http import HttpFiles
-from cafcat.sources.prefetch import fetched
+from cafcat.sources.fetched import fetched
 
 __all__ = [
     "UrlFiles",

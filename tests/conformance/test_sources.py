@@ -9,7 +9,7 @@ import pytest
 
 from cafcat.sources.base import Source
 from cafcat.sources.directory import DirectorySource
-from cafcat.sources.listing import ListingSource
+from cafcat.sources.name_list import NameListSource
 from cafcat.testing.sources import SourceSuite
 
 
@@ -58,6 +58,6 @@ class TestListingSource(SourceSuite):
     def open_source(self, raw: FolderBeside) -> Callable[[], Source]:
         def open_listing() -> Source:
             names = b"".join(os.fsencode(path) + b"\0" for path in raw.paths())
-            return ListingSource(BytesIO(names), null_separated=True)
+            return NameListSource(BytesIO(names), null_separated=True)
 
         return open_listing

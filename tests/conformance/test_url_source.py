@@ -10,7 +10,7 @@ import pytest
 from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, SourceFile
 from cafcat.sources.base import OpenFile, Source
-from cafcat.sources.listing import ListingSource
+from cafcat.sources.name_list import NameListSource
 from cafcat.testing.sources import RawFiles, SourceSuite, found
 from tests.s3_server import S3Server
 from tests.web_server import WebServer, web_server
@@ -82,14 +82,14 @@ class TestWebUrls(Urls):
         return lambda: WithoutHost(listing([web_server.url(path) for path in web_server.files]))
 
 
-def listing(urls: list[str]) -> ListingSource:
-    return ListingSource(BytesIO(b"\0".join(map(os.fsencode, urls))), null_separated=True)
+def listing(urls: list[str]) -> NameListSource:
+    return NameListSource(BytesIO(b"\0".join(map(os.fsencode, urls))), null_separated=True)
 
 
 class WithoutHost:
     """The suite's files are at the top: this removes the host from their names, and puts it back."""
 
-    def __init__(self, source: ListingSource) -> None:
+    def __init__(self, source: NameListSource) -> None:
         self.source = source
         self.name = source.name
 

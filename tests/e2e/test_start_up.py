@@ -34,7 +34,7 @@ NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "toml
 """Of those that are."""
 OWN = {
     "": "catalog checksums cli database errors model paths progress remote repository resolve settings"
-    " settings_stores settings_values stores units wiring",
+    " quantities settings_stores settings_values stores wiring",
     "catalog.": "catalog connection embedded embedded_cluster embedded_programs embedded_sockets embedded_state"
     " lookup schema",
     "cli.": "app arguments call errors output read verbs",

@@ -16,7 +16,7 @@ from cafcat.catalog.lookup import FindFilter
 from cafcat.catalog.mapping import Mapping
 from cafcat.errors import CafcatError, CatalogUnavailable, Conflict, InvalidInput, NotFound
 from cafcat.model import ChunkState, ChunkSummary, Entry, Folder, OnConflict, SourceFile
-from cafcat.units import to_microseconds
+from cafcat.quantities import to_microseconds
 
 
 @pytest.fixture(params=["database_url", "database_url_15"])

@@ -20,7 +20,7 @@ import cafcat
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.formats.registry import by_name
 from cafcat.model import OnConflict
-from cafcat.snapshots import open_chunks
+from cafcat.snapshots import kept_chunks
 from cafcat.stores.local_files import LocalFile
 from tests.catalog_world import Opener, begin, commit
 from tests.damage import flip
@@ -127,7 +127,7 @@ def test_a_file_of_a_folder_is_read_the_short_way_but_for_the_first(
 ) -> None:
     by_folder.read("tree/n001")
     monkeypatch.setattr(by_folder, "_read_with_care", never)
-    monkeypatch.setattr(open_chunks, "_TRUSTED_SECONDS", 10**9)
+    monkeypatch.setattr(kept_chunks, "_TRUSTED_SECONDS", 10**9)
     for path, content in FILES.items():
         assert by_folder.read(path) == content
 
@@ -197,7 +197,7 @@ def test_what_was_pruned_since_is_not_found_and_a_new_snapshot_is_advised(
 def test_a_chunk_that_is_open_is_let_go_when_it_was_removed(
     by_folder: cafcat.Snapshot, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_chunks, "_TRUSTED_SECONDS", 0)
+    monkeypatch.setattr(kept_chunks, "_TRUSTED_SECONDS", 0)
     by_folder.read("tree/n150")
     chunk = chunk_of(folder)
     assert open_files(folder.folder) == [chunk.name]
@@ -211,7 +211,7 @@ def test_a_chunk_that_is_open_is_let_go_when_it_was_removed(
 def test_a_chunk_that_was_repaired_in_its_place_is_read_anew(
     by_folder: cafcat.Snapshot, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_chunks, "_TRUSTED_SECONDS", 10**9)
+    monkeypatch.setattr(kept_chunks, "_TRUSTED_SECONDS", 10**9)
     shutil.copy(chunk_of(folder), tmp_path / "backup")
     location = by_folder.locate("tree/n150")
     flip(chunk_of(folder), location.start_byte)
@@ -242,7 +242,7 @@ def test_it_reads_from_the_copies_that_the_catalog_had(
 def test_many_chunks_keep_few_files_open(
     local: cafcat.Repository, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_chunks, "_MOST_FILES", 3)
+    monkeypatch.setattr(kept_chunks, "_MOST_FILES", 3)
     files = {f"f{number}": b"%d" % number for number in range(9)}
     for path, content in files.items():
         commit(local, {path: content})
@@ -252,7 +252,7 @@ def test_many_chunks_keep_few_files_open(
             assert {path: snapshot.read(path) for path in files} == files
         assert len(open_files(folder.folder)) == 3
 
-    monkeypatch.setattr(open_chunks, "_KEPT_SECONDS", -100)
+    monkeypatch.setattr(kept_chunks, "_KEPT_SECONDS", -100)
     with open_snapshot(tmp_path / "taken") as snapshot:
         for path in ("f1", "f2", "f3"):
             snapshot.read(path)

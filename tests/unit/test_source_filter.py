@@ -10,7 +10,7 @@ import pytest
 from cafcat.errors import InvalidInput
 from cafcat.sources.directory import DirectorySource
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.listing import ListingSource
+from cafcat.sources.name_list import NameListSource
 
 FILES = [
     "a.py",
@@ -92,7 +92,7 @@ def test_names_of_a_list_are_matched_whole(tree: Path) -> None:
     (tree.parent / "list").write_text("tree/src\ntree/a.py\ntree/build\n")
 
     def taken_of_list(filter: PathFilter) -> list[str]:
-        return [item.path for item in ListingSource("list", prefix="p/q", filter=filter).files()]
+        return [item.path for item in NameListSource("list", prefix="p/q", filter=filter).files()]
 
     assert taken_of_list(PathFilter(["/tree/src/a.py"])) == ["p/q/tree/src/a.py"]
     assert taken_of_list(PathFilter(exclude=["src/", "/tree/a.py"])) == [

@@ -23,7 +23,7 @@ from cafcat.remote.access import S3Access
 from cafcat.sources import http
 from cafcat.sources.base import OpenFile, PrefetchingSource
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.listing import ListingSource
+from cafcat.sources.name_list import NameListSource
 from cafcat.sources.urls import is_url, shown_url, url_name
 from tests.s3_server import S3Server
 from tests.waiting import PATIENCE_SECONDS
@@ -50,15 +50,15 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def listing(*urls: str, **options: Any) -> ListingSource:
-    return ListingSource(BytesIO(b"\0".join(map(os.fsencode, urls))), null_separated=True, **options)
+def listing(*urls: str, **options: Any) -> NameListSource:
+    return NameListSource(BytesIO(b"\0".join(map(os.fsencode, urls))), null_separated=True, **options)
 
 
 def listed(*urls: str, **options: Any) -> list[SourceFile | FileProblem]:
     return list(listing(*urls, **options).files())
 
 
-def file_of(url: str) -> tuple[ListingSource, SourceFile]:
+def file_of(url: str) -> tuple[NameListSource, SourceFile]:
     source = listing(url)
     [file] = source.files()
     assert isinstance(file, SourceFile), file
@@ -77,7 +77,7 @@ def content_of(url: str) -> bytes:
         return b"".join(opened.blocks())
 
 
-def failure_of(source: ListingSource, file: SourceFile) -> SourceFailed:
+def failure_of(source: NameListSource, file: SourceFile) -> SourceFailed:
     with pytest.raises(SourceFailed) as caught, source.open(file) as opened:
         list(opened.blocks())
     assert caught.value.path == file.path
@@ -788,8 +788,8 @@ def said(result: OpenFile | SourceFailed) -> str:
 def test_a_list_of_local_names_loads_no_client(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     script = (
-        "import sys; from io import BytesIO; from cafcat.sources.listing import ListingSource\n"
-        "source = ListingSource(BytesIO(b'a')); files = list(source.files())\n"
+        "import sys; from io import BytesIO; from cafcat.sources.name_list import NameListSource\n"
+        "source = NameListSource(BytesIO(b'a')); files = list(source.files())\n"
         "[file.read() for file in source.open_each(files)]\n"
         "print(*{'boto3', 'botocore', 'obstore', 'urllib3', 'concurrent.futures.thread'} & sys.modules.keys())"
     )

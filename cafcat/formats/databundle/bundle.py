@@ -33,8 +33,8 @@ from cafcat.formats.databundle.places import Places
 from cafcat.formats.databundle.shard_file import ShardFile
 from cafcat.formats.databundle.shard_writer import ShardPlace, ShardWriter
 from cafcat.formats.index_text import longest_text_bytes
+from cafcat.in_order import in_order
 from cafcat.model import FileProblem, ProblemKind
-from cafcat.prefetch import in_order
 
 __all__ = ["Bundle", "BundleCheck", "BundleFile", "BundleSummary", "NewBundleFile", "UserData", "write_bundle"]
 

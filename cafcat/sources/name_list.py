@@ -18,10 +18,10 @@ from cafcat.sources.names import folder_prefix, member_name, names_in, prefixed,
 from cafcat.sources.urls import UrlFiles, file_path, in_turn, is_url
 from cafcat.sources.walk import Walk
 
-__all__ = ["ListingSource"]
+__all__ = ["NameListSource"]
 
 
-class ListingSource:
+class NameListSource:
     """Files and folders by name, as typed, and URLs (s3://, http://, https://); folders are walked, as `tar -T`
     does. A local name that looks like a URL has to be written "./s3://...".
 

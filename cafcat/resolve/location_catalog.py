@@ -6,7 +6,7 @@ from uuid import UUID
 
 from cafcat.model import Location
 
-__all__ = ["Finding", "FoundCopies", "FoundFiles"]
+__all__ = ["FoundCopies", "FoundFiles", "LocationCatalog"]
 
 
 class FoundFiles(Protocol):
@@ -29,7 +29,7 @@ class FoundCopies(Protocol):
         """Store and key of each."""
 
 
-class Finding(Protocol):
+class LocationCatalog(Protocol):
     """A catalog as reading sees it."""
 
     @property

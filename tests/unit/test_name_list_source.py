@@ -9,7 +9,7 @@ import pytest
 
 from cafcat.errors import InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
-from cafcat.sources.listing import ListingSource
+from cafcat.sources.name_list import NameListSource
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def listed(data: bytes, **options: object) -> list[str]:
     """Paths of the files, and "path: kind" of the problems, in order."""
-    items = ListingSource(BytesIO(data), **options).files()  # type: ignore[arg-type]
+    items = NameListSource(BytesIO(data), **options).files()  # type: ignore[arg-type]
     return [f"{item.path}: {item.kind}" if isinstance(item, FileProblem) else item.path for item in items]
 
 
@@ -89,7 +89,7 @@ def test_symlinks_are_skipped_unless_followed() -> None:
 
 
 def test_files_of_the_list_can_be_opened() -> None:
-    source = ListingSource(BytesIO(b"a\nd\n"))
+    source = NameListSource(BytesIO(b"a\nd\n"))
     files = [item for item in source.files() if isinstance(item, SourceFile)]
     contents = []
     for file in files:
@@ -103,7 +103,7 @@ def test_files_of_the_list_can_be_opened() -> None:
 
 
 def test_files_of_the_list_can_be_opened_one_after_the_other() -> None:
-    source = ListingSource(BytesIO(b"a\nd\n"))
+    source = NameListSource(BytesIO(b"a\nd\n"))
     files = [item for item in source.files() if isinstance(item, SourceFile)]
     results = source.open_each(iter(files))
     with next(results) as opened:  # type: ignore[union-attr]
@@ -119,14 +119,14 @@ def test_files_of_the_list_can_be_opened_one_after_the_other() -> None:
 def test_each_kind_of_removed_beginning_is_warned_of_once(tree: Path) -> None:
     said: list[str] = []
     lines = [f"{tree}/a", f"{tree}/d/b", "d/../a", "nothing/../a", "a"]
-    source = ListingSource(BytesIO("\n".join(lines).encode()), warn=said.append)
+    source = NameListSource(BytesIO("\n".join(lines).encode()), warn=said.append)
     assert len(list(source.files())) == 5
     assert said == [f"Removing leading `{beginning}' from member names" for beginning in ("/", "d/../")]
 
 
 def test_a_list_can_be_a_file_and_is_then_read_each_time() -> None:
     Path("list").write_bytes(b"a\n")
-    source = ListingSource("list")
+    source = NameListSource("list")
     assert source.name == "--files-from list"
     for _ in range(2):
         assert [item.path for item in source.files()] == ["a"]
@@ -134,7 +134,7 @@ def test_a_list_can_be_a_file_and_is_then_read_each_time() -> None:
 
 def test_a_list_may_come_from_standard_input() -> None:
     script = (
-        "from cafcat.sources.listing import ListingSource; source = ListingSource('-', null_separated=True); "
+        "from cafcat.sources.name_list import NameListSource; source = NameListSource('-', null_separated=True); "
         "print(source.name, *(item.path for item in source.files()), sep='|')"
     )
     run = subprocess.run([sys.executable, "-c", script], input=b"d\0a\0", capture_output=True, check=True)
@@ -143,17 +143,17 @@ def test_a_list_may_come_from_standard_input() -> None:
 
 def test_a_list_that_cannot_be_opened_is_said_at_once() -> None:
     with pytest.raises(NotFound):
-        ListingSource("nothing")
+        NameListSource("nothing")
     with pytest.raises(InvalidInput):
-        ListingSource("d")
+        NameListSource("d")
     with pytest.raises(InvalidInput):
-        ListingSource("l\0st")
+        NameListSource("l\0st")
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc")
 def test_a_list_that_cannot_be_read_on_fails() -> None:
     """The first page of a process is not mapped: reading it is an I/O error."""
-    source = ListingSource("/proc/self/mem")
+    source = NameListSource("/proc/self/mem")
     with pytest.raises(SourceFailed, match="Input/output error") as caught:
         list(source.files())
     assert caught.value.problem == "unreadable"
@@ -171,7 +171,7 @@ def test_what_is_no_list_is_not_kept_in_memory() -> None:
 
     stream = Endless()
     with pytest.raises(InvalidInput, match=r"longer than 65,536 bytes.*-0"):
-        list(ListingSource(stream).files())
+        list(NameListSource(stream).files())
     assert stream.taken < 1 << 20
 
 
@@ -184,7 +184,7 @@ def test_a_list_is_used_as_it_is_read() -> None:
             return super().read(size)
 
     counts: list[int] = []
-    items = ListingSource(Counting(b"a\n" * 1_000_000)).files()
+    items = NameListSource(Counting(b"a\n" * 1_000_000)).files()
     next(items)
     assert len(counts) == 1
     assert ProblemKind.VANISHED not in {getattr(next(items), "kind", None) for _ in range(100)}
