@@ -199,7 +199,7 @@ def test_what_is_there_is_kept_unless_told_otherwise(repository: cafcat.Reposito
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for output in ("taken", "link", "folder"):
-        with pytest.raises(Conflict, match="already"):
+        with pytest.raises(Conflict, match="of that name"):
             repository.snapshot(tmp_path / output)
     with pytest.raises(Conflict):
         repository.snapshot(tmp_path / "folder", overwrite=True)
