@@ -11,21 +11,20 @@ SELECT EXISTS (SELECT FROM chunks) OR EXISTS (SELECT FROM file_locations)
     OR EXISTS (SELECT FROM retired_locations) OR EXISTS (SELECT FROM journal)
 """
 
-# found_lines, lines and line_files are of journal records.
 TABLES: Final = """
 CREATE TEMPORARY TABLE found_objects (
     store int NOT NULL, uuid uuid NOT NULL, object_key text NOT NULL, size_bytes bigint NOT NULL
 ) ON COMMIT DROP;
-CREATE TEMPORARY TABLE found_lines (
+CREATE TEMPORARY TABLE found_records (
     sequence bigint NOT NULL, uuid uuid NOT NULL, store int NOT NULL, size_bytes bigint NOT NULL
 ) ON COMMIT DROP;
-CREATE TEMPORARY TABLE lines (
+CREATE TEMPORARY TABLE records (
     n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id bigint, sequence bigint NOT NULL, uuid uuid NOT NULL,
     kind text NOT NULL, happened_at timestamptz NOT NULL,
     chunk uuid, format text, object_key text, size_bytes bigint, data_bytes bigint, index_start_byte bigint,
     index_end_byte bigint, file_count bigint, crc64nvme text, index_crc32c bigint, begun_at timestamptz
 ) ON COMMIT DROP;
-CREATE TEMPORARY TABLE line_files (
+CREATE TEMPORARY TABLE record_files (
     n bigint NOT NULL, start_byte bigint NOT NULL, chunk uuid NOT NULL, file_path text COLLATE "C" NOT NULL
 ) ON COMMIT DROP;
 CREATE TEMPORARY TABLE entries (LIKE file_locations) ON COMMIT DROP;
@@ -37,16 +36,16 @@ CREATE TEMPORARY TABLE copies (
 """
 
 COPY_OBJECTS: Final = "COPY found_objects (store, uuid, object_key, size_bytes) FROM STDIN"
-COPY_RECORD_OBJECTS: Final = "COPY found_lines (sequence, uuid, store, size_bytes) FROM STDIN"
-COPY_RECORD_FILES: Final = "COPY line_files (n, start_byte, chunk, file_path) FROM STDIN"
+COPY_RECORD_OBJECTS: Final = "COPY found_records (sequence, uuid, store, size_bytes) FROM STDIN"
+COPY_RECORD_FILES: Final = "COPY record_files (n, start_byte, chunk, file_path) FROM STDIN"
 
 RECORDS: Final = """
 SELECT sequence, uuid, array_agg(store ORDER BY store), array_agg(size_bytes ORDER BY store)
-FROM found_lines WHERE (sequence, uuid) > (%s, %s) GROUP BY 1, 2 ORDER BY 1, 2 LIMIT %s
+FROM found_records WHERE (sequence, uuid) > (%s, %s) GROUP BY 1, 2 ORDER BY 1, 2 LIMIT %s
 """
 
 ADD_RECORD: Final = """
-INSERT INTO lines (sequence, uuid, kind, happened_at, chunk, format, object_key, size_bytes, data_bytes,
+INSERT INTO records (sequence, uuid, kind, happened_at, chunk, format, object_key, size_bytes, data_bytes,
                    index_start_byte, index_end_byte, file_count, crc64nvme, index_crc32c, begun_at)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING n
 """
@@ -54,11 +53,11 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING n
 # Ascending numbers, each the one of its name or the one after the record before it, whichever is higher.
 NUMBER_RECORDS: Final = """
 WITH ranked AS (
-    SELECT n, sequence, row_number() OVER (ORDER BY sequence, happened_at, uuid) AS place FROM lines
+    SELECT n, sequence, row_number() OVER (ORDER BY sequence, happened_at, uuid) AS place FROM records
 ), numbered AS (
     SELECT n, place + max(sequence - place) OVER (ORDER BY place) AS id FROM ranked
 ), changed AS (
-    UPDATE lines SET id = numbered.id FROM numbered WHERE numbered.n = lines.n RETURNING lines.*
+    UPDATE records SET id = numbered.id FROM numbered WHERE numbered.n = records.n RETURNING records.*
 )
 SELECT sequence, uuid FROM changed WHERE id <> sequence ORDER BY id
 """
@@ -72,13 +71,13 @@ SELECT row_number() OVER (ORDER BY l.begun_at NULLS LAST, l.id NULLS LAST, uuid)
        coalesce(l.happened_at, now()) AS happened_at, coalesce(l.begun_at, now()) AS begun_at, l.format,
        l.size_bytes, l.data_bytes, l.index_start_byte, l.index_end_byte, l.file_count, l.crc64nvme, l.index_crc32c,
        NULL::text AS store, NULL::text AS object_key, false AS adopted
-FROM (SELECT DISTINCT ON (chunk) chunk AS uuid, lines.n, lines.id, kind, happened_at, begun_at, format, size_bytes,
-             data_bytes, index_start_byte, index_end_byte, file_count, crc64nvme, index_crc32c
-      FROM lines WHERE chunk IS NOT NULL ORDER BY chunk, lines.id DESC) AS l
+FROM (SELECT DISTINCT ON (chunk) chunk AS uuid, records.n, records.id, kind, happened_at, begun_at, format,
+             size_bytes, data_bytes, index_start_byte, index_end_byte, file_count, crc64nvme, index_crc32c
+      FROM records WHERE chunk IS NOT NULL ORDER BY chunk, records.id DESC) AS l
 FULL JOIN (SELECT DISTINCT uuid FROM found_objects) AS o USING (uuid);
 ALTER TABLE plan ADD PRIMARY KEY (id);
 CREATE INDEX ON found_objects (uuid);
-ANALYZE plan, found_objects, lines, line_files;
+ANALYZE plan, found_objects, records, record_files;
 """
 PLANNED: Final = "SELECT count(*), coalesce(sum(index_end_byte - index_start_byte), 0) FROM plan"
 
@@ -109,19 +108,20 @@ _COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_
 
 # A record for every chunk that has none: after all others, those that could not be read among them.
 RECORDS_OF_ADOPTED: Final = """
-INSERT INTO lines (id, sequence, uuid, kind, happened_at, chunk)
+INSERT INTO records (id, sequence, uuid, kind, happened_at, chunk)
 SELECT id, id, gen_random_uuid(), 'commit', happened_at, uuid
 FROM (SELECT uuid, happened_at,
-             (SELECT greatest(%(last)s, coalesce(max(id), 0)) FROM lines) + row_number() OVER (ORDER BY uuid) AS id
+             (SELECT greatest(%(last)s, coalesce(max(id), 0)) FROM records)
+             + row_number() OVER (ORDER BY uuid) AS id
       FROM plan WHERE adopted) AS new
 """
 _NUMBER_ADOPTED: Final = """
-UPDATE plan SET n = lines.n, sequence = lines.id FROM lines WHERE plan.adopted AND lines.chunk = plan.uuid
+UPDATE plan SET n = records.n, sequence = records.id FROM records WHERE plan.adopted AND records.chunk = plan.uuid
 """
 # What another chunk has under the same path, to the bit, is no news: it may have been copied by a repack that was
 # killed, and removed since.
 _SKIPPED_OF_ADOPTED: Final = f"""
-INSERT INTO line_files (n, start_byte, chunk, file_path)
+INSERT INTO record_files (n, start_byte, chunk, file_path)
 SELECT DISTINCT p.n, e.start_byte, p.uuid, e.file_path
 FROM plan AS p JOIN entries AS e ON e.caf_file_id = p.id JOIN entries AS other USING (file_path)
 JOIN plan AS q ON q.id = other.caf_file_id
@@ -142,11 +142,11 @@ FROM (
     SELECT e.caf_file_id, e.start_byte, e.end_byte, e.crc32c, e.modified_at, e.file_path, e.content_bytes,
            e.decoding, p.sequence, p.kind, p.happened_at
     FROM entries AS e JOIN plan AS p ON p.id = e.caf_file_id
-    WHERE NOT EXISTS (SELECT FROM line_files AS f WHERE f.n = p.n AND f.file_path = e.file_path)
+    WHERE NOT EXISTS (SELECT FROM record_files AS f WHERE f.n = p.n AND f.file_path = e.file_path)
     UNION ALL
     SELECT p.id, f.start_byte, e.end_byte, e.crc32c, e.modified_at, f.file_path, e.content_bytes, e.decoding,
            l.id, l.kind, l.happened_at
-    FROM line_files AS f JOIN lines AS l USING (n) LEFT JOIN plan AS p ON p.uuid = f.chunk
+    FROM record_files AS f JOIN records AS l USING (n) LEFT JOIN plan AS p ON p.uuid = f.chunk
     LEFT JOIN entries AS e
         ON e.caf_file_id = p.id AND e.file_path = f.file_path AND e.start_byte = f.start_byte
     WHERE l.kind IN ('remove', 'restore')
@@ -162,7 +162,7 @@ ORDER BY file_path
 
 # Of an entry that was brought back, the last time counts.
 _BROUGHT_BACK: Final = """
-EXISTS (SELECT FROM line_files AS f JOIN lines AS l USING (n) JOIN plan AS p ON p.uuid = f.chunk
+EXISTS (SELECT FROM record_files AS f JOIN records AS l USING (n) JOIN plan AS p ON p.uuid = f.chunk
         WHERE l.kind = 'restore' AND f.file_path = t.file_path AND p.id = t.caf_file_id
           AND f.start_byte = t.start_byte AND l.id > {after})
 """
@@ -180,7 +180,7 @@ SELECT {_COLUMNS}, retired_at, reason FROM (
       AND NOT {_BROUGHT_BACK.format(after="t.sequence")}
     UNION ALL
     SELECT {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))}, c.happened_at, 'skipped'
-    FROM entries AS t JOIN plan AS c ON c.id = t.caf_file_id JOIN line_files AS s
+    FROM entries AS t JOIN plan AS c ON c.id = t.caf_file_id JOIN record_files AS s
         ON s.n = c.n AND s.file_path = t.file_path
     WHERE NOT {_BROUGHT_BACK.format(after="0")}
 ) AS retired
@@ -210,11 +210,11 @@ INSERT INTO journal (id, chunk_id, uuid, kind, happened_at, unwritten) OVERRIDIN
 SELECT l.id, c.id, l.uuid, l.kind, l.happened_at,
        CASE WHEN p.adopted THEN ARRAY[p.store] || (SELECT coalesce(array_agg(k.store ORDER BY k.store), '{}')
                                                    FROM copies AS k WHERE k.chunk_id = p.id) ELSE '{}' END
-FROM lines AS l LEFT JOIN plan AS p ON p.uuid = l.chunk LEFT JOIN chunks AS c ON c.id = p.id ORDER BY l.id
+FROM records AS l LEFT JOIN plan AS p ON p.uuid = l.chunk LEFT JOIN chunks AS c ON c.id = p.id ORDER BY l.id
 """
 _JOURNAL_FILES: Final = """
 INSERT INTO journal_files (journal_id, caf_file_id, start_byte, file_path)
-SELECT p.sequence, p.id, f.start_byte, f.file_path FROM line_files AS f JOIN plan AS p USING (n) WHERE p.adopted
+SELECT p.sequence, p.id, f.start_byte, f.file_path FROM record_files AS f JOIN plan AS p USING (n) WHERE p.adopted
 """
 _COPIES: Final = """
 INSERT INTO chunk_copies (chunk_id, state, committed_at, store, object_key)
@@ -226,9 +226,9 @@ _TIMES: Final = "INSERT INTO chunk_times SELECT * FROM found_chunk_times ORDER B
 
 SETTLE: Final = (
     _NUMBER_ADOPTED,
-    "ANALYZE entries, plan, lines",
+    "ANALYZE entries, plan, records",
     _SKIPPED_OF_ADOPTED,
-    "ANALYZE line_files",
+    "ANALYZE record_files",
     _TIMELINE,
     _LIVE,
     _RETIRED,
