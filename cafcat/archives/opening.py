@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cafcat.archives.naming import Place, StoreOf, Together, found
+from cafcat.archives.naming import NamedPlace, StoreOf, Together, found
 from cafcat.formats import registry as formats
-from cafcat.formats.base import Folder, Format, InFolder, RandomReader, Reader, Spread
+from cafcat.formats.base import ArchiveFolder, Format, InFolder, RandomReader, Reader, Spread
 from cafcat.read_ahead import ReadAhead
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.stores.base import Store, StoredFolder
@@ -54,7 +54,7 @@ def open_archive(where: str | os.PathLike[str], access: _Access) -> OpenArchive:
 
         return open_store(url, access(url)) if is_s3(url) else open_store(url)
 
-    def alone(place: Place) -> InFolder:
+    def alone(place: NamedPlace) -> InFolder:
         return _remote(place, access, store_of) if is_s3(place.name) else _local(place, store_of)
 
     archive = found(os.fspath(where), alone, store_of)
@@ -82,7 +82,7 @@ class _Placed:
     """An archive as an InFolder."""
 
     def __init__(
-        self, name: str, size_bytes: int, read_at: Callable[[int, int], bytes], folder: Callable[[], Folder]
+        self, name: str, size_bytes: int, read_at: Callable[[int, int], bytes], folder: Callable[[], ArchiveFolder]
     ) -> None:
         """Args: read_at: as RandomReader has it; folder: opens what the archive is in, if somebody asks for it."""
         self.name = name
@@ -91,14 +91,14 @@ class _Placed:
         self.beside = folder
 
 
-def _local(place: Place, store_of: StoreOf) -> InFolder:
+def _local(place: NamedPlace, store_of: StoreOf) -> InFolder:
     from cafcat.stores.local_files import LocalFile
 
     file = LocalFile(place.name)
     return _Placed(file.name, file.size_bytes, file.read_at, lambda: StoredFolder(store_of(place.folder)))
 
 
-def _remote(place: Place, access: _Access, store_of: StoreOf) -> InFolder:
+def _remote(place: NamedPlace, access: _Access, store_of: StoreOf) -> InFolder:
     from cafcat.remote.address import parse_s3
     from cafcat.remote.connection import S3Connection
     from cafcat.remote.reading import RemoteObject

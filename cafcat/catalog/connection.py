@@ -17,7 +17,7 @@ from cafcat.errors import AccessDenied, CafcatError, CatalogUnavailable, Invalid
 __all__ = [
     "Connection",
     "PgConnection",
-    "Selection",
+    "PreparedLookup",
     "connect",
     "one_line",
     "open_connection",
@@ -47,7 +47,7 @@ _DEFAULTS = {
 """Connection parameters of libpq, where the URL does not say otherwise."""
 
 
-class Selection(NamedTuple):
+class PreparedLookup(NamedTuple):
     """A look-up that is made again and again: one SELECT, in two ways."""
 
     prepared: bytes
@@ -128,7 +128,7 @@ class Connection:
                 self._check(connection)
             yield connection
 
-    def select(self, selection: Selection, parameter: str | list[str]) -> list[tuple[Any, ...]]:
+    def select(self, selection: PreparedLookup, parameter: str | list[str]) -> list[tuple[Any, ...]]:
         """The rows that a look-up gives for its one parameter: one round trip. Raises CatalogOutdated."""
         with self._lock:
             try:

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cafcat.catalog.connection import PgConnection
-from cafcat.catalog.lookup import MICROSECONDS, folder_range, location_of, size_of, successor
+from cafcat.catalog.lookup import MICROSECONDS, Below, location_of, size_of, successor
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.catalog.runs import iso
 from cafcat.model import Location
 
-__all__ = ["Export", "Place", "export"]
+__all__ = ["Export", "export"]
 
 _IN_RANGES: Final = (
     "unnest(%(lows)s::text[], %(highs)s::text[]) AS r(low, high) "
@@ -32,14 +32,6 @@ ORDER BY r.number LIMIT 1
 _CHUNK: Final = "SELECT uuid, store, object_key, format FROM chunks WHERE id = %(id)s"
 
 
-class Place(NamedTuple):
-    """What somebody named: all below a folder ("" is everything, others end in "/"), and the file of that path, if
-    it could be one."""
-
-    path: str | None
-    folder: str
-
-
 class Export:
     """Sees nothing that is committed later. taken_at: ISO 8601 in UTC."""
 
@@ -47,25 +39,25 @@ class Export:
         self._read = found
         [(self.taken_at,)] = found.rows(f"SELECT {iso('now()')}")
 
-    def first_absent(self, places: Sequence[Place]) -> int | None:
+    def first_absent(self, places: Sequence[Below]) -> int | None:
         """Which of the places has no file, if there is one; everything is always there."""
         named = [(number, place) for number, place in enumerate(places) if place.folder]
-        ranges = [folder_range(place.folder) for _, place in named]
+        ranges = [place.range() for _, place in named]
         parameters = {
-            "paths": [place.path for _, place in named],
+            "paths": [place.itself for _, place in named],
             "lows": [low for low, _ in ranges],
             "highs": [high for _, high in ranges],
         }
         rows = self._read.rows(_ABSENT, parameters)
         return named[int(rows[0][0]) - 1][0] if rows else None
 
-    def totals(self, places: Sequence[Place]) -> tuple[int, int]:
+    def totals(self, places: Sequence[Below]) -> tuple[int, int]:
         """Number and bytes of what `files` gives."""
         source, parameters = _source(places)
         [(files, size_bytes)] = self._read.rows(_TOTALS.format(files=source), parameters)
         return int(files), int(size_bytes)
 
-    def files(self, places: Sequence[Place]) -> Generator[Location, None, None]:
+    def files(self, places: Sequence[Below]) -> Generator[Location, None, None]:
         """Each file of the places once, by chunk and offset. They stream: to be read to the end, or closed."""
         source, parameters = _source(places)
         chunk: int | None = None
@@ -78,7 +70,7 @@ class Export:
                 yield location_of((*file, *of_chunk, content_bytes, decoding))
 
 
-def _source(places: Sequence[Place]) -> tuple[str, dict[str, Any]]:
+def _source(places: Sequence[Below]) -> tuple[str, dict[str, Any]]:
     """Of which table, by which parameters."""
     if any(not place.folder for place in places):
         return _ALL, {}
@@ -86,10 +78,10 @@ def _source(places: Sequence[Place]) -> tuple[str, dict[str, Any]]:
     return _IN_RANGES, {"lows": [low for low, _ in ranges], "highs": [high for _, high in ranges]}
 
 
-def _disjoint(places: Sequence[Place]) -> list[tuple[str, str]]:
+def _disjoint(places: Sequence[Below]) -> list[tuple[str, str]]:
     """Half-open ranges of paths that have each file of the places once. Code points are in the order of their
     UTF-8."""
-    ranges = [(place.path, successor(place.path)) for place in places if place.path is not None]
+    ranges = [(place.itself, successor(place.itself)) for place in places if place.itself is not None]
     ranges += [(place.folder, f"{place.folder[:-1]}0") for place in places]
     found: list[tuple[str, str]] = []
     for low, high in sorted(ranges):

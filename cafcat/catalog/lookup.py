@@ -4,12 +4,21 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from cafcat.catalog.connection import Connection, Selection
+from cafcat.catalog.connection import Connection, PreparedLookup
 from cafcat.errors import NotFound
 from cafcat.model import LOOKED_UP_PATHS, Folder, Location
 from cafcat.quantities import to_microseconds, to_nanoseconds
 
-__all__ = ["LOOKED_UP_PATHS", "PAGE_ROWS", "FindFilter", "Lookup", "folder_range", "location_of", "size_of"]
+__all__ = [
+    "LOOKED_UP_PATHS",
+    "PAGE_ROWS",
+    "Below",
+    "FindFilter",
+    "Lookup",
+    "folder_range",
+    "location_of",
+    "size_of",
+]
 
 PAGE_ROWS: Final = 1000
 
@@ -32,8 +41,8 @@ FROM alembic_version AS r
 LEFT JOIN (file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id) ON """  # noqa: S608
 
 
-def _selection(condition: str) -> Selection:
-    return Selection((_FOUND + condition).encode(), (_FOUND_FIRST + condition).encode())
+def _selection(condition: str) -> PreparedLookup:
+    return PreparedLookup((_FOUND + condition).encode(), (_FOUND_FIRST + condition).encode())
 
 
 _LOCATE_ONE: Final = _selection("l.file_path = %s")
@@ -119,6 +128,32 @@ class FindFilter(NamedTuple):
 def folder_range(folder: str) -> tuple[str, str | None]:
     """The half-open range of paths below a folder: "" is everything, other names end in "/"."""
     return (folder, folder[:-1] + "0") if folder else ("", None)
+
+
+class Below(NamedTuple):
+    """Everything below a folder, as `folder_range` has it: "" or a name that ends in "/"; and the file `itself`,
+    None for none."""
+
+    folder: str
+    itself: str | None
+
+    @property
+    def name(self) -> str:
+        """As somebody would type it."""
+        return self.itself or self.folder or "."
+
+    def range(self) -> tuple[str, str | None]:
+        """The half-open range of paths below the folder."""
+        return folder_range(self.folder)
+
+    def condition(self) -> tuple[str, list[str]]:
+        """On file_path, and its parameters."""
+        low, high = self.range()
+        below = "file_path >= %s" if high is None else "file_path >= %s AND file_path < %s"
+        ends = [low] if high is None else [low, high]
+        return (
+            (f"({below})", ends) if self.itself is None else (f"({below} OR file_path = %s)", [*ends, self.itself])
+        )
 
 
 def successor(path: str) -> str:

@@ -10,14 +10,14 @@ from cafcat.catalog.commit import take_off_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.journal import append
 from cafcat.catalog.log_units import LOGS_ELSEWHERE, logs_elsewhere
-from cafcat.catalog.lookup import LOCATION, folder_range, location_of, size_of
+from cafcat.catalog.lookup import LOCATION, Below, location_of, size_of
 from cafcat.catalog.mapping import COLUMNS
 from cafcat.catalog.path_list import PathList
 from cafcat.catalog.runs import iso
 from cafcat.catalog.settling import settled
 from cafcat.model import JournalKind, RetiredLocation
 
-__all__ = ["Below", "Change", "Removal", "RemovedPage", "TakenLogs"]
+__all__ = ["Change", "Removal", "RemovedPage", "TakenLogs"]
 
 _TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM {{table}}"  # noqa: S608
 _PER_CHUNK: Final = f"SELECT caf_file_id, count(*) AS files, sum({size_of()}) AS bytes FROM {{table}} GROUP BY 1"  # noqa: S608
@@ -77,32 +77,6 @@ FROM (
 ) AS l JOIN chunks AS c ON c.id = l.caf_file_id
 ORDER BY l.file_path
 """  # noqa: S608
-
-
-class Below(NamedTuple):
-    """Everything below a folder, as `folder_range` has it: "" or a name that ends in "/"; and the file `itself`,
-    None for none."""
-
-    folder: str
-    itself: str | None
-
-    @property
-    def name(self) -> str:
-        """As somebody would type it."""
-        return self.itself or self.folder or "."
-
-    def range(self) -> tuple[str, str | None]:
-        """The half-open range of paths below the folder."""
-        return folder_range(self.folder)
-
-    def condition(self) -> tuple[str, list[str]]:
-        """On file_path, and its parameters."""
-        low, high = self.range()
-        below = "file_path >= %s" if high is None else "file_path >= %s AND file_path < %s"
-        ends = [low] if high is None else [low, high]
-        return (
-            (f"({below})", ends) if self.itself is None else (f"({below} OR file_path = %s)", [*ends, self.itself])
-        )
 
 
 class TakenLogs(NamedTuple):

@@ -22,8 +22,8 @@ __all__ = [
     "TargetTotals",
     "Verification",
     "VerifyRun",
+    "VerifyScope",
     "VerifyTally",
-    "Wanted",
 ]
 
 _COVERING: Final = {VerifyLevel.INDEX: ["index", "data"], VerifyLevel.DATA: ["data"]}
@@ -37,7 +37,7 @@ class VerifyRun(NamedTuple):
     resumed: bool
 
 
-class Wanted(NamedTuple):
+class VerifyScope(NamedTuple):
     """Which objects a run is to check: of these chunks, of chunks with a file below this folder (or of that name),
     in this store; only what was not found whole within these seconds before the run; this fraction (0 to 1) of
     them. None does not ask."""
@@ -240,7 +240,7 @@ class Verification:
         with self._connection.statement() as connection:
             connection.execute("UPDATE verify_runs SET finished_at = now() WHERE id = %s", [run])
 
-    def totals(self, run: int, wanted: Wanted) -> TargetTotals:
+    def totals(self, run: int, wanted: VerifyScope) -> TargetTotals:
         """What `targets` gives, summed."""
         ends = (
             "SELECT count(*), coalesce(sum(c.file_count), 0)::bigint, coalesce(sum(c.size_bytes), 0)::bigint "
@@ -249,7 +249,7 @@ class Verification:
         [row] = self._chosen(run, wanted, ends, {})
         return TargetTotals(*row)
 
-    def targets(self, run: int, wanted: Wanted, after: TargetKey, limit: int = 1000) -> list[CheckTarget]:
+    def targets(self, run: int, wanted: VerifyScope, after: TargetKey, limit: int = 1000) -> list[CheckTarget]:
         """What the run is still to check, beginning after an object, each chunk before its copies."""
         ends = (
             f"SELECT {_TARGET} FROM chosen AS t JOIN chunks AS c ON c.id = t.chunk_id "  # noqa: S608
@@ -259,7 +259,9 @@ class Verification:
         rows = self._chosen(run, wanted, ends, after._asdict() | {"limit": limit})
         return [CheckTarget(*row) for row in rows]
 
-    def _chosen(self, run: int, wanted: Wanted, ends: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    def _chosen(
+        self, run: int, wanted: VerifyScope, ends: str, parameters: dict[str, Any]
+    ) -> list[tuple[Any, ...]]:
         given = {
             "chunks": list(wanted.chunks) or None,
             "store": wanted.store,

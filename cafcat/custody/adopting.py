@@ -14,7 +14,7 @@ from cafcat.sources.names import prefixed
 from cafcat.stores.keys import check_key
 
 if TYPE_CHECKING:
-    from cafcat.archives.naming import Place
+    from cafcat.archives.naming import NamedPlace
     from cafcat.maintenance.adopt import Adopt, AdoptedFile, AdoptReport, Found
 
 __all__ = ["Adopting"]
@@ -93,7 +93,7 @@ class Adopting(Keeper):
             return [together]
         return [Found(together.store, name, together.spread) for name in together.spread.names]
 
-    def _alone(self, place: "Place") -> "Found":
+    def _alone(self, place: "NamedPlace") -> "Found":
         from cafcat.maintenance.adopt import Found
 
         store = self._store_of(place.folder)

@@ -8,9 +8,9 @@ from cafcat.model import ArchiveUnits, Entry, NewFile
 __all__ = [
     "REFUSED",
     "UNLIMITED",
+    "ArchiveFolder",
     "EntryWriter",
     "FinishedArchive",
-    "Folder",
     "Format",
     "HeadSink",
     "InFolder",
@@ -49,7 +49,7 @@ class RandomReader(Protocol):
         """Exactly the bytes of `[start_byte, end_byte)`. Raises Corrupt if the object ends earlier."""
 
 
-class Folder(Protocol):
+class ArchiveFolder(Protocol):
     """A folder, or a prefix of a bucket, and the files in it. Their names are from the folder on, with slashes."""
 
     @property
@@ -67,7 +67,7 @@ class Folder(Protocol):
 class InFolder(RandomReader, Protocol):
     """An archive that may know what lies beside it."""
 
-    def beside(self) -> Folder | None:
+    def beside(self) -> ArchiveFolder | None:
         """The folder that it is in; None if it does not know."""
 
 
@@ -240,7 +240,7 @@ class Spreads(Format, Protocol):
     """A format with archives that are several files of a folder. `reader` of one of these files finds in the folder
     what it needs, if the archive is InFolder; and raises Lacking if that is not there."""
 
-    def spread(self, folder: Folder) -> Spread | None:
+    def spread(self, folder: ArchiveFolder) -> Spread | None:
         """The archive that the folder is; None if it is none of this format, as its content tells. Raises Corrupt,
         Unsupported."""
 

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from typing import Final, cast
 
 from cafcat.errors import Corrupt, InvalidInput, NotInstalled, Unsupported
-from cafcat.formats.base import Folder, Format, NullSink, RandomReader, Spread, Spreads
+from cafcat.formats.base import ArchiveFolder, Format, NullSink, RandomReader, Spread, Spreads
 
 __all__ = [
     "LOGS",
@@ -116,7 +116,7 @@ def detect(archive: RandomReader) -> Format:
     raise Unsupported(message, chunk=archive.name, hint=f"this version knows {_names()}")
 
 
-def spread(folder: Folder) -> tuple[Format, Spread] | None:
+def spread(folder: ArchiveFolder) -> tuple[Format, Spread] | None:
     """The archive that a folder is, with its format; None if it is none. Raises Corrupt, Unsupported."""
     for archive_format in _all():
         found = archive_format.spread(folder) if isinstance(archive_format, Spreads) else None

@@ -253,14 +253,14 @@ class ObjectCheck:
 def _read_ahead(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """The same blocks, read by a thread while others are worked on: worth it where the bytes come over a network.
     A local disk is read ahead by the kernel."""
-    return _ReadAhead(blocks).blocks()
+    return _AheadInThread(blocks).blocks()
 
 
 class _Failed(NamedTuple):
     reason: BaseException
 
 
-class _ReadAhead:
+class _AheadInThread:
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._source = blocks
         self._queue: Queue[bytes | _Failed | None] = Queue(_AHEAD_BLOCKS)

@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Final
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.lookup import LOOKED_UP_PATHS, successor
+from cafcat.catalog.lookup import LOOKED_UP_PATHS, Below, successor
 from cafcat.catalog.path_list import PathList
-from cafcat.catalog.removal import Below, Change
+from cafcat.catalog.removal import Change
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.model import FileProblem, ProblemKind, RetiredLocation

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.verification import CheckResult, CheckTarget, TargetKey, TargetTotals, VerifyRun, Wanted
+from cafcat.catalog.verification import CheckResult, CheckTarget, TargetKey, TargetTotals, VerifyRun, VerifyScope
 from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.check_source import SourceCheck, folder_of
@@ -178,7 +178,7 @@ class Verify:
                 self._take(run, level, checks)
         return self._finished(run, level)
 
-    def _wanted(self, options: VerifyOptions) -> Wanted:
+    def _wanted(self, options: VerifyOptions) -> VerifyScope:
         found = [self._catalog.chunks.chunk(chunk) for chunk in options.chunks]
         for chunk in found:
             if chunk.state not in (ChunkState.COMMITTED, ChunkState.RETIRED):
@@ -186,7 +186,7 @@ class Verify:
         prefix = from_root(options.prefix).rstrip("/")
         if prefix and not self._catalog.verification.has_prefix(prefix):
             raise NotFound("the catalog has no such file or folder", path=prefix)
-        return Wanted(
+        return VerifyScope(
             options.level,
             chunks=[chunk.uuid for chunk in found],
             prefix=prefix or None,
@@ -216,7 +216,7 @@ class Verify:
             self._tell(result, None, source.name)
         return self._finished(run, options.level)
 
-    def _targets(self, run: VerifyRun, wanted: Wanted) -> Iterator[CheckTarget]:
+    def _targets(self, run: VerifyRun, wanted: VerifyScope) -> Iterator[CheckTarget]:
         after = TargetKey(0, 0)
         while page := self._catalog.verification.targets(run.id, wanted, after):
             for target in page:

@@ -20,7 +20,7 @@ from cafcat.errors import (
 from cafcat.model import Location
 from cafcat.stores.base import RemoteStore, Store
 
-__all__ = ["FAILURES", "Place", "Places", "Trial"]
+__all__ = ["FAILURES", "ObjectPlace", "Places", "Trial"]
 
 FAILURES: Final = (AccessDenied, Conflict, Corrupt, NotFound, StoreFailed)
 """What a store raises that cannot give what it should have: another may."""
@@ -34,7 +34,7 @@ _KEPT_CHUNKS: Final = 10_000
 """Of so many chunks is remembered where their copies are."""
 
 
-class Place(NamedTuple):
+class ObjectPlace(NamedTuple):
     """An object that has the bytes of a chunk: URL of its store, and key."""
 
     store: str
@@ -66,7 +66,7 @@ class Places:
         self._copies_of = copies_of
         self._store_of = store_of
         self._warn = warn
-        self._copies: dict[UUID, tuple[float, list[Place]]] = {}
+        self._copies: dict[UUID, tuple[float, list[ObjectPlace]]] = {}
         self._avoided: dict[UUID, float] = {}
         self._silent: dict[str, _Silence] = {}
         self._warned: set[str | UUID] = set()
@@ -76,7 +76,7 @@ class Places:
         """Whether anything failed that is remembered."""
         return bool(self._avoided or self._silent)
 
-    def instead(self, location: Location) -> Place | None:
+    def instead(self, location: Location) -> ObjectPlace | None:
         """The copy to read, if it is known that the chunk's own object cannot be read."""
         if not self.is_avoided(location):
             return None
@@ -85,13 +85,13 @@ class Places:
             self._tell_of_store(location.store)
         return copies[0] if copies else None
 
-    def copies(self, chunk: UUID) -> list[Place]:
+    def copies(self, chunk: UUID) -> list[ObjectPlace]:
         """One query, at most every few minutes for each chunk."""
         known_until, places = self._copies.get(chunk, (0.0, []))
         if known_until < time.monotonic():
             if len(self._copies) >= _KEPT_CHUNKS:
                 self._copies.clear()
-            places = [Place(store, key) for store, key in self._copies_of(chunk)]
+            places = [ObjectPlace(store, key) for store, key in self._copies_of(chunk)]
             self._copies[chunk] = (time.monotonic() + _AVOIDED_SECONDS, places)
         return places
 
@@ -107,7 +107,7 @@ class Places:
             return self._reach(store, location.store)
         return None
 
-    def read_from(self, place: Place, location: Location, error: CafcatError | None) -> None:
+    def read_from(self, place: ObjectPlace, location: Location, error: CafcatError | None) -> None:
         """A copy, or after all the own object, gave the bytes. Says so once; `error` is what was wrong with the own
         one."""
         if place == (location.store, location.object_key):
@@ -168,12 +168,12 @@ class Trial:
     def __init__(self, places: Places, location: Location) -> None:
         self._places = places
         self._location = location
-        self._own = Place(location.store, location.object_key)
+        self._own = ObjectPlace(location.store, location.object_key)
         self._error: CafcatError | None = None
         self._unavailable: Unavailable | None = None
         self._of_copies: tuple[str, ...] = ()
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[ObjectPlace]:
         """The own object first, and the catalog is asked only when that has failed; last where it failed a short
         while ago."""
         avoided = self._places.is_avoided(self._location)
@@ -183,11 +183,11 @@ class Trial:
         if avoided:
             yield self._own
 
-    def copies(self) -> Iterator[Place]:
+    def copies(self) -> Iterator[ObjectPlace]:
         """Only these: the own object has failed already."""
         return iter(self._places.copies(self._location.chunk))
 
-    def failed(self, place: Place, error: CafcatError) -> None:
+    def failed(self, place: ObjectPlace, error: CafcatError) -> None:
         """`error`: as the store raised it, or Corrupt if the checksum was wrong."""
         if place == self._own:
             self._error = error
@@ -199,7 +199,7 @@ class Trial:
         """As `failed`, of the chunk's own object."""
         self.failed(self._own, error)
 
-    def succeeded(self, place: Place) -> None:
+    def succeeded(self, place: ObjectPlace) -> None:
         """It gave the bytes."""
         if place is not self._own or self._places.has_failures:
             self._places.read_from(place, self._location, self._error)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from cafcat.errors import CafcatError
-from cafcat.resolve.places import Place
+from cafcat.resolve.places import ObjectPlace
 from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import Store
 
@@ -71,7 +71,7 @@ class RangeRead:
     def _is_made_large(self, wanted: Wanted) -> bool:
         return wanted.part is not None and wanted.made_bytes > self.merging.read_bytes
 
-    def of(self, place: Place) -> "RangeRead":
+    def of(self, place: ObjectPlace) -> "RangeRead":
         """The same bytes of another object."""
         return replace(self, store=place.store, object_key=place.object_key)
 

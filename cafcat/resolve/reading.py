@@ -11,7 +11,7 @@ from cafcat.model import LOOKED_UP_PATHS, Location
 from cafcat.paths import is_text
 from cafcat.resolve.checking import Damaged, check, checked
 from cafcat.resolve.decoding import decoded, decoded_blocks
-from cafcat.resolve.places import FAILURES, Place, Places, Trial
+from cafcat.resolve.places import FAILURES, ObjectPlace, Places, Trial
 from cafcat.resolve.wanted import Wanted
 from cafcat.stores.base import Store
 
@@ -104,7 +104,7 @@ class Reading:
             check(location, found)
         return data
 
-    def _tried(self, wanted: Wanted, trial: Trial, places: Iterable[Place] | None = None) -> bytes:
+    def _tried(self, wanted: Wanted, trial: Trial, places: Iterable[ObjectPlace] | None = None) -> bytes:
         """From the first of the places that can give it; by default, all that there are."""
         for place in trial if places is None else places:
             try:
@@ -190,7 +190,7 @@ class Reading:
                 return
         raise trial.error()
 
-    def _stream(self, place: Place, wanted: Wanted, start_byte: int) -> Iterator[bytes]:
+    def _stream(self, place: ObjectPlace, wanted: Wanted, start_byte: int) -> Iterator[bytes]:
         return self.store_of(place.store).stream(place.object_key, start_byte, wanted.end_byte)
 
     def save(self, wanted: Wanted, blocks: Iterator[bytes], write: Callable[[Iterator[bytes]], object]) -> None:
@@ -216,7 +216,7 @@ class Reading:
                 return
         raise trial.error()
 
-    def _copy_blocks(self, place: Place, wanted: Wanted) -> Iterator[bytes]:
+    def _copy_blocks(self, place: ObjectPlace, wanted: Wanted) -> Iterator[bytes]:
         """Whatever goes wrong with the copy is told apart from what goes wrong with writing."""
         try:
             yield from self._stream(place, wanted, wanted.start_byte)

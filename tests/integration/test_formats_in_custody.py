@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.catalog.verification import CheckTarget, TargetKey, Wanted
+from cafcat.catalog.verification import CheckTarget, TargetKey, VerifyScope
 from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, InvalidInput, Unsupported
 from cafcat.formats import registry
@@ -234,7 +234,7 @@ def with_dead_bytes(repository: cafcat.Repository, name: str) -> OpenChunk:
 def targets(repository: cafcat.Repository) -> list[CheckTarget]:
     verification = repository._catalog.verification
     run = verification.begin(VerifyLevel.DATA, {"test": True}, restart=False)
-    return verification.targets(run.id, Wanted(VerifyLevel.DATA), TargetKey(0, 0))
+    return verification.targets(run.id, VerifyScope(VerifyLevel.DATA), TargetKey(0, 0))
 
 
 # Within spans, and of no use to any file: the first bytes of a ChunkIO file; in DataBundle bits between the end of

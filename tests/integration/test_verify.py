@@ -16,7 +16,7 @@ import pytest
 
 import cafcat
 from cafcat.catalog.chunk_rows import ChunkRow
-from cafcat.catalog.verification import CheckResult, CheckTarget, TargetKey, Wanted
+from cafcat.catalog.verification import CheckResult, CheckTarget, TargetKey, VerifyScope
 from cafcat.errors import Corrupt, InvalidInput, NotFound, Unavailable
 from cafcat.formats.caf import CAF
 from cafcat.maintenance import check_index
@@ -68,7 +68,7 @@ def file_of(repository: cafcat.Repository, uuid: str) -> Path:
 def targets(repository: cafcat.Repository) -> list[CheckTarget]:
     verification = repository._catalog.verification
     run = verification.begin(DATA, {"test": True}, restart=False)
-    return verification.targets(run.id, Wanted(DATA), TargetKey(0, 0))
+    return verification.targets(run.id, VerifyScope(DATA), TargetKey(0, 0))
 
 
 def check(repository: cafcat.Repository, target: CheckTarget, level: VerifyLevel = DATA) -> CheckResult:

@@ -14,7 +14,7 @@ from cafcat.formats.car.sections import Section
 from cafcat.sorting import ExternalSort
 from cafcat.spool import Spool
 
-__all__ = ["BlockTable", "Place", "multihash_of"]
+__all__ = ["BlockPlace", "BlockTable", "multihash_of"]
 
 _RECORD: Final = struct.Struct(">16sQIHxx")
 _MEMORY_BYTES: Final = 8 << 20
@@ -22,7 +22,7 @@ _PAGE_RECORDS: Final = 128
 _MOST_FENCES: Final = 1 << 17
 
 
-class Place(NamedTuple):
+class BlockPlace(NamedTuple):
     """A section begins at start; its block is `[data_start, data_end)`."""
 
     start: int
@@ -76,7 +76,7 @@ class BlockTable:
                 page.clear()
         self._spool.write(page)
 
-    def find(self, cid: bytes) -> Place | None:
+    def find(self, cid: bytes) -> BlockPlace | None:
         """None if there is no such block. Raises TemporaryFileFailed."""
         key = _key(cid)
         # The first of several with this key may stand at the end of the page before the one that begins with it.
@@ -88,7 +88,7 @@ class BlockTable:
                 return found
         return None
 
-    def block(self, cid: bytes) -> tuple[Place, bytes] | None:
+    def block(self, cid: bytes) -> tuple[BlockPlace, bytes] | None:
         """The place and the block, checked. Raises Corrupt if it is not the one that the CID means."""
         place = self.find(cid)
         if place is None:
@@ -104,7 +104,7 @@ class BlockTable:
         self._spool.close()
 
 
-def _first(page: bytes, key: bytes) -> Place | None:
+def _first(page: bytes, key: bytes) -> BlockPlace | None:
     low, high = 0, len(page) // _RECORD.size
     while low < high:
         middle = (low + high) // 2
@@ -115,4 +115,4 @@ def _first(page: bytes, key: bytes) -> Place | None:
     if page[low * _RECORD.size : low * _RECORD.size + 16] != key:
         return None
     _, start, size_bytes, head_bytes = _RECORD.unpack_from(page, low * _RECORD.size)
-    return Place(start, start + head_bytes, start + head_bytes + size_bytes)
+    return BlockPlace(start, start + head_bytes, start + head_bytes + size_bytes)

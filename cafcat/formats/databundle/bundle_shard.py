@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from cafcat.errors import Corrupt, InvalidInput, Lacking, NotFound, Unsupported
-from cafcat.formats.base import Folder, InFolder, RandomReader
+from cafcat.formats.base import ArchiveFolder, InFolder, RandomReader
 from cafcat.formats.databundle.bundle_list import BundleList
 from cafcat.formats.databundle.bundle_rows import BundleConfig, BundleRows
 from cafcat.formats.databundle.compression import METHOD_NAMES
@@ -67,7 +67,7 @@ def read_head(archive: RandomReader) -> ShardHead:
         raise Corrupt(f"not a whole DataBundle shard: {error}", chunk=archive.name, byte=0) from error
 
 
-def is_bundle(folder: Folder) -> bool:
+def is_bundle(folder: ArchiveFolder) -> bool:
     """Whether there is something that may be the index of one."""
     try:
         folder.open(_CURRENT)
@@ -76,7 +76,7 @@ def is_bundle(folder: Folder) -> bool:
     return True
 
 
-def listed(folder: Folder, only: int | None = None) -> BundleList:
+def listed(folder: ArchiveFolder, only: int | None = None) -> BundleList:
     """What the index in the folder of a bundle says of all shards, or of one. Raises as opened_copy and
     BundleList."""
     with opened_copy(folder) as index:

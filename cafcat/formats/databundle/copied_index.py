@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from cafcat.errors import Conflict, Corrupt, NotFound, Unsupported
-from cafcat.formats.base import Folder
+from cafcat.formats.base import ArchiveFolder
 from cafcat.formats.databundle.bundle_index import BundleIndex
 from cafcat.spool import temporary_file_of
 from cafcat.temporary_folder import temporary_folder
@@ -30,7 +30,7 @@ _TABLE_MAGIC: Final = bytes.fromhex("57fb808b247547db")
 
 
 @contextmanager
-def opened_copy(folder: Folder) -> Iterator[BundleIndex]:
+def opened_copy(folder: ArchiveFolder) -> Iterator[BundleIndex]:
     """The index of the bundle in a folder, in a temporary folder. Raises Corrupt if it is damaged,
     Unsupported if it has more than 64 GiB, NotInstalled without plyvel, Conflict if somebody writes it,
     TemporaryFileFailed."""
@@ -44,7 +44,7 @@ def opened_copy(folder: Folder) -> Iterator[BundleIndex]:
             index.close()
 
 
-def _files(folder: Folder) -> list[tuple[str, int]]:
+def _files(folder: ArchiveFolder) -> list[tuple[str, int]]:
     """Those that LevelDB reads, with their sizes."""
     found: list[tuple[str, int]] = []
     total_bytes = 0
@@ -58,7 +58,7 @@ def _files(folder: Folder) -> list[tuple[str, int]]:
     return found
 
 
-def _copy(folder: Folder, name: str, to: Path, size_bytes: int) -> None:
+def _copy(folder: ArchiveFolder, name: str, to: Path, size_bytes: int) -> None:
     try:
         source = folder.open(name)
         with to.open("xb") as copy:

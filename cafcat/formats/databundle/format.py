@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from cafcat.formats.base import Folder, RandomReader, Sink, Spreads
+from cafcat.formats.base import ArchiveFolder, RandomReader, Sink, Spreads
 from cafcat.model import Entry
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class DataBundleFormat:
 
         return open_shard(archive)
 
-    def spread(self, folder: Folder) -> "BundleSpread | None":
+    def spread(self, folder: ArchiveFolder) -> "BundleSpread | None":
         """The bundle in a folder; see spread.spread."""
         from cafcat.formats.databundle.spread import spread
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cafcat.formats.base import Folder, RandomReader
+from cafcat.formats.base import ArchiveFolder, RandomReader
 from cafcat.formats.databundle.bundle_list import BundleList
 from cafcat.formats.databundle.bundle_shard import BundleShard, about_bundle, is_bundle, listed, read_head
 from cafcat.formats.databundle.layout import shard_name
@@ -11,7 +11,7 @@ from cafcat.formats.databundle.layout import shard_name
 __all__ = ["BundleSpread", "spread"]
 
 
-def spread(folder: Folder) -> "BundleSpread | None":
+def spread(folder: ArchiveFolder) -> "BundleSpread | None":
     """The bundle in a folder; None if there is no index in LevelDB's format. Raises Corrupt if it is not the whole
     index of a bundle, Unsupported, TemporaryFileFailed."""
     return BundleSpread(listed(folder)) if is_bundle(folder) else None
