@@ -104,9 +104,9 @@ def test_what_to_verify(cafcat: Cafcat) -> None:
     assert checked("--older-than", "1h") == []
     assert checked("--older-than", "1h", "--level", "data", "-j", "2") != []
     assert len(checked("--sample", "5%")) == 1
-    assert checked("--store", "elsewhere") == []
     assert checked("--store", "store") == [first.stem, second.stem]
-    cafcat("verify", "--chunk", "00000000", code=4)
+    for nothing in (["--chunk", "00000000"], ["--store", "elsewhere"], ["--prefix", "none"]):
+        cafcat("verify", *nothing, code=4)
     for wrong in (["--sample", "5"], ["a"], ["--level", "source"], ["--level", "none"], ["--older-than", "soon"]):
         cafcat("verify", *wrong, code=2)
 

@@ -132,6 +132,7 @@ def test_which_chunks_are_chosen(local: cafcat.Repository, open_at: Opener, tmp_
     report = repack(local, max_repack_size=12_000, dry_run=True)
     assert (report.chunks, report.waiting) == (2, 1)
     other = open_at(Folder(tmp_path / "other"))
+    commit(other, {"elsewhere": b"live"})
     assert chosen(other, store=other.settings.store) == []
     with pytest.raises(NotFound):
         chosen(local, chunks=["0" * 8])
