@@ -1,19 +1,22 @@
 """Options that several verbs share."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from cafcat.cli.arguments import parse_text
 from cafcat.quantities import parse_size
 
-__all__ = ["FollowSymlinks", "NewSize", "NoUnpack", "Yes", "prefix_option"]
+__all__ = ["ONLY_IN_STORE", "FollowSymlinks", "NewSize", "NoUnpack", "Yes", "prefix_option"]
 
 
 def prefix_option(help: str) -> Any:
     """--prefix: a folder of the catalog."""
     return typer.Option("--prefix", metavar="FOLDER", parser=parse_text, help=help, show_default=False)
 
+
+ONLY_IN_STORE: Final = "Only chunks in this store: folder, URL or name."
+"""What --store says of a verb that looks at chunks that are there."""
 
 FollowSymlinks = Annotated[bool, typer.Option("--follow-symlinks", help="Of sources, as for ingest.")]
 NoUnpack = Annotated[bool, typer.Option("--no-unpack", help="Of sources, as for ingest.")]

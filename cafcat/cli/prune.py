@@ -8,7 +8,7 @@ import typer
 from cafcat.cli.arguments import parse_duration
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
-from cafcat.cli.options import Yes
+from cafcat.cli.options import ONLY_IN_STORE, Yes
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -99,4 +99,4 @@ def _done(report: "PruneReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "prune", store="Only chunks in this store: folder, URL or name.")(prune)
+    verb(app, "prune", store=ONLY_IN_STORE)(prune)

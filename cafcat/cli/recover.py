@@ -7,6 +7,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import ONLY_IN_STORE
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -116,4 +117,4 @@ def _files(report: "RecoverReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "recover", store="Only chunks in this store: folder, URL or name.")(recover)
+    verb(app, "recover", store=ONLY_IN_STORE)(recover)

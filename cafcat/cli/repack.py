@@ -8,7 +8,7 @@ import typer
 from cafcat.cli.arguments import parse_percent
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
-from cafcat.cli.options import NewSize, Yes
+from cafcat.cli.options import ONLY_IN_STORE, NewSize, Yes
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -142,4 +142,4 @@ def _done(report: "RepackReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "repack", store="Only chunks in this store: folder, URL or name.")(repack)
+    verb(app, "repack", store=ONLY_IN_STORE)(repack)

@@ -8,7 +8,7 @@ import typer
 from cafcat.cli.arguments import parse_duration, parse_percent
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
-from cafcat.cli.options import FollowSymlinks, NoUnpack, prefix_option
+from cafcat.cli.options import ONLY_IN_STORE, FollowSymlinks, NoUnpack, prefix_option
 from cafcat.cli.output import plural, printable
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -154,4 +154,4 @@ def _summary(report: "VerifyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "verify", store="Only chunks in this store: folder, URL or name.")(verify)
+    verb(app, "verify", store=ONLY_IN_STORE)(verify)
