@@ -93,8 +93,9 @@ class Database:
 
     def psql(self) -> tuple[list[str], dict[str, str]]:
         """Command line of psql, and its whole environment. The password, if any, is in the environment only:
-        command lines can be seen by others. Connects once: Raises CatalogUnavailable."""
-        self.connect().close()
+        command lines can be seen by others. Connects once. Raises CatalogUnavailable."""
+        if not self.is_embedded:  # which `url` connects to
+            self.connect().close()
         conninfo, password = split_password(self.url())
         environment = dict(os.environ)
         if password is not None:

@@ -12,9 +12,9 @@ from cafcat.archives.making import NewArchive, new_archive
 from cafcat.errors import NotFound
 from cafcat.formats import registry as formats
 from cafcat.model import Location
+from cafcat.paths import file_of, folder_of
 from cafcat.progress import Progress
 from cafcat.resolve.fetch import fetch
-from cafcat.resolve.folders import file_of, folder_of
 from cafcat.resolve.plan import merged
 from cafcat.resolve.reading import Reading
 from cafcat.resolve.wanted import Wanted

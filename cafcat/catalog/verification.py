@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from cafcat.catalog.chunk_rows import COPY_ROWS, ChunkRows
 from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.catalog.lookup import folder_range
 from cafcat.catalog.owners import owner_name
 from cafcat.model import Finding, FindingKind, Verdict, VerifyLevel
 
@@ -199,9 +200,10 @@ ORDER BY c.id, v.id DESC
 """
 
 
-def _below(folder: str) -> dict[str, str]:
-    """The bounds of paths in a folder: "0" comes after "/"."""
-    return {"low": f"{folder}/", "high": f"{folder}0"}
+def _of_prefix(prefix: str) -> dict[str, str | None]:
+    """The parameters of _OF_PREFIX."""
+    low, high = folder_range(f"{prefix}/")
+    return {"prefix": prefix, "low": low, "high": high}
 
 
 class Verification:
@@ -270,7 +272,7 @@ class Verification:
         }
         conditions = " ".join(_CONDITIONS[name] for name, value in given.items() if value is not None)
         values = given | {"run": run, "sample": wanted.sample, "covering": _COVERING.get(wanted.level)}
-        values |= parameters | _below(wanted.prefix or "")
+        values |= parameters | (_of_prefix(wanted.prefix) if wanted.prefix else {})
         with self._connection.statement() as connection:
             statement = _CHOSEN.format(conditions=conditions) + ends
             return connection.execute(statement.encode(), values).fetchall()
@@ -279,7 +281,7 @@ class Verification:
         """Whether there is, or was, a file below this folder, or of that name."""
         statement = f"SELECT EXISTS ({' UNION ALL '.join(_OF_PREFIX)})"
         with self._connection.statement() as connection:
-            [(found,)] = connection.execute(statement.encode(), {"prefix": prefix} | _below(prefix)).fetchall()
+            [(found,)] = connection.execute(statement.encode(), _of_prefix(prefix)).fetchall()
         return bool(found)
 
     def rows(self, chunk_id: int) -> ChunkRows:

@@ -17,7 +17,7 @@ from cafcat.catalog.removal import Change
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.model import FileProblem, ProblemKind, RetiredLocation
-from cafcat.paths import from_root, is_text
+from cafcat.paths import file_of, folder_of, is_text
 from cafcat.progress import Progress
 from cafcat.writing.journal import write_journal
 
@@ -186,12 +186,10 @@ def _below(typed: str) -> Below:
         raise InvalidInput("an empty name is no folder", hint="all of the catalog is .")
     if not is_text(typed):
         raise InvalidInput(f"no path of the catalog has such a name: {_printable(typed)}")
-    name = from_root(typed)
-    if not name and not typed.startswith("."):
+    below = Below(folder_of(typed), file_of(typed))
+    if not below.folder and not typed.startswith("."):
         raise InvalidInput(f"{typed} is no folder of the catalog", hint="all of the catalog is .")
-    if not name:
-        return Below("", None)
-    return Below(name, None) if name.endswith("/") else Below(f"{name}/", name)
+    return below
 
 
 def _outermost(folders: Sequence[str]) -> list[Below]:

@@ -6,7 +6,7 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.lookup import PAGE_ROWS, FindFilter
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
-from cafcat.resolve.folders import file_of, folder_of
+from cafcat.paths import file_of, folder_of
 
 __all__ = ["Listing"]
 

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from cafcat.checksums import crc32c_of
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
-from cafcat.resolve.folders import file_of, folder_of
+from cafcat.paths import file_of, folder_of
 from cafcat.resolve.reading import Reading
 from cafcat.resolve.wanted import Wanted
 from cafcat.settings import Settings

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cafcat.errors import NotFound, OutputFailed
+from cafcat.paths import file_of, folder_of
 from cafcat.progress import Progress
-from cafcat.resolve.folders import file_of, folder_of
 from cafcat.resolve.outputs import placed
 from cafcat.snapshots.schema import APPLICATION_ID, TABLES, VERSION
 
