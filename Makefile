@@ -6,10 +6,13 @@ READY := $(VENV)/.ready
 # Tests wait for other processes half of their time: one more at once than there are processors.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 
-.PHONY: help demo test test-all check fmt bench bench-quick bench-s3 crash fuzz nightly schema clean
+# Of the random examples of explore, fuzz and nightly. A failure prints the seed.
+SEED := $(shell $(PYTHON) -c 'import random; print(random.randrange(10**9))')
+
+.PHONY: help demo test test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 crash explore fuzz nightly schema clean
 
 help:  ## what there is
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 20
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cafcat needs Python 3.11 or newer")'
@@ -25,6 +28,15 @@ test: $(READY)  ## the tests; a quarter of an hour on two CPUs
 
 test-all: $(READY)  ## the tests with the slow ones: a real system tree, 300,000 files, 20,000 objects, 6 GB
 	$(BIN)/python -m pytest -q
+
+test-all-pythons: $(READY)  ## the tests on every Python from 3.11 on that is found, on PATH or by pyenv
+	$(BIN)/python -m tests.pythons
+
+test-newest-python: $(READY)  ## unit, conformance and end-to-end tests on the newest Python that is found
+	$(BIN)/python -m tests.pythons --newest -- tests/unit tests/conformance tests/e2e
+
+test-s3: $(READY)  ## the S3 suites against eight kinds of S3 servers; KIND="rclone moto" for some of them
+	$(BIN)/python -m tests.s3_servers.suites $(KIND)
 
 check: $(READY)  ## format, lint, types, import directions
 	$(BIN)/ruff format --check .
@@ -42,22 +54,30 @@ bench: $(READY)  ## every target against its peers, in turn, as a table of ratio
 bench-quick: $(READY)  ## less of it in two minutes, compared with tests/bench/baseline.json
 	$(BIN)/python -m tests.bench --quick
 
+bench-catalog: $(READY)  ## time of each verb in catalogs of ten thousand and of a million files; five minutes
+	$(BIN)/python -m tests.bench.catalog
+
 bench-s3: $(READY)  ## S3 reads against boto3 and obstore, ingest against aws s3 sync, as ratios
 	$(BIN)/python -m tests.bench.s3_against_peers
 
 crash: $(READY)  ## SIGKILL before and after every write, request and statement of every verb; then a look at what is left
 	$(BIN)/python -m tests.crash.campaign
 
+explore: $(READY)  ## property tests with random examples; SEED=n repeats a run
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-seed=$(SEED) \
+		-m "hypothesis and not slow"
+
 fuzz: $(READY)  ## property tests with 10,000 examples each, a million damaged chunks; half an hour
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n $(WORKERS) \
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-seed=$(SEED) \
 		--ignore tests/property/test_state_machine.py tests/property
 	$(BIN)/python -m tests.fuzz
 
 nightly: $(READY)  ## custody against a dict: 10,000 steps of a state machine, with kills
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -p no:xdist tests/property/test_state_machine.py
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -p no:xdist --hypothesis-seed=$(SEED) \
+		tests/property/test_state_machine.py
 
 schema: $(READY)  ## write migrations/schema.sql anew from the migrations
 	$(BIN)/python -m tests.migrations.snapshot
 
 clean:  ## remove what these verbs made
-	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

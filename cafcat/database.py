@@ -2,18 +2,25 @@
 
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.connection import PgConnection, connect, split_password
-from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, revision_of, upgrade
+from cafcat.catalog.connection import PgConnection, connect, is_readable, split_password
+from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, revision_and_home_of, upgrade
 from cafcat.errors import InvalidInput
-from cafcat.settings import Settings
+from cafcat.settings import Settings, redact
+from cafcat.support.private import close_home
 
 if TYPE_CHECKING:
     from cafcat.catalog.embedded import EmbeddedServer
 
-__all__ = ["Database"]
+__all__ = ["Database", "redacted"]
+
+
+def redacted(url: str) -> str:
+    """Return a libpq URL or key=value string without passwords: `***` for one that cannot be read."""
+    return redact(url) if is_readable(url) else "***"
 
 
 class Database:
@@ -23,7 +30,9 @@ class Database:
     def __init__(self, settings: Settings) -> None:
         self._given_url = settings.database_url
         self._prepares = settings.prepared_statements
-        self._folder = settings.home / "postgres"
+        self._lock_timeout = settings.lock_timeout
+        self._home = settings.home
+        self._is_default_home = settings.has_default_home
 
     @property
     def is_embedded(self) -> bool:
@@ -31,28 +40,64 @@ class Database:
         return self._given_url is None
 
     def connect(self) -> PgConnection:
-        """A new connection. Raises CatalogUnavailable."""
+        """Return a new connection. With the embedded database: to our revision of the schema, and with the stores
+        inside the home where the home is now. Raises CatalogUnavailable."""
         if self._given_url is not None:
             return connect(self._given_url, prepares=self._prepares)
         from cafcat.catalog.embedded import without_pg_variables
 
+        close_home(self._home, is_default=self._is_default_home)
         server = self._server()
         connection = server.connect()
-        revision = revision_of(connection)
+        try:
+            revision, home = revision_and_home_of(connection)
+        except BaseException:
+            connection.close()
+            raise
         if revision is None or revision < HEAD_REVISION:
+            server.set_up()  # an earlier version may have made tables as another role
             with without_pg_variables():
                 upgrade(server.conninfo())
+            revision, home = HEAD_REVISION, None
+        self._follow_home(connection, revision, home)
         return connection
 
+    def connect_reader(self) -> PgConnection:
+        """Return a new connection for queries of the user: in the embedded database, of a role that can only read.
+
+        Raises:
+            CatalogUnavailable: the server does not answer or start.
+        """
+        connection = self.connect()
+        if not self.is_embedded:
+            return connection
+        connection.close()
+        from cafcat.catalog.embedded_roles import READER
+
+        return self._server().connect(READER)
+
+    def _follow_home(self, connection: PgConnection, revision: str | None, noted: str | None) -> None:
+        """Where the home that the database has noted is not this one, it was moved or copied. Its URL is the same
+        for every symbolic link to it."""
+        home = Path(os.path.realpath(self._home)).as_uri()
+        if revision != HEAD_REVISION or noted == home:
+            return
+        from cafcat.catalog.connection import translated
+        from cafcat.catalog.stores import follow_home
+
+        with translated():
+            follow_home(connection, home, [self._home.as_uri()])
+
     def catalog(self) -> Catalog:
-        """The catalog in it; connects at its first call."""
-        return Catalog(self.connect)
+        """Return the catalog in it, which connects at its first call."""
+        return Catalog(self.connect, self.connect_reader, lock_timeout=self._lock_timeout)
 
     def url(self) -> str:
         """A libpq URL that works now: the embedded server is started."""
         if self._given_url is not None:
             return self._given_url
-        self._server().connect().close()
+        with self._server().connect() as connection:
+            self._follow_home(connection, *revision_and_home_of(connection))
         return self._server().url()
 
     def init(self) -> str:
@@ -111,4 +156,4 @@ class Database:
     def _server(self) -> "EmbeddedServer":
         from cafcat.catalog.embedded import EmbeddedServer
 
-        return EmbeddedServer(self._folder)
+        return EmbeddedServer(self._home / "postgres")

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 __all__ = [
     "AccessDenied",
     "CafcatError",
+    "CatalogLocked",
     "CatalogOutdated",
     "CatalogUnavailable",
     "Conflict",
@@ -164,6 +165,12 @@ class CatalogUnavailable(Unavailable):
     """The database cannot be reached or started, or refused us."""
 
     kind = "catalog_unavailable"
+
+
+class CatalogLocked(CatalogUnavailable):
+    """Another session held a lock of the catalog for too long. Nothing was changed."""
+
+    kind = "locked"
 
 
 class CatalogOutdated(CafcatError):

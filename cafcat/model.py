@@ -21,6 +21,7 @@ __all__ = [
     "Chunk",
     "ChunkState",
     "ChunkSummary",
+    "Comparison",
     "Entry",
     "ExtractReport",
     "FileProblem",
@@ -224,14 +225,25 @@ class FindingKind(StrEnum):
 
 
 class Finding(NamedTuple):
-    """Something that is wrong, in one line; path and span `[start_byte, end_byte)` of the chunk where it is about
-    such."""
+    """Something that is wrong.
+
+    Attributes:
+        kind: What the finding is about.
+        detail: What is wrong, in one line.
+        path: The file, or the first of several.
+        start_byte: First byte of what is wrong in the chunk, if the finding is about bytes.
+        end_byte: One past its last byte.
+        file_count: Number of files that the finding concerns.
+        is_live: False if no live file needs what is wrong: only replaced or removed files do, or none.
+    """
 
     kind: FindingKind
     detail: str
     path: str | None = None
     start_byte: int | None = None
     end_byte: int | None = None
+    file_count: int = 0
+    is_live: bool = True
 
 
 class LogUnit(NamedTuple):
@@ -252,8 +264,8 @@ class TimeRange(NamedTuple):
     key; None if it does not say."""
 
     timestamp_key: str
-    begin_ms: int | float | None
-    end_ms: int | float | None
+    begin_ms: int | None
+    end_ms: int | None
 
 
 class ArchiveUnits(NamedTuple):
@@ -321,6 +333,17 @@ class OnConflict(StrEnum):
     """The catalog's file stays."""
     FAIL = "fail"
     """The run stops; nothing of the open chunk is committed."""
+
+
+class Comparison(StrEnum):
+    """How an ingest finds out whether a file of a path that the catalog has is another than before."""
+
+    TIME = "time"
+    """By size and entity tag or time; by checksum, where the catalog's file came from another source."""
+    CHECKSUM = "checksum"
+    """By size and checksum: every file is read."""
+    NOTHING = "nothing"
+    """Every file is packed anew."""
 
 
 class SourceFile(NamedTuple):
@@ -399,13 +422,18 @@ class ExtractReport:
 
 @dataclass(slots=True)
 class IngestReport:
-    """What an ingest did, in files, bytes and chunks."""
+    """What an ingest did, in files, bytes and chunks.
+
+    files_compared: files that were read and compared with the checksum in the catalog; a dry run reads none of
+    them, and counts how many it would compare.
+    """
 
     run: int | None = None
     files_seen: int = 0
     files_added: int = 0
     files_replaced: int = 0
     files_unchanged: int = 0
+    files_compared: int = 0
     files_skipped: int = 0
     files_failed: int = 0
     bytes_added: int = 0

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +15,7 @@ from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import (
     Chunk,
     ChunkState,
+    Comparison,
     ExtractReport,
     Folder,
     IngestReport,
@@ -30,11 +30,12 @@ from cafcat.resolve.reading import Reading
 from cafcat.resolve.wanted import Wanted
 from cafcat.settings import Settings
 from cafcat.stores.base import Store
-from cafcat.wiring import Rooms, Stores, opening_of
+from cafcat.wiring import CatalogVerdicts, Rooms, Stores, opening_of, output_of, outputs_of
 
 if TYPE_CHECKING:
     from cafcat.archives.export import ExportReport
     from cafcat.custody import Custody
+    from cafcat.custody.checking_stores import CheckedStore
     from cafcat.maintenance.left_copies import SettledCopy
     from cafcat.maintenance.recover import RecoverReport, SettledChunk
     from cafcat.resolve.batch import Batch
@@ -71,9 +72,11 @@ class Repository:
         """`warn`: as in `open`."""
         self.settings = settings
         self._catalog: Catalog = Database(settings).catalog()
-        self._stores = Stores(settings)
+        warn = warn or logging.getLogger("cafcat").warning
+        self._catalog.announce_waits(warn)
+        self._stores = Stores(settings, CatalogVerdicts(settings), warn)
         self._store_of: Callable[[str], Store] = self._stores.__getitem__
-        self._reading = Reading(self._catalog, self._store_of, warn or logging.getLogger("cafcat").warning)
+        self._reading = Reading(self._catalog, self._store_of, warn)
 
     @cached_property
     def _listing(self) -> "Listing":
@@ -102,6 +105,24 @@ class Repository:
             store=store, dry_run=dry_run, progress=progress, on_settled=on_settled, should_stop=should_stop
         )
 
+    def check_store(self, store: str) -> "CheckedStore":
+        """Try what a store can do, with small objects that are removed afterwards.
+
+        If the catalog has the store, the catalog keeps which checks failed. No database is started for that.
+
+        Args:
+            store: A name in the configuration, a URL, or a folder.
+
+        Raises:
+            NotFound: There is no such bucket.
+            AccessDenied: The store refuses.
+            StoreFailed: The store does not answer.
+            InvalidInput: Not a store.
+        """
+        from cafcat.custody.checking_stores import checked_store
+
+        return checked_store(self.settings, store)
+
     def close(self) -> None:
         """Closes the connection to the catalog, and the files of chunks that are open. Idempotent."""
         self._catalog.close()
@@ -129,7 +150,9 @@ class Repository:
         inventory: str | None = None,
         restart_listing: bool = False,
         on_conflict: OnConflict = OnConflict.REPLACE,
+        comparison: Comparison = Comparison.TIME,
         dry_run: bool = False,
+        join_store: bool = False,
         format: str = "caf",
         timestamp_key: str | None = None,
         target_size: int | None = None,
@@ -142,11 +165,13 @@ class Repository:
         sources: folders, files, tar files ("-": a tar on standard input), s3:// URLs; files_from: a file with names
         and URLs in lines ("-": standard input), or separated by NUL if null_separated. unpack_tars: whether tar
         files are sources or just files. inventory: manifest of an S3 Inventory, in place of listing the one s3://
-        source. A listing that was interrupted goes on, unless restart_listing. format: of the chunks, as in
+        source. A listing that was interrupted goes on, unless restart_listing. comparison: how a file that the
+        catalog has is found to be another than before; NOTHING packs every file anew. format: of the chunks, as in
         `cafcat.formats`; target_size: bytes of a chunk, for clp-s of the log files in one (1 GB, if not given);
         timestamp_key: for clp-s, the key of records that has their time.
         jobs: so many processes pack folders, each a chunk of its own, if there is enough to do for them; None: one
         for each processor, four at most. Other sources are packed by this process.
+        join_store: write into the store although it has chunks of another catalog; without it, that is a Conflict.
 
         When should_stop says True, which is asked between groups of small files and blocks of large ones, what was
         packed is committed and the run ends; when it raises, the open chunks are dropped.
@@ -176,11 +201,15 @@ class Repository:
             inventory=inventory,
             restart_listing=restart_listing,
             on_conflict=on_conflict,
+            comparison=comparison,
         )
-        store = self._store_of(self.settings.store)
+        if comparison is Comparison.NOTHING and on_conflict is not OnConflict.REPLACE:
+            raise InvalidInput("--force replaces files, --on-conflict keeps them", hint="leave one of them out")
+        store = self.custody.store_to_write(dry_run=dry_run)
         should_stop = should_stop or _never
         if not dry_run:
             self.custody.settle(store.url, progress, should_stop)
+        self.custody.join(store, join_store=join_store, dry_run=dry_run)
         run = IngestRun(
             self._catalog,
             store,
@@ -252,14 +281,13 @@ class Repository:
         whole (and checked, if it is the whole file), or not at all; a device or pipe is written to. Raises
         NotFound, Corrupt, Conflict if output is there and overwrite is false, StoreFailed, OutputFailed,
         InvalidInput for a range beyond the file."""
-        from cafcat.resolve.outputs import is_special
         from cafcat.resolve.saving import save_single
 
         location = self.locate(path)
         wanted = Wanted.of(path, location, start, end)
-        target = Path(output)
-        blocks = self._reading.blocks(wanted, can_restart=not is_special(target))
-        save_single(self._reading, wanted, blocks, target, overwrite=overwrite)
+        target = output_of(self.settings, output, overwrite=overwrite)
+        blocks = self._reading.blocks(wanted, can_restart=not target.is_special)
+        save_single(self._reading, wanted, blocks, target)
         return location
 
     def _batch(self, start: int, end: int | None) -> "Batch":
@@ -296,8 +324,8 @@ class Repository:
     ) -> Iterator[tuple[str, Location | CafcatError]]:
         """As `get`, for many: outputs by path. They are written while you iterate, as they are read. Errors are as
         in `read_many`, with Conflict for an output that is there; raises OutputFailed."""
-        targets = {path: Path(output) for path, output in outputs.items()}
-        return self._batch(start, end).get(targets, overwrite=overwrite)
+        targets = outputs_of(self.settings, outputs, overwrite=overwrite)
+        return self._batch(start, end).get(targets)
 
     def plan(
         self, paths: Iterable[str], start: int = 0, end: int | None = None, *, in_order: bool = False
@@ -354,8 +382,7 @@ class Repository:
             self._reading,
             self._listing,
             prefix,
-            Path(directory),
-            overwrite=overwrite,
+            output_of(self.settings, directory, overwrite=overwrite),
             progress=progress or Progress(),
             should_stop=should_stop or _never,
         )
@@ -382,9 +409,8 @@ class Repository:
 
         progress = progress or Progress()
         try:
-            return write_snapshot(
-                self._catalog, prefix, Path(output), overwrite=overwrite, version=__version__, progress=progress
-            )
+            target = output_of(self.settings, output, overwrite=overwrite)
+            return write_snapshot(self._catalog, prefix, target, version=__version__, progress=progress)
         finally:
             progress.end()
 
@@ -412,9 +438,8 @@ class Repository:
             self._catalog,
             self._reading,
             list(_names(prefixes)),
-            Path(output),
+            output_of(self.settings, output, overwrite=overwrite),
             format,
-            overwrite=overwrite,
             progress=progress or Progress(),
         )
 

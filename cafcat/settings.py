@@ -21,7 +21,7 @@ from cafcat.stores.registry import UPLOAD_MEMORY
 
 __all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "redact"]
 
-KEYS = ("home", "database_url", "store", "target_size", "upload_memory", "prepared_statements")
+KEYS = ("home", "database_url", "store", "target_size", "upload_memory", "prepared_statements", "lock_timeout")
 DEFAULT_TARGET_SIZE = 30_000_000_000
 LEAST_UPLOAD_MEMORY = 16_000_000
 CONFIG_NAME = "cafcat.toml"
@@ -34,7 +34,9 @@ class Settings:
     home: absolute folder of the embedded database. database_url: a libpq URL or key=value string, None for
     the embedded database. store: a URL or an absolute path. target_size: bytes of a chunk. upload_memory: most
     bytes of memory for the parts of one chunk on their way to an object store. prepared_statements: whether
-    look-ups are prepared on the server of database_url. stores: those that the file has names for. origins: per
+    look-ups are prepared on the server of database_url. lock_timeout: how long to wait for a lock of the catalog,
+    in seconds; None for ten minutes, but not at all for rebuild and restore. stores: those that the file has names
+    for. origins: per
     name "flag", "environment CAFCAT_X", "file PATH: key" or "default"; those of stores by "stores.NAME".
     """
 
@@ -44,6 +46,7 @@ class Settings:
     target_size: int
     upload_memory: int
     prepared_statements: bool
+    lock_timeout: int | None
     stores: Mapping[str, NamedStore] = field(hash=False)
     origins: Mapping[str, str] = field(repr=False, compare=False)
 
@@ -79,15 +82,23 @@ class Settings:
             "target_size": DEFAULT_TARGET_SIZE,
             "upload_memory": UPLOAD_MEMORY,
             "prepared_statements": True,
+            "lock_timeout": None,
         }
         for name, read in _READERS.items():
             if name in given:
                 values[name] = read(given[name], name)
         if "store" in given:
             values["store"] = chosen_url(given["store"], "store", stores)
+        if values["database_url"] is None:
+            values["store"] = _in_real_home(values["store"], home)
         origins = {name: given[name].origin if name in given else "default" for name in KEYS}
         origins |= {f"stores.{name}": f"file {file}: stores.{name}" for name in stores}
         return cls(home=home, **values, stores=stores, origins=origins)
+
+    @property
+    def has_default_home(self) -> bool:
+        """Whether the home is the one of this user, and not a folder that was named."""
+        return self.origins["home"] == "default"
 
     @property
     def store_from_flag(self) -> str | None:
@@ -190,6 +201,13 @@ def _default_home() -> Path:
     return Path(platformdirs.user_data_dir("cafcat", appauthor=False)).absolute()
 
 
+def _in_real_home(store: str, home: Path) -> str:
+    """The same store by the one name that the embedded database has for it, whichever symbolic link the home was
+    reached by."""
+    below = Path(store).relative_to(home) if Path(store).is_relative_to(home) else None
+    return store if below is None else str(Path(os.path.realpath(home)) / below)
+
+
 def _database_url(given: Given, name: str) -> str:
     """As libpq reads it; SQLAlchemy's `postgresql+driver://` loses its driver. The value is never in a
     message, because it may hold a password."""
@@ -207,6 +225,16 @@ def _target_size(given: Given, name: str) -> int:
     return size
 
 
+def _seconds(given: Given, name: str) -> int:
+    """Return the seconds of a duration such as "15m", of a number, or 0."""
+    text = str(given.value).strip().lower()
+    match = re.fullmatch(r"(\d{1,6})([smhd]?)", text, re.ASCII)
+    if isinstance(given.value, bool) or match is None:
+        hint = "write 0, 60s, 15m or 1h"
+        raise InvalidInput(f"{name} ({given.origin}) is not a duration: {given.value!r}", hint=hint)
+    return int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
+
+
 def _upload_memory(given: Given, name: str) -> int:
     size = size_in_bytes(given, name)
     if size < LEAST_UPLOAD_MEMORY:
@@ -220,4 +248,5 @@ _READERS: Mapping[str, Callable[[Given, str], Any]] = {
     "target_size": _target_size,
     "upload_memory": _upload_memory,
     "prepared_statements": yes_or_no,
+    "lock_timeout": _seconds,
 }

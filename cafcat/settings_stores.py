@@ -16,7 +16,7 @@ from cafcat.errors import InvalidInput
 from cafcat.remote.access import Addressing, S3Access, is_s3
 from cafcat.settings_values import Given, absolute_path, check_keys, text_of
 
-__all__ = ["NamedStore", "access_of", "chosen_url", "named_stores"]
+__all__ = ["NamedStore", "access_of", "chosen_url", "is_store_name", "named_stores"]
 
 _OPTIONS = ("endpoint_url", "region", "profile", "addressing")
 _KEYS = ("url", *_OPTIONS)
@@ -59,6 +59,11 @@ def chosen_url(given: Given, name: str, stores: Mapping[str, NamedStore]) -> str
     if isinstance(given.value, str) and given.value in stores:
         return stores[given.value].url
     return _store_url(given, name)
+
+
+def is_store_name(text: str) -> bool:
+    """Return whether a text can be the name of a store: it is no URL, and no path with a slash."""
+    return _NAME.fullmatch(text) is not None
 
 
 def access_of(url: str, stores: Mapping[str, NamedStore]) -> S3Access:

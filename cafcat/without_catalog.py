@@ -1,7 +1,6 @@
 """What needs no catalog: archives inspected and converted, wherever they are."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cafcat.progress import Progress
@@ -11,19 +10,35 @@ if TYPE_CHECKING:
     from cafcat.archives.convert import ConvertReport
     from cafcat.archives.inspecting import Inspection
     from cafcat.archives.opening import OpenArchive
+    from cafcat.formats.read_as import ReadAs
     from cafcat.remote.access import S3Access
 
 __all__ = ["convert", "inspect"]
 
 
-def inspect(file: str | os.PathLike[str], settings: Settings | None = None) -> "Inspection":
-    """Lists an archive, a file (a path or file:// URL) or "s3://bucket/key", without any catalog; or a folder or
-    prefix that is one archive in several files. Its format is told by its content.
-    settings: how the bucket is reached; by default, those that environment, cafcat.toml and defaults give. Raises
-    NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed."""
-    from cafcat.archives.inspecting import look_into
+def inspect(
+    file: str | os.PathLike[str],
+    settings: Settings | None = None,
+    *,
+    format: str | None = None,
+    zero_padding: bool = False,
+) -> "Inspection":
+    """List an archive without any catalog.
 
-    return look_into(_archive(file, settings))
+    Args:
+        file: a file (a path or file:// URL), "s3://bucket/key", or a folder or prefix that is one archive in
+            several files.
+        settings: how the bucket is reached; by default, from environment, cafcat.toml and defaults.
+        format: name of the archive's format; by default, its content tells. A damaged head may need this.
+        zero_padding: a section of size zero is the end of a CAR, as in archives that Filecoin pads.
+
+    Raises:
+        NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
+    """
+    from cafcat.archives.inspecting import look_into
+    from cafcat.formats.read_as import ReadAs
+
+    return look_into(_archive(file, settings, ReadAs(format, zero_padding)))
 
 
 def convert(
@@ -34,26 +49,44 @@ def convert(
     overwrite: bool = False,
     settings: Settings | None = None,
     progress: Progress | None = None,
+    input_format: str | None = None,
+    zero_padding: bool = False,
 ) -> "ConvertReport":
-    """Writes an archive, named as for `inspect`, anew in a format: the one that is named, or else the one whose
-    suffix the output's name ends with. Names, contents, times and checksums are the same, in the order of the
-    bytes; every content is checked against what the archive says of it. A clp-s archive comes of one only, byte for
-    byte.
+    """Write an archive anew in another format, or in the same.
 
-    `output` appears whole and durable, or not at all. Raises Corrupt for the first damaged entry, Conflict if
-    output is there and overwrite is false, Unsupported, InvalidInput, Refused for a name that the format cannot
-    have, OutputFailed, and as `inspect`.
+    Names, contents, times and checksums stay the same, in the order of the bytes. Every content is checked against
+    the checksums of the archive. A clp-s archive can only become a clp-s archive, byte for byte. `output` appears
+    whole and durable, or not at all.
+
+    Args:
+        input: an archive, named as for `inspect`.
+        output: the file to write.
+        format: of the new archive; by default, the format whose suffix the output's name ends with.
+        overwrite: replace an existing file.
+        settings: as in `inspect`.
+        progress: where to report.
+        input_format: of the archive that is read, as `format` in `inspect`.
+        zero_padding: as in `inspect`.
+
+    Raises:
+        Corrupt: an entry is damaged.
+        Conflict: the output exists and overwrite is false.
+        Refused: the format cannot have a name.
+        Unsupported, InvalidInput, OutputFailed: and as `inspect`.
     """
     from cafcat.archives.convert import convert_archive
+    from cafcat.formats.read_as import ReadAs
+    from cafcat.wiring import output_of
 
-    archive = _archive(input, settings)
-    return convert_archive(archive, Path(output), format, overwrite=overwrite, progress=progress or Progress())
+    archive = _archive(input, settings, ReadAs(input_format, zero_padding))
+    target = output_of(settings, output, overwrite=overwrite)
+    return convert_archive(archive, target, format, progress=progress or Progress())
 
 
-def _archive(where: str | os.PathLike[str], settings: Settings | None) -> "OpenArchive":
+def _archive(where: str | os.PathLike[str], settings: Settings | None, read_as: "ReadAs") -> "OpenArchive":
     from cafcat.archives.opening import open_archive
 
     def access(url: str) -> "S3Access":
         return (settings or Settings.load()).access(url)
 
-    return open_archive(where, access)
+    return open_archive(where, access, read_as)

@@ -74,6 +74,24 @@ ALTER TABLE public.backups ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE public.catalog_identity (
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    uuid uuid DEFAULT gen_random_uuid() NOT NULL,
+    only_row boolean DEFAULT true NOT NULL,
+    home text,
+    CONSTRAINT catalog_identity_only_row_check CHECK (only_row)
+);
+
+COMMENT ON TABLE public.catalog_identity IS 'Identity of this catalog: one row.';
+
+COMMENT ON COLUMN public.catalog_identity.created_at IS 'When the catalog was created.';
+
+COMMENT ON COLUMN public.catalog_identity.uuid IS 'Identity of the catalog: the marker object of each store names the catalogs that write there.';
+
+COMMENT ON COLUMN public.catalog_identity.only_row IS 'Always true: the primary key allows one row only.';
+
+COMMENT ON COLUMN public.catalog_identity.home IS 'URL of CAFCAT_HOME at the last use, with the embedded database; else NULL.';
+
 CREATE TABLE public.chunk_copies (
     id bigint NOT NULL,
     chunk_id bigint NOT NULL,
@@ -88,6 +106,7 @@ CREATE TABLE public.chunk_copies (
     lease_owner text,
     etag text,
     upload_id text,
+    retired_at timestamp with time zone,
     CONSTRAINT chunk_copies_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'deleted'::text])))
 );
 
@@ -118,6 +137,8 @@ COMMENT ON COLUMN public.chunk_copies.lease_owner IS 'While writing: host and pr
 COMMENT ON COLUMN public.chunk_copies.etag IS 'Entity tag that the store gave the object; NULL for folders.';
 
 COMMENT ON COLUMN public.chunk_copies.upload_id IS 'Multipart upload that writes the object; NULL for folders.';
+
+COMMENT ON COLUMN public.chunk_copies.retired_at IS 'When a migration of the store replaced this copy as the place to read from; prune removes the copy later.';
 
 ALTER TABLE public.chunk_copies ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.chunk_copies_id_seq
@@ -288,6 +309,7 @@ CREATE TABLE public.file_locations (
     source_etag text,
     content_bytes bigint,
     decoding text,
+    source_id integer,
     CONSTRAINT file_locations_crc32c_check CHECK (((crc32c >= 0) AND (crc32c <= '4294967295'::bigint))),
     CONSTRAINT file_locations_file_path_check CHECK (((octet_length(file_path) >= 1) AND (octet_length(file_path) <= 2048))),
     CONSTRAINT file_locations_span_check CHECK (((start_byte >= 0) AND (end_byte >= start_byte)))
@@ -313,6 +335,8 @@ COMMENT ON COLUMN public.file_locations.content_bytes IS 'Size of the file where
 
 COMMENT ON COLUMN public.file_locations.decoding IS 'How the chunk''s format makes the file of the bytes, in its own words; NULL where they are it.';
 
+COMMENT ON COLUMN public.file_locations.source_id IS 'Source that the file was read from: sources.id. NULL if unknown; then size and time decide whether it changed.';
+
 CREATE TABLE public.findings (
     id bigint NOT NULL,
     verification_id bigint NOT NULL,
@@ -320,7 +344,9 @@ CREATE TABLE public.findings (
     end_byte bigint,
     kind text NOT NULL,
     file_path text COLLATE pg_catalog."C",
-    detail text NOT NULL
+    detail text NOT NULL,
+    file_count bigint DEFAULT 0 NOT NULL,
+    is_live boolean DEFAULT true NOT NULL
 );
 
 COMMENT ON TABLE public.findings IS 'What checks found to be wrong.';
@@ -338,6 +364,10 @@ COMMENT ON COLUMN public.findings.kind IS 'file (its bytes), index, gap (bytes o
 COMMENT ON COLUMN public.findings.file_path IS 'The file it is about.';
 
 COMMENT ON COLUMN public.findings.detail IS 'What is wrong, in one line.';
+
+COMMENT ON COLUMN public.findings.file_count IS 'Number of files that the finding concerns, file_path being the first; 0 if the finding concerns no file.';
+
+COMMENT ON COLUMN public.findings.is_live IS 'True if a live file needs the damaged bytes; false if only replaced or removed files do, or none.';
 
 ALTER TABLE public.findings ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.findings_id_seq
@@ -550,6 +580,7 @@ CREATE TABLE public.retired_locations (
     source_etag text,
     content_bytes bigint,
     decoding text,
+    source_id integer,
     CONSTRAINT retired_locations_reason_check CHECK ((reason = ANY (ARRAY['replaced'::text, 'skipped'::text, 'removed'::text, 'moved'::text])))
 );
 
@@ -581,8 +612,68 @@ COMMENT ON COLUMN public.retired_locations.content_bytes IS 'Size of the file wh
 
 COMMENT ON COLUMN public.retired_locations.decoding IS 'How the chunk''s format makes the file of the bytes, in its own words; NULL where they are it.';
 
+COMMENT ON COLUMN public.retired_locations.source_id IS 'Source that the file was read from: sources.id. NULL if unknown; then size and time decide whether it changed.';
+
 ALTER TABLE public.retired_locations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.retired_locations_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.sources (
+    id integer NOT NULL,
+    added_at timestamp with time zone DEFAULT now() NOT NULL,
+    url text NOT NULL COLLATE pg_catalog."C"
+);
+
+COMMENT ON TABLE public.sources IS 'Roots that files were ingested from.';
+
+COMMENT ON COLUMN public.sources.id IS 'Number of the source.';
+
+COMMENT ON COLUMN public.sources.added_at IS 'When the catalog first met the source.';
+
+COMMENT ON COLUMN public.sources.url IS 'Folder, bucket or server that the names of files are relative to.';
+
+ALTER TABLE public.sources ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.sources_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.stores (
+    id bigint NOT NULL,
+    added_at timestamp with time zone DEFAULT now() NOT NULL,
+    uuid uuid,
+    url text NOT NULL,
+    name text,
+    home_path text,
+    checks jsonb
+);
+
+COMMENT ON TABLE public.stores IS 'Folders and buckets that hold chunks, copies, backups or adopted archives.';
+
+COMMENT ON COLUMN public.stores.id IS 'Number of the store.';
+
+COMMENT ON COLUMN public.stores.added_at IS 'When the catalog first used the store.';
+
+COMMENT ON COLUMN public.stores.uuid IS 'Identity in the store''s marker object; NULL while it has none.';
+
+COMMENT ON COLUMN public.stores.url IS 'URL of the store: chunks.store, chunk_copies.store and backups.store refer to it.';
+
+COMMENT ON COLUMN public.stores.name IS 'Short name of the store; NULL if nobody has named it.';
+
+COMMENT ON COLUMN public.stores.home_path IS 'What follows the home in url, for a store inside the home; NULL for every other store.';
+
+COMMENT ON COLUMN public.stores.checks IS 'Which of the server''s answers were found to be wrong or missing; NULL if not tried.';
+
+ALTER TABLE public.stores ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.stores_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -743,6 +834,9 @@ ALTER TABLE ONLY public.backups
 ALTER TABLE ONLY public.backups
     ADD CONSTRAINT backups_store_key UNIQUE (store, object_key);
 
+ALTER TABLE ONLY public.catalog_identity
+    ADD CONSTRAINT catalog_identity_pkey PRIMARY KEY (only_row);
+
 ALTER TABLE ONLY public.chunk_copies
     ADD CONSTRAINT chunk_copies_pkey PRIMARY KEY (id);
 
@@ -784,6 +878,24 @@ ALTER TABLE ONLY public.listings
 
 ALTER TABLE ONLY public.retired_locations
     ADD CONSTRAINT retired_locations_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.sources
+    ADD CONSTRAINT sources_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.sources
+    ADD CONSTRAINT sources_url_key UNIQUE (url);
+
+ALTER TABLE ONLY public.stores
+    ADD CONSTRAINT stores_name_key UNIQUE (name);
+
+ALTER TABLE ONLY public.stores
+    ADD CONSTRAINT stores_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.stores
+    ADD CONSTRAINT stores_url_key UNIQUE (url);
+
+ALTER TABLE ONLY public.stores
+    ADD CONSTRAINT stores_uuid_key UNIQUE (uuid);
 
 ALTER TABLE ONLY public.verifications
     ADD CONSTRAINT verifications_pkey PRIMARY KEY (id);
@@ -835,14 +947,23 @@ CREATE INDEX verify_runs_open_idx ON public.verify_runs USING btree (id) WHERE (
 
 CREATE TRIGGER chunks_are_kept BEFORE DELETE OR TRUNCATE ON public.chunks FOR EACH STATEMENT EXECUTE FUNCTION public.chunks_are_kept();
 
+ALTER TABLE ONLY public.backups
+    ADD CONSTRAINT backups_store_fkey FOREIGN KEY (store) REFERENCES public.stores(url) ON UPDATE CASCADE;
+
 ALTER TABLE ONLY public.chunk_copies
     ADD CONSTRAINT chunk_copies_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);
+
+ALTER TABLE ONLY public.chunk_copies
+    ADD CONSTRAINT chunk_copies_store_fkey FOREIGN KEY (store) REFERENCES public.stores(url) ON UPDATE CASCADE;
 
 ALTER TABLE ONLY public.chunk_times
     ADD CONSTRAINT chunk_times_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);
 
 ALTER TABLE ONLY public.chunks
     ADD CONSTRAINT chunks_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
+
+ALTER TABLE ONLY public.chunks
+    ADD CONSTRAINT chunks_store_fkey FOREIGN KEY (store) REFERENCES public.stores(url) ON UPDATE CASCADE;
 
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);

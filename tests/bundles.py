@@ -1,12 +1,16 @@
-"""Bundles of DataBundle, also as somebody else may have made them: with records of other sizes and places, with
-rows in the head of a shard."""
+"""Bundles of DataBundle for tests: with records of any size and place, with rows in the head of a shard."""
 
+import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cafcat.checksums import crc32c
 from cafcat.formats.databundle import DATABUNDLE
-from cafcat.formats.databundle.bundle_index import BundleIndex
+from cafcat.formats.databundle.bundle_index import LEVELDB_BINDINGS, BundleIndex
 from cafcat.formats.databundle.compression import METHODS, NONE, compressed
 from cafcat.formats.databundle.layout import HEAD, MAGIC, VERSION_MAGIC, config_key, file_key, record_key
 from cafcat.formats.databundle.messages import messages
@@ -14,7 +18,17 @@ from cafcat.formats.databundle.rows import record_value
 from cafcat.stores.base import StoredFolder
 from cafcat.stores.local import LocalStore
 
-__all__ = ["everything", "foreign_bundle", "inline_shard", "rows_of", "spans_alone", "stored", "write_index"]
+__all__ = [
+    "everything",
+    "foreign_bundle",
+    "hide_leveldb",
+    "inline_shard",
+    "leveldb",
+    "rows_of",
+    "spans_alone",
+    "stored",
+    "write_index",
+]
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -27,8 +41,10 @@ def stored(folder: Path) -> StoredFolder:
 
 
 def spans_alone(folder: Path) -> dict[str, bytes]:
-    """Each file out of the bytes of its span, as a catalog knows it: without any index. What cannot be read is
-    raised."""
+    """Return the contents of all files, each decoded from the bytes of its span without the index.
+
+    Raises the error of the first file that cannot be read.
+    """
     spread = DATABUNDLE.spread(stored(folder))
     assert spread is not None
     found = {}
@@ -44,11 +60,20 @@ def spans_alone(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def rows_of(folder: Path) -> dict[bytes, bytes]:
-    """Of its index."""
-    import plyvel
+def leveldb() -> Any:
+    """Return the binding of LevelDB of this Python, one of those that cafcat takes."""
+    return import_module("plyvel_next" if sys.version_info >= (3, 12) else "plyvel")
 
-    with plyvel.DB(str(folder / "index")) as database:
+
+def hide_leveldb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every import of LevelDB fail."""
+    for binding in LEVELDB_BINDINGS:
+        monkeypatch.setitem(sys.modules, binding, None)
+
+
+def rows_of(folder: Path) -> dict[bytes, bytes]:
+    """Return the rows of the index."""
+    with leveldb().DB(str(folder / "index")) as database:
         return dict(database)
 
 
@@ -122,7 +147,7 @@ def inline_shard(
 
 
 def write_index(folder: Path, rows: dict[bytes, bytes]) -> None:
-    """In LevelDB's format."""
+    """Write an index in LevelDB's format."""
     index = BundleIndex(folder / "index", create=True)
     with index.batch() as batch:
         for key, value in rows.items():

@@ -1,4 +1,4 @@
-"""CARs made by hand, so that what is wrong with them is known."""
+"""CARs made by hand, with known faults."""
 
 import hashlib
 import struct
@@ -6,9 +6,23 @@ import struct
 from cafcat.formats.car import dag_pb, unixfs, varint
 from cafcat.formats.car.cid import DAG_PB, RAW, SHA256
 from cafcat.formats.car.header import PRAGMA
+from cafcat.formats.car.manifest import TRAILER_BYTES
+from cafcat.formats.car.reader import CarReader
+from cafcat.testing.formats import BytesArchive
 
 Block = tuple[bytes, bytes]
 """CID and bytes."""
+
+
+def without_manifest(archive: bytes) -> bytes:
+    """Return one of cafcat's own CARs as other programs see it: without the trailer that marks the manifest.
+
+    Only the trailer is overwritten. The contents of files may hold the same bytes.
+    """
+    index_start = CarReader(BytesArchive(archive), by_cid=True).layout.index_start
+    assert index_start is not None
+    trailer_start = index_start - TRAILER_BYTES
+    return archive[:trailer_start] + b"\1" * TRAILER_BYTES + archive[index_start:]
 
 
 def cid_of(data: bytes, codec: int = RAW) -> bytes:

@@ -35,7 +35,7 @@ def begin(
     """A chunk with these files, as an ingest writes it, that nobody has finished. all_new: whether it takes them
     for files that the catalog has never had."""
     run = repository._catalog.runs.begin_run(sources=["tree"], options={"on_conflict": on_conflict}, version="0")
-    store = repository._store_of(repository.settings.store)
+    store = repository.custody.store_to_write()
     chunk = OpenChunk(ChunkPlace(repository._catalog, store, archive_format, run, "here:1:test"))
     chunk.all_new = all_new
     for path, content in files.items():

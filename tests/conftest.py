@@ -1,8 +1,12 @@
 """Fixtures for all tests; what they are made of is in services.py."""
 
 import os
+import random
 import signal
 
+import pytest
+
+from tests.hypothesis_profiles import load_profile, replay_hint
 from tests.s3_proxy import s3_proxy, s3_proxy_environment
 from tests.s3_server import make_bucket, s3_bucket, s3_environment, s3_server
 from tests.services import (
@@ -26,6 +30,8 @@ __all__ = [
     "empty_database_url_15",
     "make_bucket",
     "postgres_server",
+    "pytest_runtest_setup",
+    "pytest_terminal_summary",
     "s3_bucket",
     "s3_environment",
     "s3_proxy",
@@ -38,3 +44,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Where this is set, each of thousands of commands under test would compile all of cafcat anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Before any test is imported: settings of tests are made from the profile.
+load_profile()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give each test the same random numbers in every run, whichever tests ran before."""
+    random.seed(item.nodeid)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the command that repeats a run of random examples."""
+    hint = replay_hint(config.getoption("--hypothesis-seed", None))
+    if hint:
+        terminalreporter.line(f"The same examples again: {hint}")

@@ -43,6 +43,8 @@ class Fault(StrEnum):
     """403 ExpiredToken; the server is not asked."""
     NOT_IMPLEMENTED = "not_implemented"
     """501 NotImplemented, as of a server that does not know a header; it is not asked."""
+    NOT_ALLOWED = "not_allowed"
+    """405 MethodNotAllowed, as of a server that does not have the operation; it is not asked."""
     RESET_BEFORE = "reset_before"
     """The connection is reset; the server is not asked."""
     LOST_ANSWER = "lost_answer"
@@ -52,6 +54,10 @@ class Fault(StrEnum):
     CUT_BODY = "cut_body"
     """The server acts; the connection is reset amid its answer: half-way through the body, or the head if it has
     none."""
+    FLIPPED_BIT = "flipped_bit"
+    """One bit of the request's body changes on its way to the server."""
+    STATUS_200 = "status_200"
+    """The server acts; its status 206 becomes 200."""
     SLOW = "slow"
     """The server acts; its answer comes late and in drops, but whole."""
 
@@ -62,12 +68,27 @@ MADE_UP = {
     Fault.ERROR_200: (200, b"OK", b"InternalError"),
     Fault.EXPIRED: (403, b"Forbidden", b"ExpiredToken"),
     Fault.NOT_IMPLEMENTED: (501, b"Not Implemented", b"NotImplemented"),
+    Fault.NOT_ALLOWED: (405, b"Method Not Allowed", b"MethodNotAllowed"),
     Fault.LOST_500: (500, b"Internal Server Error", b"InternalError"),
 }
-UNASKED = {Fault.ERROR_503, Fault.ERROR_500, Fault.ERROR_200, Fault.EXPIRED, Fault.NOT_IMPLEMENTED}
+UNASKED = {
+    Fault.ERROR_503,
+    Fault.ERROR_500,
+    Fault.ERROR_200,
+    Fault.EXPIRED,
+    Fault.NOT_IMPLEMENTED,
+    Fault.NOT_ALLOWED,
+}
 ERROR = b"""<?xml version="1.0" encoding="UTF-8"?>
 <Error><Code>%s</Code><Message>made up by the proxy</Message><RequestId>proxy</RequestId></Error>"""
-NOT_BY_CHANCE = (Fault.ERROR_200, Fault.EXPIRED, Fault.NOT_IMPLEMENTED)
+NOT_BY_CHANCE = (
+    Fault.ERROR_200,
+    Fault.EXPIRED,
+    Fault.NOT_IMPLEMENTED,
+    Fault.NOT_ALLOWED,
+    Fault.FLIPPED_BIT,
+    Fault.STATUS_200,
+)
 ANYWHERE = tuple(fault for fault in Fault if fault not in NOT_BY_CHANCE)
 
 
@@ -176,6 +197,8 @@ class S3Proxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
         self.faults: Faults = no_faults
         self.further_headers: Callable[[Request], Iterable[bytes]] = lambda _request: ()
         """Lines to put into the head of an answer: what other servers say, and ours does not."""
+        self.removed_headers: Callable[[Request], Collection[bytes]] = lambda _request: ()
+        """Names, in lower case, of lines to leave out of the head of an answer."""
         super().__init__(("127.0.0.1", 0), _Connection)
 
     @property
@@ -288,6 +311,8 @@ class _Connection(socketserver.BaseRequestHandler):
         listens = True
         for block in self.client.body(head):
             request.bytes_received += len(block)
+            if request.fault is Fault.FLIPPED_BIT and request.bytes_received == len(block):
+                block = bytes([block[0] ^ 1]) + block[1:]  # noqa: PLW2901
             if listens:
                 try:
                     upstream.send(block)
@@ -314,6 +339,10 @@ class _Connection(socketserver.BaseRequestHandler):
 
     def _whole(self, request: Request, answer: Head, blocks: Iterator[bytes]) -> bool:
         ends_by_closing = not answer.is_chunked and answer.length is None
+        if request.fault is Fault.STATUS_200 and answer.status == 206:
+            answer.start = answer.start.replace(b"206 Partial Content", b"200 OK")
+        removed = self.server.removed_headers(request)
+        answer.headers = [line for line in answer.headers if line.partition(b":")[0].strip().lower() not in removed]
         request.status = answer.status
         further = self.server.further_headers(request)
         self.client.send(answer.encoded(*further, *[b"Connection: close"] * ends_by_closing))

@@ -6,6 +6,7 @@ server, from the machine's own `initdb`. What is missing skips loudly, and fails
 """
 
 import contextlib
+import functools
 import gc
 import os
 import shutil
@@ -20,13 +21,15 @@ from urllib.parse import quote, urlencode
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cafcat.catalog.embedded import EmbeddedServer
+from cafcat.catalog.embedded_roles import SUPERUSER
 from cafcat.errors import CatalogUnavailable
 
 CONTAINER_IMAGE = "postgres:17-alpine"
 PING_SECONDS = 3
+OWNER = "cafcat_tests"
 
 
 def missing_service(reason: str) -> NoReturn:
@@ -45,11 +48,41 @@ def url_of(conninfo: str, dbname: str) -> str:
 
 
 class Databases:
-    """Fresh databases on one server. Names are unique, so that several test sessions can share it."""
+    """Fresh databases on one server. Names are unique, so that several test sessions can share it.
+
+    They belong to a role that is no superuser, as those of a careful user do.
+    """
 
     def __init__(self, conninfo: str) -> None:
+        """Take the conninfo of a role that may create databases."""
         self.conninfo = conninfo
         self._template: str | None = None
+
+    @functools.cached_property
+    def owner_conninfo(self) -> str:
+        """Of the role that owns the databases: OWNER, or the given one if it is no superuser itself."""
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            if connection.info.parameter_status("is_superuser") != "on":
+                return self.conninfo
+            role = sql.Identifier(OWNER)
+            with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+                connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, OWNER))
+            if connection.info.server_version >= 150000:  # for tests that break what triggers guard
+                connection.execute(sql.SQL("GRANT SET ON PARAMETER session_replication_role TO {}").format(role))
+        return make_conninfo(self.conninfo, user=OWNER, password=OWNER)
+
+    @property
+    def owner(self) -> str:
+        """The name of that role."""
+        return str(conninfo_to_dict(self.owner_conninfo)["user"])
+
+    def url(self, name: str) -> str:
+        """The libpq URL of one of these databases, as its owner."""
+        return url_of(self.owner_conninfo, name)
+
+    def superuser_url(self, url: str) -> str:
+        """The libpq URL of the same database, as the role that may create databases."""
+        return url_of(self.conninfo, str(conninfo_to_dict(url)["dbname"]))
 
     def _execute(self, statement: str, *names: str) -> None:
         with psycopg.connect(self.conninfo, autocommit=True) as connection:
@@ -57,7 +90,7 @@ class Databases:
 
     def create(self, template: str = "template0") -> str:
         name = f"cafcat_test_{uuid.uuid4().hex}"
-        self._execute("CREATE DATABASE {} TEMPLATE {}", name, template)
+        self._execute("CREATE DATABASE {} TEMPLATE {} OWNER {}", name, template, self.owner)
         return name
 
     def drop(self, name: str) -> None:
@@ -70,7 +103,7 @@ class Databases:
 
             name = self.create()
             try:
-                schema.upgrade(url_of(self.conninfo, name))
+                schema.upgrade(self.url(name))
             except BaseException:
                 self.drop(name)
                 raise
@@ -79,10 +112,15 @@ class Databases:
 
     @contextlib.contextmanager
     def fresh(self, template: str = "template0") -> Iterator[str]:
-        """The URL of a new database, dropped afterwards whoever is still connected."""
+        """The URL of a new database, dropped afterwards whoever is still connected. A catalog in it has an identity
+        of its own, and not that of its template."""
         name = self.create(template)
+        url = self.url(name)
         try:
-            yield url_of(self.conninfo, name)
+            if template == self._template:
+                with psycopg.connect(url) as connection:
+                    connection.execute("UPDATE catalog_identity SET uuid = gen_random_uuid()")
+            yield url
         finally:
             self.drop(name)
 
@@ -102,7 +140,7 @@ def any_server() -> Iterator[str]:
             yield conninfo
     else:
         with temporary_server() as server:
-            yield server.conninfo("postgres")
+            yield server.conninfo("postgres", SUPERUSER)
 
 
 def docker_answers() -> bool:
@@ -176,7 +214,7 @@ def postgres_server() -> Iterator[str]:
 def debian_server() -> Iterator[str]:
     """Administrative conninfo of the machine's own PostgreSQL (15 on Debian 12)."""
     with temporary_server(debian_programs()) as server:
-        yield server.conninfo("postgres")
+        yield server.conninfo("postgres", SUPERUSER)
 
 
 @pytest.fixture(scope="session")

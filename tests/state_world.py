@@ -23,6 +23,7 @@ from cafcat.errors import CafcatError
 from cafcat.formats import registry
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
+from cafcat.resolve.outputs import Output
 from tests.crash import archives
 from tests.killed_steps import Steps
 from tests.log_archives import SECTIONS, container
@@ -96,7 +97,7 @@ def make_archive(path: Path, archive_format: str, prefix: str, files: Mapping[st
         paths = {f"{prefix}/{path.name}{section}": content for section, content in SECTIONS.items()}
     else:
         target = registry.by_name(archive_format)
-        with new_archive(path, target, overwrite=False, progress=Progress()) as made:
+        with new_archive(Output(path), target, progress=Progress()) as made:
             for name, content in files.items():
                 made.take(name, len(content), None, iter([content]))
         paths = {f"{prefix}/{name}": content for name, content in files.items()}
@@ -169,7 +170,7 @@ def empty(database_url: str) -> None:
     with psycopg.connect(database_url) as sql:
         names = sql.execute(
             "SELECT string_agg(quote_ident(tablename), ', ') FROM pg_tables "
-            "WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
+            "WHERE schemaname = 'public' AND tablename NOT IN ('alembic_version', 'catalog_identity')"
         ).fetchone()
         assert names is not None
         sql.execute("ALTER TABLE chunks DISABLE TRIGGER USER")
@@ -325,8 +326,9 @@ def _object(store: str, key: str) -> bytes:
 
 
 def objects_in(folder: Path) -> set[str]:
-    """Names of all files of a store."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    """Names of all files of a store, but for its markers."""
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return {name for name in names if not name.startswith("catalogs/")}
 
 
 def without_journal(names: Collection[str]) -> set[str]:

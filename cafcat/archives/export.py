@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cafcat.archives.choosing import format_of_output
@@ -15,6 +14,7 @@ from cafcat.model import Location
 from cafcat.paths import file_of, folder_of
 from cafcat.progress import Progress
 from cafcat.resolve.fetch import fetch
+from cafcat.resolve.outputs import Output
 from cafcat.resolve.plan import merged
 from cafcat.resolve.reading import Reading
 from cafcat.resolve.wanted import Wanted
@@ -46,24 +46,23 @@ def export_archive(
     catalog: "Catalog",
     reading: Reading,
     prefixes: Sequence[str],
-    output: Path,
+    output: Output,
     name: str | None,
     *,
-    overwrite: bool,
     progress: Progress,
 ) -> ExportReport:
     """As `Repository.export`; name: of the format."""
-    target = formats.to_write(format_of_output(output, name).name)
+    target = formats.to_write(format_of_output(output.path, name).name)
     try:
         with (
-            new_archive(output, target, overwrite=overwrite, progress=progress) as made,
+            new_archive(output, target, progress=progress) as made,
             catalog.export() as found,
         ):
             _take_all(found, reading, prefixes, made, progress)
     finally:
         progress.end()
     return ExportReport(
-        str(output.absolute()),
+        str(output.path.absolute()),
         target.name,
         found.taken_at,
         tuple(prefixes),

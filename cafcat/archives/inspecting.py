@@ -1,12 +1,12 @@
 """What an archive says of itself."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cafcat.archives.opening import OpenArchive, Part
 from cafcat.errors import InvalidInput
-from cafcat.formats.base import ListsBlocks, Reader, Spread, TellsMore
+from cafcat.formats.base import ListsBlocks, Reader, Remark, Remarks, Spread, TellsMore
 from cafcat.model import Entry
 
 __all__ = ["Inspection", "look_into"]
@@ -31,6 +31,14 @@ class Inspection:
         `version`, `shards`, `compression`, `record_size`, and how many `files` and `directories` there are. Raises
         Corrupt."""
         return self._tells.about() if isinstance(self._tells, TellsMore | Spread) else {}
+
+    def remarks(self) -> Sequence[Remark]:
+        """Return remarks about an archive that is not damaged.
+
+        A CAR may have blocks with a hash function that is not checked, and blocks in no file of its tree. Complete
+        once all entries were taken. Raises Corrupt.
+        """
+        return self._tells.remarks() if isinstance(self._tells, Remarks) else ()
 
     def parts(self) -> Iterator["Inspection"]:
         """The files of an archive that is several, each with its own entries; else the archive. Raises NotFound,

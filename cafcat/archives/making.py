@@ -3,13 +3,14 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from cafcat.formats.base import UNLIMITED, Format, Writer
 from cafcat.model import NewFile
 from cafcat.progress import Progress
-from cafcat.resolve.outputs import disk_errors, placed, write_all
+from cafcat.resolve.output_errors import disk_errors
+from cafcat.resolve.outputs import Output, unnamed
+from cafcat.support.new_file import write_all
 
 __all__ = ["FileSink", "NewArchive", "new_archive", "new_file"]
 
@@ -41,25 +42,18 @@ class FileSink:
 
 
 @contextmanager
-def new_file(output: Path, *, overwrite: bool) -> Iterator[FileSink]:
-    """Where to write a file that takes its name, durably, when this is left; after an error nothing is left of it.
-    Raises Conflict if there is one already and overwrite is false, InvalidInput for a device or pipe,
+def new_file(output: Output) -> Iterator[FileSink]:
+    """A sink for a new file that takes its name, durably, when this is left; after an error nothing is left of it.
+    Raises Conflict if there is a file already that is not to be overwritten, InvalidInput for a device or pipe,
     OutputFailed."""
-    with placed(output, overwrite=overwrite) as temporary:
-        with disk_errors(str(output)):
-            file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            yield FileSink(file, str(output))
-        finally:
-            os.close(file)
+    with unnamed(output) as file:
+        yield FileSink(file, output.shown)
 
 
 @contextmanager
-def new_archive(
-    output: Path, archive_format: Format, *, overwrite: bool, progress: Progress
-) -> Iterator["NewArchive"]:
-    """The same for an archive: it is finished when this is left."""
-    with new_file(output, overwrite=overwrite) as sink:
+def new_archive(output: Output, archive_format: Format, *, progress: Progress) -> Iterator["NewArchive"]:
+    """A new archive in such a file: it is finished when this is left."""
+    with new_file(output) as sink:
         archive = NewArchive(archive_format.writer(sink), progress)
         yield archive
         archive.finish()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cafcat.archives.naming import NamedPlace, StoreOf, Together, found
-from cafcat.formats import registry as formats
 from cafcat.formats.base import ArchiveFolder, Format, InFolder, RandomReader, Reader, Spread
+from cafcat.formats.read_as import DETECTED, ReadAs
 from cafcat.read_ahead import ReadAhead
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.stores.base import Store, StoredFolder
@@ -41,12 +41,19 @@ class OpenArchive:
         return self._parts()
 
 
-def open_archive(where: str | os.PathLike[str], access: _Access) -> OpenArchive:
-    """The archive at a path, a file:// URL or "s3://bucket/key"; a folder or prefix can be one archive in several
-    files. Its format is told by its content. An object is read in the version that is there now: reading another
-    raises Conflict. access: how a bucket is reached, by its URL.
+def open_archive(where: str | os.PathLike[str], access: _Access, read_as: ReadAs = DETECTED) -> OpenArchive:
+    """Open the archive at a path, a file:// URL or "s3://bucket/key".
 
-    Raises NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
+    A folder or prefix can be one archive in several files. An object is read in the version that is there now:
+    reading another raises Conflict.
+
+    Args:
+        where: name of the archive.
+        access: returns how a bucket is reached, by its URL.
+        read_as: the format, if the content cannot tell it.
+
+    Raises:
+        NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
     """
 
     def store_of(url: str) -> Store:
@@ -59,8 +66,9 @@ def open_archive(where: str | os.PathLike[str], access: _Access) -> OpenArchive:
 
     archive = found(os.fspath(where), alone, store_of)
     if isinstance(archive, Together):
+        read_as.check_folder(archive.store.url, archive.format)
         return _in_several_files(archive)
-    archive_format = formats.detect(archive)
+    archive_format = read_as.of(archive)
     part = Part(archive, archive_format.reader(archive))
     return OpenArchive(archive.name, archive_format, archive.size_bytes, None, lambda: iter([part]))
 

@@ -12,6 +12,7 @@ from cafcat.catalog.log_units import enter_units
 from cafcat.catalog.lookup import size_of
 from cafcat.catalog.mapping import Mapping
 from cafcat.catalog.settling import settled
+from cafcat.catalog.stores import add_store
 from cafcat.errors import Conflict
 from cafcat.model import ArchiveUnits, ChunkState, OnConflict
 
@@ -41,7 +42,8 @@ WHERE id = %(id)s
 _COMPARED: Final = f"""
 SELECT count(l.file_path), min(l.file_path),
        coalesce(sum({size_of("s.")}) FILTER (WHERE l.file_path IS NULL), 0)::bigint
-FROM staged AS s LEFT JOIN file_locations AS l USING (file_path)
+FROM staged AS s
+LEFT JOIN LATERAL (SELECT file_path FROM file_locations WHERE file_path = s.file_path OFFSET 0) AS l ON true
 """  # noqa: S608
 
 
@@ -114,6 +116,7 @@ class Adopting:
         with self._connection.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
             values = archive._asdict() | {"file_count": mapping.file_count, "data_bytes": mapping.size_bytes}
+            add_store(connection, archive.store)
             try:
                 connection.execute(_INSERT, values)
             except pg.UniqueViolation as error:

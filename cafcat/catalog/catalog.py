@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.catalog.locking import Patience
 from cafcat.catalog.lookup import Lookup
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.copies import Copies
     from cafcat.catalog.dump import Backups, Dump
     from cafcat.catalog.exporting import Export
+    from cafcat.catalog.identity import Identities
     from cafcat.catalog.journal import Journal
     from cafcat.catalog.listings import Listings
     from cafcat.catalog.log_units import LogUnits
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from cafcat.catalog.reports import Reports
     from cafcat.catalog.rewriting import Rewriting
     from cafcat.catalog.runs import Runs
+    from cafcat.catalog.sources import Sources
+    from cafcat.catalog.stores import ServerVerdicts, Stores
     from cafcat.catalog.verification import Verification
 
 __all__ = ["Catalog"]
@@ -37,19 +41,39 @@ class Catalog:
     """Connects at the first call. No session or connection crosses the line of this room. Each part is imported
     when it is asked for: a command that reads one file needs one of them.
 
-    files: look-ups and listings · chunks: their lives · commit: mappings · adopting: of archives that are there
-    already · journal: the order of changes · copies: of chunks, in further stores · runs: ingest runs and events ·
-    listings: positions in remote sources · logs: log files in archives · recovery: what dead writers left ·
-    verification: checks and what they found · removal: of files, and their way back · pruning: chunks that go ·
-    rebuilding: from stores alone · comparing: with another catalog · dump: all of it, out and in · backups: objects
-    with that · moment: files and chunks, out · export: files in the order of their bytes, out · rewriting: chunks
-    whose live files are worth copying · reports: totals, histories, queries.
+    files: look-ups and listings · stores: folders and buckets · chunks: their lives · commit: mappings ·
+    adopting: of archives that are there already · journal: the order of changes · copies: of chunks, in further
+    stores · runs: ingest runs and events · sources: roots that files came from · listings: positions in remote
+    sources · logs: log files in archives · recovery: what dead writers left · verification: checks and what they
+    found · removal: of files, and their way back · pruning: chunks that go · rebuilding: from stores alone ·
+    comparing: with another catalog · dump: all of it, out and in · backups: objects with that · moment: files and
+    chunks, out · export: files in the order of their bytes, out · rewriting: chunks whose live files are worth
+    copying · verdicts: what S3 servers cannot do · reports: totals, histories, queries ·
+    identities: of the catalog and of its stores.
     """
 
-    def __init__(self, connect: Callable[[], PgConnection]) -> None:
-        """`connect` gives a new psycopg connection in autocommit mode."""
+    def __init__(
+        self,
+        connect: Callable[[], PgConnection],
+        connect_reader: Callable[[], PgConnection] | None = None,
+        *,
+        lock_timeout: float | None = None,
+    ) -> None:
+        """Create a catalog.
+
+        Args:
+            connect: returns a new psycopg connection in autocommit mode.
+            connect_reader: likewise, for queries of the user; `connect` if not given.
+            lock_timeout: how long to wait for a lock, in seconds; None for the defaults.
+        """
         self._connect = connect
-        self._connection = Connection(connect)
+        self._connect_reader = connect_reader or connect
+        self._patience = Patience(lock_timeout)
+        self._connection = Connection(connect, self._patience)
+
+    def announce_waits(self, warn: Callable[[str], object]) -> None:
+        """Have `warn` called with a message when another session holds a lock for long."""
+        self._patience.warn = warn
 
     def close(self) -> None:
         """Closes the connection. Idempotent."""
@@ -64,6 +88,12 @@ class Catalog:
         from cafcat.catalog.chunks import Chunks
 
         return Chunks(self._connection)
+
+    @cached_property
+    def verdicts(self) -> "ServerVerdicts":
+        from cafcat.catalog.stores import ServerVerdicts
+
+        return ServerVerdicts(self._connection)
 
     @cached_property
     def commit(self) -> "Commit":
@@ -90,10 +120,22 @@ class Catalog:
         return Copies(self._connection)
 
     @cached_property
+    def identities(self) -> "Identities":
+        from cafcat.catalog.identity import Identities
+
+        return Identities(self._connection)
+
+    @cached_property
     def runs(self) -> "Runs":
         from cafcat.catalog.runs import Runs
 
         return Runs(self._connection)
+
+    @cached_property
+    def sources(self) -> "Sources":
+        from cafcat.catalog.sources import Sources
+
+        return Sources(self._connection)
 
     @cached_property
     def listings(self) -> "Listings":
@@ -112,6 +154,12 @@ class Catalog:
         from cafcat.catalog.recovery import Recovery
 
         return Recovery(self._connection)
+
+    @cached_property
+    def stores(self) -> "Stores":
+        from cafcat.catalog.stores import Stores
+
+        return Stores(self._connection)
 
     @cached_property
     def verification(self) -> "Verification":
@@ -178,4 +226,4 @@ class Catalog:
     def reports(self) -> "Reports":
         from cafcat.catalog.reports import Reports
 
-        return Reports(self._connection, self._connect)
+        return Reports(self._connection, self._connect_reader)

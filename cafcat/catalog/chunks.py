@@ -1,28 +1,33 @@
 """The life of a chunk in the catalog: begun, kept by a lease, given up; commit.py has how it is committed."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
+
+from psycopg import errors as pg
 
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.events import record_event
 from cafcat.catalog.lookup import size_of
 from cafcat.catalog.runs import iso
+from cafcat.catalog.stores import moved_meanwhile
 from cafcat.errors import Conflict, InvalidInput, NotFound
-from cafcat.model import Chunk, ChunkState, SourceFile
+from cafcat.model import Chunk, ChunkState, Comparison, SourceFile
 from cafcat.quantities import to_microseconds
 
 __all__ = ["RENEW_LEASE", "Chunks", "Known"]
 
 # A batch goes over as JSON, which is encoded in C: psycopg makes an array element by element in Python. Where
-# both sides have an entity tag it decides, else the time does.
+# both sides have an entity tag it decides, else the time does. A file whose source is unknown counts as one of the
+# same source: docs/decisions/0024 has the reason.
 _KNOWN: Final = f"""
-SELECT u.n, {size_of("l.")} = (u.file->>1)::bigint
-            AND coalesce(l.source_etag = u.file->>3,
-                         (extract(epoch FROM l.modified_at) * 1000000)::bigint = (u.file->>2)::bigint)
+SELECT u.n, l.crc32c, {size_of("l.")} = (u.file->>1)::bigint,
+       coalesce(l.source_etag = u.file->>3,
+                (extract(epoch FROM l.modified_at) * 1000000)::bigint = (u.file->>2)::bigint, false),
+       coalesce(l.source_id = (u.file->>4)::int, l.source_id IS NULL)
 FROM json_array_elements(%s::json) WITH ORDINALITY AS u(file, n)
-JOIN file_locations AS l ON l.file_path = u.file->>0
+CROSS JOIN LATERAL (SELECT * FROM file_locations WHERE file_path = u.file->>0 OFFSET 0) AS l
 """  # noqa: S608
 
 _CHUNK: Final = f"""
@@ -38,10 +43,17 @@ RENEW_LEASE: Final = (
 
 
 class Known(NamedTuple):
-    """What the catalog has of a batch of files, as positions in the batch; the rest is new."""
+    """The files of a batch that the catalog has, by their positions in the batch; all others are new.
+
+    Attributes:
+        unchanged: Files that are taken for the same without being read.
+        changed: Files that differ, or are to be packed anew in any case.
+        doubtful: CRC-32C in the catalog of files that have to be read and compared.
+    """
 
     unchanged: frozenset[int]
     changed: frozenset[int]
+    doubtful: Mapping[int, int]
 
 
 class Chunks:
@@ -50,21 +62,40 @@ class Chunks:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def known(self, files: Sequence[SourceFile]) -> Known:
-        """Which files of a batch the catalog has with the same size and entity tag (or time, where either side
-        has no tag), and which with others."""
+    def known(
+        self,
+        files: Sequence[SourceFile],
+        source_ids: Sequence[int | None],
+        comparison: Comparison = Comparison.TIME,
+    ) -> Known:
+        """Return which files of a batch the catalog has, and which of them have to be read to see if they changed.
+
+        Args:
+            files: The batch.
+            source_ids: sources.id of each file; None for a source that the catalog has never met.
+            comparison: TIME: a file is unchanged if its size, its source, and its entity tag (its time, where
+                either side has no tag) are the same; it is doubtful if only the source differs. CHECKSUM: every
+                file of the same size is doubtful. NOTHING: every file is changed.
+        """
         if not files or not self._has_between(files):
-            return Known(frozenset(), frozenset())
-        batch = [(file.path, file.size_bytes, to_microseconds(file.modified_ns), file.etag) for file in files]
-        with self._connection.transaction() as connection:
-            # A batch is small beside the table: probing the primary key for each row is never the wrong plan,
-            # and a planner without fresh statistics would otherwise read the whole table for every batch.
-            connection.execute(
-                "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off"
-            )
+            return Known(frozenset(), frozenset(), {})
+        batch = [
+            (file.path, file.size_bytes, to_microseconds(file.modified_ns), file.etag, source_id)
+            for file, source_id in zip(files, source_ids, strict=True)
+        ]
+        with self._connection.statement() as connection:
             rows = connection.execute(_KNOWN, [json.dumps(batch)]).fetchall()
-        same = frozenset(n - 1 for n, is_same in rows if is_same)
-        return Known(unchanged=same, changed=frozenset(n - 1 for n, is_same in rows if not is_same))
+        unchanged, changed, doubtful = set(), set(), {}
+        for n, checksum, same_size, same_time, same_source in rows:
+            if comparison is Comparison.NOTHING or not same_size:
+                changed.add(n - 1)
+            elif comparison is Comparison.CHECKSUM or (same_time and not same_source):
+                doubtful[n - 1] = checksum
+            elif same_time:
+                unchanged.add(n - 1)
+            else:
+                changed.add(n - 1)
+        return Known(frozenset(unchanged), frozenset(changed), doubtful)
 
     def _has_between(self, files: Sequence[SourceFile]) -> bool:
         """Whether the catalog has any path between the first and the last of these, as sorted by bytes. Where a
@@ -89,7 +120,7 @@ class Chunks:
         moves: bool = False,
     ) -> int:
         """Inserts the row `writing`, before the first byte is written; `moves` says that it takes live files of
-        other chunks. Returns chunks.id."""
+        other chunks. Returns chunks.id. Raises Conflict if the catalog has no such store (any more)."""
         statement = (
             "INSERT INTO chunks "
             "(uuid, run_id, format, store, object_key, lease_owner, moves_from, lease_expires_at) "
@@ -98,7 +129,10 @@ class Chunks:
         moves_from: list[int] | None = [] if moves else None
         values = (uuid, run, archive_format, store, object_key, owner, moves_from, lease_seconds)
         with self._connection.transaction() as connection:
-            row = connection.execute(statement, values).fetchone()
+            try:
+                row = connection.execute(statement, values).fetchone()
+            except pg.ForeignKeyViolation as error:
+                raise moved_meanwhile(store) from error
             assert row is not None  # noqa: S101 - RETURNING of one inserted row
             record_event(connection, "chunk_begun", row[0], f"{store} {object_key}")
         return int(row[0])

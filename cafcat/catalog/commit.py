@@ -5,9 +5,11 @@ from typing import Final, NamedTuple
 
 from psycopg import errors as pg
 
+from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX, found_by_key, is_in
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.events import record_event
 from cafcat.catalog.journal import append
+from cafcat.catalog.locking import ATTEMPT_SECONDS, acquire, limit_waiting
 from cafcat.catalog.log_units import enter_units
 from cafcat.catalog.lookup import size_of
 from cafcat.catalog.mapping import COLUMNS, Mapping
@@ -20,13 +22,15 @@ __all__ = ["ChunkCommit", "Commit", "map_files", "stage", "take_off_chunks"]
 
 _INSTEAD: Final = {
     OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at, source_etag, "
-    "content_bytes, decoding) = (excluded.caf_file_id, excluded.start_byte, excluded.end_byte, excluded.crc32c, "
-    "excluded.modified_at, excluded.source_etag, excluded.content_bytes, excluded.decoding)",
+    "content_bytes, decoding, source_id) = (excluded.caf_file_id, excluded.start_byte, excluded.end_byte, "
+    "excluded.crc32c, excluded.modified_at, excluded.source_etag, excluded.content_bytes, excluded.decoding, "
+    "excluded.source_id)",
     OnConflict.SKIP: "DO NOTHING",
 }
+_FOUND: Final = f"staged {found_by_key('staged.file_path')}"
+_IS_FOUND: Final = is_in("file_locations", "staged")
 _LIVE: Final = f"""
-SELECT l.caf_file_id, count(*) AS files, sum({size_of("l.")}) AS bytes
-FROM file_locations AS l JOIN staged USING (file_path) GROUP BY 1
+SELECT l.caf_file_id, count(*) AS files, sum({size_of("l.")}) AS bytes FROM {_FOUND} GROUP BY 1
 """  # noqa: S608
 
 
@@ -167,7 +171,7 @@ def take_off_chunks(connection: PgConnection, gone: str, parameters: Sequence[ob
 
 def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
     """The store of a chunk that is being written. Raises Conflict if it is in another state."""
-    row = connection.execute("SELECT state, store FROM chunks WHERE id = %s FOR UPDATE", [chunk_id]).fetchone()
+    row = acquire(connection, "SELECT state, store FROM chunks WHERE id = %s FOR UPDATE", [chunk_id]).fetchone()
     if row is None or row[0] != ChunkState.WRITING:
         state = row[0] if row else "gone"
         raise Conflict(f"the chunk is {state}, not being written by us", chunk=str(chunk_id))
@@ -201,8 +205,12 @@ def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
     one of them was there; then nothing has happened."""
     try:
         with connection.transaction():
+            # In this transaction, so that its end gives the lock back: two commits that went on to the general way
+            # with it would each wait for the other.
+            acquire(connection, "LOCK TABLE file_locations IN ROW EXCLUSIVE MODE")
+            limit_waiting(connection, ATTEMPT_SECONDS)  # for the end of a transaction that has one of the paths
             _copy(connection, "file_locations", mapping)
-    except pg.UniqueViolation:
+    except (pg.UniqueViolation, pg.LockNotAvailable):
         return None
     return ChunkCommit(added=mapping.file_count, replaced=0, skipped=0, live_bytes=mapping.size_bytes)
 
@@ -218,7 +226,7 @@ def _stage(connection: PgConnection, mapping: Mapping) -> None:
     """Puts the mapping beside the table, under a lock that lets no other writer of file_locations in between;
     readers go on. So the statements that follow need no thought for concurrency, and two commits cannot
     deadlock."""
-    connection.execute("LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
+    acquire(connection, "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
     stage(connection, mapping)
 
 
@@ -252,13 +260,15 @@ def _move(connection: PgConnection, chunk_id: int, mapping: Mapping, sources: Se
     columns = ", ".join(f"l.{name}" for name in COLUMNS.split(", "))
     moved = connection.execute(
         f"INSERT INTO retired_locations ({COLUMNS}, reason) SELECT {columns}, 'moved' "  # noqa: S608
-        "FROM file_locations AS l JOIN staged USING (file_path) ORDER BY file_path".encode()
+        f"FROM {_FOUND} ORDER BY l.file_path".encode()
     ).rowcount
     take_off_chunks(connection, _LIVE)
+    # Every path that is still staged has a row: this is an UPDATE that looks it up by key.
     connection.execute(
-        "UPDATE file_locations AS l SET (caf_file_id, start_byte, end_byte, content_bytes, decoding) = "
-        "(staged.caf_file_id, staged.start_byte, staged.end_byte, staged.content_bytes, staged.decoding) "
-        "FROM staged WHERE l.file_path = staged.file_path"
+        f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY file_path "  # noqa: S608
+        "ON CONFLICT (file_path) DO UPDATE SET (caf_file_id, start_byte, end_byte, content_bytes, decoding) = "
+        "(excluded.caf_file_id, excluded.start_byte, excluded.end_byte, excluded.content_bytes, "
+        "excluded.decoding)".encode()
     )
     live_bytes = _live_bytes(connection, chunk_id) if skipped else mapping.size_bytes
     return ChunkCommit(0, moved, skipped, live_bytes)
@@ -267,10 +277,13 @@ def _move(connection: PgConnection, chunk_id: int, mapping: Mapping, sources: Se
 def _skip_unmovable(connection: PgConnection, sources: Sequence[int]) -> int:
     """Moves what does not point to the sources any more from staged to retired_locations. Returns the number of
     files."""
+    is_movable = (
+        "there.caf_file_id = ANY(%s) AND there.crc32c = staged.crc32c "
+        f"AND {size_of('there.')} = {size_of('staged.')}"
+    )
     statement = (
-        "WITH left_alone AS (DELETE FROM staged WHERE NOT EXISTS (SELECT FROM file_locations AS l "  # noqa: S608
-        "WHERE l.file_path = staged.file_path AND l.caf_file_id = ANY(%s) AND l.crc32c = staged.crc32c "
-        f"AND {size_of('l.')} = {size_of('staged.')}) RETURNING staged.*) "
+        f"WITH left_alone AS (DELETE FROM staged WHERE NOT {is_in('file_locations', 'staged', is_movable)} "  # noqa: S608
+        "RETURNING staged.*) "
         f"INSERT INTO retired_locations ({COLUMNS}, reason) "
         f"SELECT {COLUMNS}, 'skipped' FROM left_alone ORDER BY file_path"
     )
@@ -290,51 +303,55 @@ def _removed_since(connection: PgConnection, chunk_id: int) -> bool:
 def _skip_outdated(connection: PgConnection, chunk_id: int) -> int:
     """Moves what a chunk begun later has, too, or what was removed since, from staged to retired_locations. Returns
     the number of files."""
+    removed_since = (
+        "there.reason = 'removed' AND there.retired_at >= (SELECT begun_at FROM chunks WHERE id = %(id)s)"
+    )
     statement = (
-        "WITH outdated AS (DELETE FROM staged WHERE EXISTS (SELECT FROM file_locations AS l "  # noqa: S608
-        "WHERE l.file_path = staged.file_path AND l.caf_file_id > %(id)s) "
-        "OR EXISTS (SELECT FROM retired_locations AS r WHERE r.file_path = staged.file_path "
-        "AND r.reason = 'removed' AND r.retired_at >= (SELECT begun_at FROM chunks WHERE id = %(id)s)) "
-        "RETURNING staged.*) "
+        "WITH outdated AS (DELETE FROM staged "  # noqa: S608
+        f"WHERE {is_in('file_locations', 'staged', 'there.caf_file_id > %(id)s')} "
+        f"OR {is_in('retired_locations', 'staged', removed_since)} RETURNING staged.*) "
         f"INSERT INTO retired_locations ({COLUMNS}, run_id, reason) "
         f"SELECT {COLUMNS}, (SELECT run_id FROM chunks WHERE id = %(id)s), 'skipped' "
         "FROM outdated ORDER BY file_path"
     )
-    return connection.execute(statement.encode(), {"id": chunk_id}).rowcount
+    connection.execute(BY_INDEX)
+    outdated = connection.execute(statement.encode(), {"id": chunk_id}).rowcount
+    connection.execute(NOT_BY_INDEX)
+    return outdated
 
 
 def _refuse_conflicts(connection: PgConnection) -> None:
-    statement = "SELECT file_path FROM staged JOIN file_locations USING (file_path) ORDER BY 1 LIMIT 1"
-    row = connection.execute(statement).fetchone()
-    if row is not None:
+    row = connection.execute(f"SELECT min(file_path) FROM staged WHERE {_IS_FOUND}".encode()).fetchone()  # noqa: S608
+    if row is not None and row[0] is not None:
         raise Conflict("another run committed this path meanwhile", path=row[0])
 
 
 def _retire(connection: PgConnection, chunk_id: int, on_conflict: OnConflict) -> int:
     """Writes the losing side of each conflict to retired_locations and takes it off its chunk's counters.
     Returns their number."""
-    loser = "staged" if on_conflict is OnConflict.SKIP else "file_locations"
-    reason = "skipped" if on_conflict is OnConflict.SKIP else "replaced"
+    keeps_older = on_conflict is OnConflict.SKIP
+    losers = f"staged AS l WHERE {is_in('file_locations', 'l')}" if keeps_older else _FOUND
     columns = ", ".join(f"l.{name}" for name in COLUMNS.split(", "))
     statement = (
         f"INSERT INTO retired_locations ({COLUMNS}, run_id, reason) "  # noqa: S608
         f"SELECT {columns}, (SELECT run_id FROM chunks WHERE id = %s), %s "
-        f"FROM {loser} AS l JOIN {'file_locations' if loser == 'staged' else 'staged'} USING (file_path) "
-        "ORDER BY file_path"
+        f"FROM {losers} ORDER BY l.file_path"
     )
-    retired = connection.execute(statement.encode(), (chunk_id, reason)).rowcount
-    if retired and loser == "file_locations":
+    retired = connection.execute(statement.encode(), (chunk_id, "skipped" if keeps_older else "replaced")).rowcount
+    if retired and not keeps_older:
         take_off_chunks(connection, _LIVE)
     return retired
 
 
 def _note_skipped(connection: PgConnection, journal_id: int, chunk_id: int) -> None:
     """What is retired of a chunk that was committed just now is what was skipped."""
+    connection.execute(BY_INDEX)
     connection.execute(
         "INSERT INTO journal_files (journal_id, caf_file_id, start_byte, file_path) "
         "SELECT %s, caf_file_id, start_byte, file_path FROM retired_locations WHERE caf_file_id = %s",
         (journal_id, chunk_id),
     )
+    connection.execute(NOT_BY_INDEX)
 
 
 def _set_committed(connection: PgConnection, chunk_id: int, summary: ChunkSummary, commit: ChunkCommit) -> None:
@@ -364,9 +381,6 @@ def _set_committed(connection: PgConnection, chunk_id: int, summary: ChunkSummar
 
 
 def _live_bytes(connection: PgConnection, chunk_id: int) -> int:
-    statement = (
-        f"SELECT coalesce(sum({size_of('l.')}), 0) FROM file_locations AS l "  # noqa: S608
-        "JOIN staged USING (file_path) WHERE l.caf_file_id = %s"
-    )
+    statement = f"SELECT coalesce(sum({size_of('l.')}), 0) FROM {_FOUND} WHERE l.caf_file_id = %s"  # noqa: S608
     row = connection.execute(statement, [chunk_id]).fetchone()
     return int(row[0]) if row else 0

@@ -1,8 +1,10 @@
 """One kept connection to the catalog, and psycopg's exceptions in cafcat's words."""
 
+import os
+import re
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any, Final, NamedTuple
@@ -11,14 +13,23 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from cafcat.catalog.by_key import BY_INDEX
+from cafcat.catalog.locking import (
+    DEFAULT_LIMIT_SECONDS,
+    Patience,
+    application_name,
+    limit_waiting,
+    locked_error,
+)
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
-from cafcat.errors import AccessDenied, CafcatError, CatalogUnavailable, InvalidInput
+from cafcat.errors import AccessDenied, CafcatError, CatalogLocked, CatalogUnavailable, InvalidInput
 
 __all__ = [
     "Connection",
     "PgConnection",
     "PreparedLookup",
     "connect",
+    "is_readable",
     "one_line",
     "open_connection",
     "primary",
@@ -26,7 +37,12 @@ __all__ = [
     "translated",
 ]
 
-PgConnection = psycopg.Connection[tuple[Any, ...]]
+
+class PgConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection of psycopg that has a limit for how long it waits for locks."""
+
+    patience: Patience | None = None
+
 
 _ONLY_WHEN_ASKED: Final = 1 << 62
 """So often a statement has to come before psycopg prepares it unasked: never."""
@@ -47,6 +63,9 @@ _DEFAULTS = {
 """Connection parameters of libpq, where the URL does not say otherwise."""
 
 
+_PORTS: Final = re.compile(r"[0-9 ]*(?:,[0-9 ]*)*")
+
+
 class PreparedLookup(NamedTuple):
     """A look-up that is made again and again: one SELECT, in two ways."""
 
@@ -58,18 +77,50 @@ class PreparedLookup(NamedTuple):
 
 
 def connect(url: str, *, prepares: bool = True) -> PgConnection:
-    """A new connection in autocommit mode. Raises CatalogUnavailable, AccessDenied, InvalidInput. `prepares`: see
-    `open_connection`."""
-    try:
-        given = conninfo_to_dict(url)
-        conninfo = make_conninfo(url, **{name: value for name, value in _DEFAULTS.items() if name not in given})
-    except psycopg.ProgrammingError as error:
-        hint = "write postgresql://user:password@host/name, with @ : / ? % in a password as %40 %3A %2F %3F %25"
-        raise InvalidInput("the database URL cannot be read", hint=hint) from error
+    """Return a new connection in autocommit mode.
+
+    Args:
+        url: a libpq URL or key=value string. No part of one that cannot be read is in an error or its causes.
+        prepares: see `open_connection`.
+
+    Raises:
+        InvalidInput: the URL cannot be read.
+        CatalogUnavailable: the server does not answer, or refuses the connection.
+        AccessDenied: the server does not accept user and password.
+    """
+    conninfo = _conninfo(url)
     try:
         return open_connection(conninfo, prepares=prepares)
     except psycopg.OperationalError as error:
         raise _cannot_connect(one_line(error)) from error
+
+
+def _conninfo(url: str) -> str:
+    """Return libpq keywords, with our defaults. Raises InvalidInput, without the cause: libpq quotes the URL."""
+    if not is_readable(url):
+        hint = "write postgresql://user:password@host/name, with @ : / ? % in a password as %40 %3A %2F %3F %25"
+        raise InvalidInput("the database URL cannot be read", hint=hint)
+    given = conninfo_to_dict(url)
+    defaults = _DEFAULTS if "PGAPPNAME" in os.environ else _DEFAULTS | {"application_name": application_name()}
+    return make_conninfo(url, **{name: value for name, value in defaults.items() if name not in given})
+
+
+def is_readable(url: str) -> bool:
+    """Return whether libpq reads this URL or key=value string as its author meant it, as far as one can see."""
+    try:
+        return not _is_garbled(conninfo_to_dict(url))
+    except (psycopg.ProgrammingError, UnicodeError):
+        return False
+
+
+def _is_garbled(given: Mapping[str, Any]) -> bool:
+    """Return whether libpq reads the end of a password as something else, which messages would then show.
+
+    "user:p@ss@host" has the host "ss@host", "user:pa/ss@host/name" the port "pa" or the database "ss@host/name".
+    """
+    host, port, database = (str(given.get(name) or "") for name in ("host", "port", "dbname"))
+    has_login = "user" in given or "password" in given
+    return "@" in host[1:] or _PORTS.fullmatch(port) is None or ("@" in database and not has_login)
 
 
 def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
@@ -77,7 +128,7 @@ def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
     look-ups are prepared on the server, which is possible where a pooler in between keeps prepared statements
     apart. Other statements never are."""
     threshold = _ONLY_WHEN_ASKED if prepares else None
-    connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=threshold)
+    connection = PgConnection.connect(conninfo, autocommit=True, prepare_threshold=threshold)
     connection.prepared_max = _PREPARED_STATEMENTS
     return connection
 
@@ -95,8 +146,10 @@ class Connection:
     """Connects at first use, and again when the server closed the connection in between. Thread-safe: one
     transaction at a time."""
 
-    def __init__(self, connect: Callable[[], PgConnection]) -> None:
+    def __init__(self, connect: Callable[[], PgConnection], patience: Patience | None = None) -> None:
+        """Create one that connects at first use; `patience`: for locks, of transactions."""
         self._connect = connect
+        self._patience = patience
         self._lock = RLock()
         self._connection: PgConnection | None = None
         self._cursor: psycopg.Cursor[tuple[Any, ...]] | None = None
@@ -111,12 +164,33 @@ class Connection:
     def transaction(self) -> Iterator[PgConnection]:
         """One transaction, or a part of the one that this thread is in: then it counts when that is left. Raises
         CatalogOutdated if the schema is not ours; looked at once per connection."""
-        with self.statement() as connection, connection.transaction():
-            is_outermost, self._in_transaction = not self._in_transaction, True
+        with self.statement() as connection:
+            is_outermost = not self._in_transaction
             try:
-                yield connection
-            finally:
-                self._in_transaction = not is_outermost
+                with connection.transaction():
+                    self._in_transaction = True
+                    try:
+                        if is_outermost and self._patience is not None:
+                            limit_waiting(connection, self._limit_seconds)
+                        yield connection
+                    finally:
+                        self._in_transaction = not is_outermost
+            except pg.LockNotAvailable as error:
+                if not is_outermost:
+                    raise
+                raise locked_error(connection, None) from error
+
+    @property
+    def _limit_seconds(self) -> float:
+        limit = None if self._patience is None else self._patience.limit_seconds
+        return DEFAULT_LIMIT_SECONDS if limit is None else limit
+
+    @contextmanager
+    def by_index(self) -> Iterator[PgConnection]:
+        """One transaction in which tables are read by index only: see by_key.BY_INDEX."""
+        with self.transaction() as connection:
+            connection.execute(BY_INDEX)
+            yield connection
 
     @contextmanager
     def statement(self, *, check: bool = True) -> Iterator[PgConnection]:
@@ -181,6 +255,7 @@ class Connection:
         if self._connection is None or self._connection.closed or self._is_stale(self._connection):
             self.close()
             self._connection = self._connect()
+            self._connection.patience = self._patience
             self._poll = select.poll()
             self._poll.register(self._connection.fileno(), select.POLLIN)
         return self._connection
@@ -221,7 +296,10 @@ def translated() -> Iterator[None]:
         raise CatalogUnavailable(f"the database ran out of room: {primary(error)}", hint=hint) from error
     except pg.InsufficientPrivilege as error:
         raise CatalogUnavailable(f"the database refused: {primary(error)}") from error
-    except (pg.QueryCanceled, pg.LockNotAvailable, pg.SerializationFailure, pg.DeadlockDetected) as error:
+    except pg.LockNotAvailable as error:
+        hint = "run it again"
+        raise CatalogLocked(f"a lock of the catalog was not free: {primary(error)}", hint=hint) from error
+    except (pg.QueryCanceled, pg.SerializationFailure, pg.DeadlockDetected) as error:
         hint = "run it again"
         raise CatalogUnavailable(f"the database broke off: {primary(error)}", hint=hint) from error
     except psycopg.DataError as error:

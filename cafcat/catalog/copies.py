@@ -4,9 +4,15 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from psycopg import errors as pg
+
+from cafcat.catalog.by_key import BY_INDEX
 from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.catalog.events import record_event
+from cafcat.catalog.locking import acquire
 from cafcat.catalog.lookup import folder_range
 from cafcat.catalog.objects import Objects
+from cafcat.catalog.stores import moved_meanwhile
 from cafcat.errors import Conflict
 from cafcat.model import ChunkState
 
@@ -18,13 +24,20 @@ _READABLE: Final = (ChunkState.COMMITTED, ChunkState.RETIRED)
 # A chunk has one journal record that says that it was committed: its place in the order of changes.
 _CHUNK: Final = """
 SELECT c.id, c.uuid, c.state, c.format, c.store, c.object_key, c.size_bytes, c.file_count,
-       c.crc64nvme,       coalesce((SELECT min(j.id) FROM journal AS j WHERE j.chunk_id = c.id), 0), k.state
+       c.crc64nvme, coalesce((SELECT min(j.id) FROM journal AS j WHERE j.chunk_id = c.id), 0), k.state,
+       k.retired_at IS NOT NULL
 FROM chunks AS c
 LEFT JOIN chunk_copies AS k ON k.chunk_id = c.id AND k.store = %(store)s AND k.deleted_at IS NULL
 """
 _BELOW: Final = (
-    "c.id IN (SELECT caf_file_id FROM file_locations WHERE file_path = %(path)s "
-    "UNION SELECT caf_file_id FROM file_locations WHERE file_path >= %(low)s AND file_path < %(high)s)"
+    "c.id = ANY (ARRAY(SELECT caf_file_id FROM file_locations WHERE file_path = %(path)s "
+    "UNION SELECT caf_file_id FROM file_locations WHERE file_path >= %(low)s AND file_path < %(high)s))"
+)
+
+_IN_STORE: Final = (
+    "c.state IN ('committed', 'retired') AND c.adopted_prefix IS NULL "
+    "AND (c.store = %(in_store)s OR EXISTS (SELECT FROM chunk_copies AS x WHERE x.chunk_id = c.id "
+    "AND x.store = %(in_store)s AND x.state = 'committed' AND x.retired_at IS NULL))"
 )
 
 _OF_COPY: Final = """
@@ -42,15 +55,33 @@ WHERE chunk_id = %(chunk)s AND NOT unwritten @> ARRAY[%(store)s]
 _SEND_FILES: Final = """
 INSERT INTO journal_files (journal_id, caf_file_id, start_byte, file_path)
 SELECT j.id, r.caf_file_id, r.start_byte, r.file_path
-FROM journal AS j JOIN retired_locations AS r ON r.caf_file_id = j.chunk_id AND r.reason = 'skipped'
-WHERE j.chunk_id = %(chunk)s
+FROM journal AS j CROSS JOIN LATERAL (SELECT * FROM retired_locations WHERE caf_file_id = j.chunk_id OFFSET 0) AS r
+WHERE j.chunk_id = %(chunk)s AND r.reason = 'skipped'
 ON CONFLICT DO NOTHING
 """
 
 
+_SWITCHABLE: Final = """
+SELECT c.id, c.store, c.object_key, c.etag, k.id, k.object_key, k.etag
+FROM chunks AS c JOIN chunk_copies AS k ON k.chunk_id = c.id
+WHERE c.uuid = %(uuid)s AND c.state IN ('committed', 'retired') AND c.adopted_prefix IS NULL
+  AND k.store = %(new)s AND k.state = 'committed'
+FOR UPDATE
+"""
+_RETIRE_COPY: Final = (
+    "UPDATE chunk_copies SET retired_at = now() WHERE chunk_id = %s AND store = %s AND state = 'committed'"
+)
+_MAKE_COPY: Final = (
+    "UPDATE chunk_copies SET store = %s, object_key = %s, etag = %s, upload_id = NULL, retired_at = now() "
+    "WHERE id = %s"
+)
+_MAKE_CHUNK: Final = "UPDATE chunks SET store = %s, object_key = %s, etag = %s, upload_id = NULL WHERE id = %s"
+
+
 class ChunkToCopy(NamedTuple):
     """A chunk as copying it needs it: size in bytes, crc64nvme in base64. sequence: its place in the journal.
-    copy_state: of its copy in the store that was asked for: writing, committed, abandoned, deleted, or None."""
+    copy_state: of its copy in the store that was asked for: writing, committed, abandoned, deleted, or None.
+    is_left: a migration left this copy behind, and prune is to remove it."""
 
     id: int
     uuid: UUID
@@ -63,6 +94,7 @@ class ChunkToCopy(NamedTuple):
     crc64nvme: str | None
     sequence: int
     copy_state: str | None
+    is_left: bool
 
 
 class CopyOf(NamedTuple):
@@ -76,20 +108,29 @@ class CopyOf(NamedTuple):
 
 class Selection(NamedTuple):
     """Which chunks: of these uuids, or committed ones with live files below a folder (or of that name; without a
-    slash at either end), or all that are committed. An adopted
-    archive is one only if it is named."""
+    slash at either end), or those of which a store (URL) has the chunk itself or a copy, or all that are committed.
+    An adopted archive is one only if it is named."""
 
     uuids: Sequence[UUID] | None = None
     prefix: str | None = None
+    store: str | None = None
 
     def condition(self) -> str:
         if self.uuids is not None:
             return "c.uuid = ANY(%(uuids)s)"
+        if self.store is not None:
+            return _IN_STORE
         return "c.state = 'committed' AND c.adopted_prefix IS NULL" + (f" AND {_BELOW}" if self.prefix else "")
 
     def parameters(self) -> dict[str, Any]:
         low, high = folder_range(f"{self.prefix}/" if self.prefix else "")
-        return {"uuids": list(self.uuids or ()), "path": self.prefix, "low": low, "high": high}
+        return {
+            "uuids": list(self.uuids or ()),
+            "path": self.prefix,
+            "low": low,
+            "high": high,
+            "in_store": self.store,
+        }
 
 
 class Copies(Objects):
@@ -107,6 +148,19 @@ class Copies(Objects):
         with self._connection.statement() as connection:
             return [(store, key) for store, key in connection.execute(statement, [chunk]).fetchall()]
 
+    def places_of(self, chunk: UUID) -> list[tuple[str, str]]:
+        """Return store and key of the chunk itself, as they are now, then those of its copies: the ones that a
+        migration left behind come last."""
+        statement = (
+            "SELECT store, object_key FROM (SELECT c.store, c.object_key, 0 AS place, c.id FROM chunks AS c "
+            "WHERE c.uuid = %(uuid)s AND c.state IN ('committed', 'retired') UNION ALL "
+            "SELECT k.store, k.object_key, CASE WHEN k.retired_at IS NULL THEN 1 ELSE 2 END, k.id "
+            "FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "
+            "WHERE c.uuid = %(uuid)s AND k.state = 'committed') AS places ORDER BY place, id"
+        )
+        with self._connection.statement() as connection:
+            return [(store, key) for store, key in connection.execute(statement, {"uuid": chunk}).fetchall()]
+
     def totals(self, selection: Selection, store: str) -> tuple[int, int]:
         """Files in, and bytes of, the chunks that have to be copied into a store: those that are neither there nor
         have a copy there."""
@@ -116,7 +170,7 @@ class Copies(Objects):
             "AND NOT EXISTS (SELECT FROM chunk_copies AS k "
             "WHERE k.chunk_id = c.id AND k.store = %(store)s AND k.state = 'committed')"
         )
-        with self._connection.statement() as connection:
+        with self._connection.by_index() as connection:
             row = connection.execute(statement.encode(), selection.parameters() | {"store": store}).fetchone()
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
@@ -124,12 +178,13 @@ class Copies(Objects):
         """Chunks by chunks.id, beginning after one, and how it stands with their copies in a store."""
         statement = _CHUNK + f"WHERE c.id > %(after)s AND {selection.condition()} ORDER BY c.id LIMIT {_PAGE_ROWS}"
         parameters = selection.parameters() | {"store": store, "after": after}
-        with self._connection.statement() as connection:
+        with self._connection.by_index() as connection:
             return [ChunkToCopy(*row) for row in connection.execute(statement.encode(), parameters).fetchall()]
 
     def begin(self, chunk_id: int, store: str, object_key: str, owner: str, lease_seconds: int) -> int:
         """Inserts the row `writing`, before the first byte is written. From now on the journal is written into
-        that store, too. Returns chunk_copies.id. Raises Conflict if it has, or had and may still have, a copy."""
+        that store, too. Returns chunk_copies.id. Raises Conflict if it has, or had and may
+        still have, a copy, or if the catalog has no such store."""
         statement = (
             "INSERT INTO chunk_copies (chunk_id, store, object_key, lease_owner, lease_expires_at) "
             "VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s)) ON CONFLICT DO NOTHING RETURNING id"
@@ -137,8 +192,11 @@ class Copies(Objects):
         with self._connection.transaction() as connection:
             # Whoever removes files holds a lock that this waits for: it has sent its record before this row is
             # seen, or sees it. Commits of new files are not waited for.
-            connection.execute("LOCK TABLE file_locations IN ROW EXCLUSIVE MODE")
-            row = connection.execute(statement, (chunk_id, store, object_key, owner, lease_seconds)).fetchone()
+            acquire(connection, "LOCK TABLE file_locations IN ROW EXCLUSIVE MODE")
+            try:
+                row = connection.execute(statement, (chunk_id, store, object_key, owner, lease_seconds)).fetchone()
+            except pg.ForeignKeyViolation as error:
+                raise moved_meanwhile(store) from error
         if row is None:
             raise Conflict(f"another copy of the chunk is, or was, on its way to {store}", chunk=object_key)
         return int(row[0])
@@ -156,9 +214,36 @@ class Copies(Objects):
                 state = "gone" if row is None else f"{row[3]}, its chunk {row[1]}"
                 raise Conflict(f"the copy cannot be committed: it is {state}", chunk=str(object_id))
             connection.execute(done, (etag, object_id))
+            connection.execute(BY_INDEX)
             where = {"store": row[2], "chunk": row[0]}
             connection.execute(_SEND_LINE, where)
             connection.execute(_SEND_FILES, where)
+
+    def keep(self, chunk: UUID, store: str) -> None:
+        """Let a copy stay that a migration left behind for prune."""
+        statement = (
+            "UPDATE chunk_copies AS k SET retired_at = NULL FROM chunks AS c "
+            "WHERE c.id = k.chunk_id AND c.uuid = %s AND k.store = %s AND k.state = 'committed'"
+        )
+        with self._connection.statement() as connection:
+            connection.execute(statement, (chunk, store))
+
+    def switch(self, chunk: UUID, old: str, new: str) -> None:
+        """Make the copy in one store the place where a chunk is read from; its place in the other one becomes a
+        copy that prune removes later. If only a copy is in the old store, that one is retired. One transaction.
+        Raises Conflict if the chunk or its copy are not what they were when they were looked at."""
+        with self._connection.transaction() as connection:
+            row = connection.execute(_SWITCHABLE, {"uuid": chunk, "new": new}).fetchone()
+            if row is None:
+                raise Conflict("the chunk or its new copy was removed meanwhile", chunk=str(chunk))
+            chunk_id, store, key, etag, copy_id, copy_key, copy_etag = row
+            if store != old:
+                connection.execute(_RETIRE_COPY, (chunk_id, old))
+                connection.execute("UPDATE chunk_copies SET retired_at = NULL WHERE id = %s", [copy_id])
+                return
+            connection.execute(_MAKE_COPY, (old, key, etag, copy_id))
+            connection.execute(_MAKE_CHUNK, (new, copy_key, copy_etag, chunk_id))
+            record_event(connection, "chunk_migrated", chunk_id, f"{old} {new}")
 
     def chunk(self, copy_id: int) -> CopyOf:
         """Of which chunk a copy is. Raises Conflict if there is no such copy."""

@@ -9,16 +9,22 @@ import psycopg
 from psycopg import errors as pg
 
 from cafcat.catalog.connection import Connection, PgConnection, primary
+from cafcat.catalog.identity import catalog_uuid
+from cafcat.catalog.locking import acquire
 from cafcat.catalog.objects import Objects
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.catalog.runs import iso
 from cafcat.catalog.schema import HEAD_REVISION
-from cafcat.errors import Conflict, Corrupt, Locked
+from cafcat.catalog.stores import add_store, forget_home, moved_meanwhile
+from cafcat.errors import CatalogLocked, Conflict, Corrupt, Locked
 
 __all__ = ["TABLES", "Backups", "Dump", "DumpReader", "Loader", "StoredBackup"]
 
 TABLES: Final = (
+    "catalog_identity",
     "ingest_runs",
+    "stores",
+    "sources",
     "chunks",
     "ingestion_units",
     "chunk_times",
@@ -36,7 +42,11 @@ TABLES: Final = (
 )
 """All that have rows, in an order in which they can be filled: what a row points to comes first."""
 
+_ALWAYS_FILLED: Final = ("catalog_identity", "stores", "sources")
+"""Tables that may have rows in a new catalog. The backup replaces them: no other table refers to them yet."""
+
 _ORDER: Final = {
+    "catalog_identity": "only_row",
     "file_locations": "file_path",
     "journal_files": "journal_id, file_path",
     "ingestion_units": "chunk_id, number",
@@ -69,15 +79,28 @@ class Backups(Objects):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, "backups")
 
-    def begin(self, store: str, object_key: str, journal_id: int, owner: str, lease_seconds: int) -> int:
-        """Inserts the row `writing`, before the first byte is written. Returns backups.id."""
+    def begin(self, store: str, object_key: str, journal_id: int | None, owner: str, lease_seconds: int) -> int:
+        """Inserts the row `writing`, before the first byte is written. Returns backups.id. Raises
+        Conflict if the store has, or may have, a backup of that key, or if the catalog has no such store."""
         statement = (
             "INSERT INTO backups (store, object_key, journal_id, lease_owner, lease_expires_at) "
-            "VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s)) RETURNING id"
+            "VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s)) "
+            # A migrated backup may come back to where it was.
+            "ON CONFLICT (store, object_key) DO UPDATE SET state = 'writing', deleted_at = NULL, "
+            "abandoned_at = NULL, lease_owner = excluded.lease_owner, upload_id = NULL, "
+            "lease_expires_at = excluded.lease_expires_at "
+            "WHERE backups.deleted_at IS NOT NULL RETURNING id"
         )
-        with self._connection.statement() as connection:
-            row = connection.execute(statement, (store, object_key, journal_id, owner, lease_seconds)).fetchone()
-        assert row is not None  # noqa: S101 - RETURNING of one inserted row
+        with self._connection.transaction() as connection:
+            try:
+                row = connection.execute(
+                    statement, (store, object_key, journal_id, owner, lease_seconds)
+                ).fetchone()
+            except pg.ForeignKeyViolation as error:
+                raise moved_meanwhile(store) from error
+        if row is None:
+            hint = "`cafcat recover` settles what a killed command left"
+            raise Conflict(f"a backup of this name is, or was, on its way to {store}", chunk=object_key, hint=hint)
         return int(row[0])
 
     def record_size(self, backup_id: int, size_bytes: int) -> None:
@@ -97,12 +120,13 @@ class Backups(Objects):
 
 class DumpReader:
     """The catalog at one moment. journal_id: the last journal record that is in it, 0 for none; taken_at: ISO
-    8601 in UTC; tables: the columns of each."""
+    8601 in UTC; catalog: its identity; tables: the columns of each."""
 
     def __init__(self, found: RepeatableRead) -> None:
         self._read = found
-        [(self.journal_id, self.taken_at)] = found.rows(
-            f"SELECT coalesce(max(id), 0), {iso('now()')} FROM journal"  # noqa: S608
+        [(self.journal_id, self.taken_at, self.catalog)] = found.rows(
+            f"SELECT coalesce(max(id), 0), {iso('now()')}, (SELECT uuid::text FROM catalog_identity) "  # noqa: S608
+            "FROM journal"
         )
         self.revision = HEAD_REVISION
         self.tables = {
@@ -174,13 +198,15 @@ class Loader:
         statement = "SELECT store FROM chunks UNION SELECT store FROM chunk_copies ORDER BY 1"
         return [row[0] for row in self._connection.execute(statement).fetchall()]
 
-    def unknown_records(self, records: Sequence[tuple[int, UUID]]) -> int:
-        """How many of these records (sequence, uuid) the journal does not have."""
-        statement = (
-            "SELECT count(*) FROM unnest(%s::uuid[]) AS l(uuid) WHERE l.uuid NOT IN (SELECT uuid FROM journal)"
-        )
-        row = self._connection.execute(statement, [[uuid for _, uuid in records]]).fetchone()
-        return int(row[0]) if row else 0
+    def catalog(self) -> UUID:
+        """Return the identity that the backup gave this catalog. A backup without one gives it a new one."""
+        self._connection.execute("INSERT INTO catalog_identity DEFAULT VALUES ON CONFLICT DO NOTHING")
+        return catalog_uuid(self._connection)
+
+    def unknown_records(self, records: Sequence[UUID]) -> set[UUID]:
+        """Return those of these records (journal.uuid) that the journal does not have."""
+        statement = "SELECT uuid FROM journal WHERE uuid = ANY(%s)"
+        return set(records) - {row[0] for row in self._connection.execute(statement, [list(records)]).fetchall()}
 
     def finish(self, backup: StoredBackup, last_sequence: int) -> None:
         """Lets new rows get the numbers after those that were loaded; new journal records also come after
@@ -195,6 +221,8 @@ class Loader:
             "HAVING greatest(%s, max(id)) IS NOT NULL",
             (last_sequence or None, last_sequence or None),
         )
+        forget_home(self._connection)
+        add_store(self._connection, backup.store)
         self._connection.execute(
             "INSERT INTO backups (state, store, object_key, size_bytes, journal_id, begun_at, committed_at) "
             "VALUES ('committed', %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
@@ -208,12 +236,14 @@ class Loader:
 def _lock_empty(connection: PgConnection) -> None:
     try:
         tables = ", ".join(TABLES)
-        connection.execute(f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE NOWAIT".encode())
-    except pg.LockNotAvailable as error:
-        raise Locked(
-            "somebody else writes to the catalog", hint="wait for it, or end it, and run it again"
-        ) from error
+        acquire(connection, f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE", default_seconds=0)
+    except CatalogLocked as error:
+        raise Locked(f"somebody else writes to the catalog: {error.message}", hint=error.hint) from error
     for table in TABLES:
+        if table in _ALWAYS_FILLED:
+            continue
         if connection.execute(f"SELECT FROM {table} LIMIT 1".encode()).fetchone() is not None:
             hint = "point --database-url to an empty database (cafcat db init), or --home to a new folder"
             raise Conflict(f"the catalog is not empty, {table} has rows: restore fills an empty one", hint=hint)
+    for table in _ALWAYS_FILLED:
+        connection.execute(f"DELETE FROM {table}".encode())  # noqa: S608

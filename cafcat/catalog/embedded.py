@@ -11,17 +11,24 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cafcat.catalog.connection import open_connection
-from cafcat.catalog.embedded_cluster import ROLE, prepare
+from cafcat.catalog.connection import PgConnection, open_connection
+from cafcat.catalog.embedded_cluster import prepare
 from cafcat.catalog.embedded_programs import OTHER_WAYS, ServerUser, fatal_line, find_programs, run_program
-from cafcat.catalog.embedded_sockets import PORT, SOCKET_NAME, is_private, make_socket_folder, socket_folder
+from cafcat.catalog.embedded_roles import OWNER, SUPERUSER, is_role_missing, set_up_roles
+from cafcat.catalog.embedded_sockets import (
+    PORT,
+    SOCKET_NAME,
+    is_private,
+    make_socket_folder,
+    remove_socket_folder,
+    socket_folder,
+)
 from cafcat.catalog.embedded_state import (
     Postmaster,
     bound_log,
@@ -31,7 +38,9 @@ from cafcat.catalog.embedded_state import (
     read_postmaster,
     take,
 )
+from cafcat.catalog.locking import application_name
 from cafcat.errors import CafcatError, CatalogUnavailable
+from cafcat.support.private import PRIVATE_FOLDER
 
 __all__ = ["EmbeddedServer", "without_pg_variables"]
 
@@ -92,29 +101,44 @@ class EmbeddedServer:
         """The folder of postgres, psql, pg_dump ... Raises CatalogUnavailable where there are none."""
         return self._programs or find_programs()
 
-    def conninfo(self, dbname: str = DATABASE) -> str:
-        """libpq keywords for this server, proof against most PG* variables. Starts nothing."""
-        return _conninfo(self._sockets(), dbname)
+    def conninfo(self, dbname: str = DATABASE, role: str = OWNER) -> str:
+        """Return libpq keywords for this server, proof against most PG* variables. Starts nothing.
 
-    def url(self, dbname: str = DATABASE) -> str:
-        """The same as a libpq URL, for psql and other programs. Starts nothing."""
+        Args:
+            dbname: a database of this server.
+            role: one of `embedded_roles`.
+        """
+        return _conninfo(self._sockets(), dbname, role)
+
+    def url(self) -> str:
+        """Return the libpq URL of the owner's connection, for psql and other programs. Starts nothing."""
         host = quote(str(self._sockets()), safe="")
-        return f"postgresql:///{quote(dbname, safe='')}?host={host}&user={ROLE}&port={PORT}"
+        return f"postgresql:///{DATABASE}?host={host}&user={OWNER}&port={PORT}"
 
-    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """A connection to the database `cafcat`, in autocommit; makes and starts the server if need be.
+    def connect(self, role: str = OWNER) -> PgConnection:
+        """Return a connection to the database `cafcat`, in autocommit; makes and starts the server if need be.
 
-        Raises CatalogUnavailable: in one line what is in the way, and what to do.
+        Args:
+            role: one of `embedded_roles`. The roles are made in a cluster that does not have them yet.
+
+        Raises:
+            CatalogUnavailable: in one line what is in the way, and what to do.
         """
         with self._translated():
             bound_log(self.log_file)
             sockets = self._known_sockets()
             if sockets is not None:
                 with contextlib.suppress(psycopg.OperationalError):
-                    return _connect(sockets, DATABASE)
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
+                    return _connect(sockets, DATABASE, role)
+            _make_home(self.folder.parent)
             with locked(self._lock_file):
-                return self._connect_or_start()
+                return self._connect_or_start(role)
+
+    def set_up(self) -> None:
+        """Give the roles what they are to have of the database as it is now. Raises CatalogUnavailable."""
+        self.connect(SUPERUSER).close()
+        with self._translated(), locked(self._lock_file):
+            _set_up(self._sockets())
 
     def is_running(self) -> bool:
         """Whether the server runs (it may still be starting). Raises CatalogUnavailable if that cannot be told."""
@@ -132,8 +156,7 @@ class EmbeddedServer:
                     return False
                 sockets = self._sockets()
                 self._shut_down(postmaster)
-                with contextlib.suppress(OSError):
-                    sockets.rmdir()
+                remove_socket_folder(sockets, self.folder.stat().st_uid)
                 return True
 
     @contextlib.contextmanager
@@ -178,7 +201,7 @@ class EmbeddedServer:
         sockets = postmaster.sockets
         return sockets if is_private(sockets, owner) and is_private(sockets.parent, owner) else None
 
-    def _connect_or_start(self) -> psycopg.Connection[tuple[Any, ...]]:
+    def _connect_or_start(self, role: str) -> PgConnection:
         """Under the lock: nobody else starts or stops the server meanwhile. What we find may still be a server
         whose starter was killed, or the remains of one that was."""
         reason = ""
@@ -187,11 +210,11 @@ class EmbeddedServer:
             sockets = self._known_sockets()
             if sockets is not None:
                 try:
-                    return _connect(sockets, DATABASE)
+                    return _connect(sockets, DATABASE, role)
                 except psycopg.OperationalError as error:
                     reason = str(error)
-                if _is_no_database(reason):
-                    _create_database(sockets)
+                if _is_no_database(reason) or is_role_missing(reason):
+                    _set_up(sockets)
                     continue
                 self._check_reply(reason)
             self._make_available()
@@ -253,8 +276,7 @@ class EmbeddedServer:
 
         The shell ends at once, so that the system collects the postmaster when it ends, not we. Of our
         descriptors it gets `running` and the log, nothing else: `cafcat ... | cat` must end."""
-        sockets = socket_folder(self.folder, user.uid)
-        make_socket_folder(sockets, user.uid, user.gid)
+        sockets = make_socket_folder(self.folder, user.uid, user.gid)
         for name in (SOCKET_NAME, SOCKET_NAME + ".lock"):  # of a server that was killed
             (sockets / name).unlink(missing_ok=True)
         (self.folder / "postmaster.pid").unlink(missing_ok=True)
@@ -312,12 +334,18 @@ class EmbeddedServer:
             time.sleep(POLL_SECONDS)
 
 
-def _conninfo(sockets: Path, dbname: str) -> str:
+def _make_home(home: Path) -> None:
+    """Only its owner may read it; folders above are made as the umask says. Raises OSError."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    home.mkdir(PRIVATE_FOLDER, exist_ok=True)
+
+
+def _conninfo(sockets: Path, dbname: str, role: str) -> str:
     return make_conninfo(
         host=str(sockets),
         hostaddr="",
         port=PORT,
-        user=ROLE,
+        user=role,
         dbname=dbname,
         options="",
         sslmode="disable",
@@ -326,21 +354,27 @@ def _conninfo(sockets: Path, dbname: str) -> str:
     )
 
 
-def _connect(sockets: Path, dbname: str) -> psycopg.Connection[tuple[Any, ...]]:
+def _connect(sockets: Path, dbname: str, role: str) -> PgConnection:
     """Only ever to a socket folder that was found private: in another one, anybody could pose as the server."""
     with without_pg_variables():
-        return open_connection(_conninfo(sockets, dbname))
+        conninfo = make_conninfo(_conninfo(sockets, dbname, role), application_name=application_name())
+        return open_connection(conninfo)
 
 
 def _is_no_database(reason: str) -> bool:
     return f'database "{DATABASE}" does not exist' in reason
 
 
-def _create_database(sockets: Path) -> None:
-    """Names all that matters: a cluster of somebody else's making may have other defaults."""
-    statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
-    with _connect(sockets, "postgres") as connection:
-        connection.execute(statement.format(sql.Identifier(DATABASE)))
+def _set_up(sockets: Path) -> None:
+    """Make the database and the roles, as far as they do not exist. Raises psycopg's exceptions."""
+    with _connect(sockets, "postgres", SUPERUSER) as connection:
+        found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
+        if found is None:
+            # Names all that matters: a cluster of somebody else's making may have other defaults.
+            statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
+            connection.execute(statement.format(sql.Identifier(DATABASE)))
+    with _connect(sockets, DATABASE, SUPERUSER) as connection:
+        set_up_roles(connection, DATABASE)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from cafcat.catalog.embedded_programs import (
     fatal_line,
     run_program,
 )
+from cafcat.catalog.embedded_roles import SUPERUSER
 from cafcat.errors import CatalogUnavailable
+from cafcat.support.private import let_enter
+from cafcat.support.syncing import sync_ancestors, sync_folder
 
-__all__ = ["ROLE", "prepare"]
-
-ROLE = "cafcat"
+__all__ = ["prepare"]
 
 
 def prepare(folder: Path, programs: Path) -> ServerUser:
@@ -26,13 +28,25 @@ def prepare(folder: Path, programs: Path) -> ServerUser:
     Call it under the start lock only. Raises CatalogUnavailable, OSError.
     """
     user = choose_user(folder)
+    if user.uid not in (folder.parent.stat().st_uid, 0):
+        let_enter(folder.parent)
     _check_way(user, [folder.parent, programs])
     if not _is_made(folder):
         _make(folder, programs, user)
     _check_version(folder, programs, user)
     if folder.stat().st_uid != user.uid:
         _give_tree(folder, user)
+    _close_to_others(folder)
+    sync_folder(str(folder.parent))
+    sync_ancestors(str(folder.parent))  # whoever made the home may not have come to that
     return user
+
+
+def _close_to_others(folder: Path) -> None:
+    """A copy that was made without the modes: PostgreSQL refuses a folder that others can write to or list."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o027 or mode & 0o700 != 0o700:
+        folder.chmod(0o700)
 
 
 def _check_way(user: ServerUser, paths: list[Path]) -> None:
@@ -69,14 +83,13 @@ def _make(folder: Path, programs: Path, user: ServerUser) -> None:
             _give_tree(made, user)
         _initdb(made, programs, user)
         made.rename(folder)
-        _sync_folder(home)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
 
 def _initdb(folder: Path, programs: Path, user: ServerUser) -> None:
     options = ["--no-locale", "--encoding=UTF8", "--auth-local=trust", "--auth-host=reject"]
-    result = run_program(user, [programs / "initdb", "-D", folder, "-U", ROLE, *options])
+    result = run_program(user, [programs / "initdb", "-D", folder, "-U", SUPERUSER, *options])
     if result.returncode != 0:
         raise CatalogUnavailable(
             f"cannot make the embedded database in {folder.parent}: {fatal_line(result.stderr)}",
@@ -101,11 +114,3 @@ def _give_tree(folder: Path, user: ServerUser) -> None:
     for _, folders, files, descriptor in os.fwalk(folder):
         for name in [*folders, *files]:
             os.chown(name, user.uid, user.gid, dir_fd=descriptor, follow_symlinks=False)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -82,13 +82,17 @@ class Postmaster:
     status: str
 
     def is_alive(self, folder: Path) -> bool:
-        """Whether process `pid` is the postmaster of this data folder. Its number may belong to another process
-        by now, or to a zombie that nobody collects, as in a container whose process 1 is an application."""
+        """Return whether process `pid` is the postmaster of this data folder. Its number may belong to another
+        process by now, or to a zombie that nobody collects, as in a container whose process 1 is an application;
+        or the folder is a copy, and the number is that of a process on another machine."""
         try:
             os.kill(self.pid, 0)
-            return not Path("/proc/self/cwd").exists() or Path(f"/proc/{self.pid}/cwd").samefile(folder)
+            if Path("/proc/self/cwd").exists():
+                return Path(f"/proc/{self.pid}/cwd").samefile(folder)
+            return self.folder == folder
         except PermissionError:
-            return True
+            # A postmaster runs as the owner of its folder: where that is us, the process is another program.
+            return folder.stat().st_uid != os.geteuid()
         except OSError:
             return False
 

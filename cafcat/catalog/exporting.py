@@ -13,8 +13,8 @@ from cafcat.model import Location
 __all__ = ["Export", "export"]
 
 _IN_RANGES: Final = (
-    "unnest(%(lows)s::text[], %(highs)s::text[]) AS r(low, high) "
-    "JOIN file_locations AS l ON l.file_path >= r.low AND l.file_path < r.high"
+    "unnest(%(lows)s::text[], %(highs)s::text[]) AS r(low, high) CROSS JOIN LATERAL "
+    "(SELECT * FROM file_locations WHERE file_path >= r.low AND file_path < r.high OFFSET 0) AS l"
 )
 _ALL: Final = "file_locations AS l"
 _TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of('l.')}), 0)::bigint FROM {{files}}"  # noqa: S608
@@ -25,8 +25,8 @@ FROM {{files}} ORDER BY l.caf_file_id, l.start_byte, l.end_byte, l.file_path
 _ABSENT: Final = """
 SELECT r.number FROM unnest(%(paths)s::text[], %(lows)s::text[], %(highs)s::text[])
     WITH ORDINALITY AS r(path, low, high, number)
-WHERE NOT EXISTS (SELECT FROM file_locations AS l WHERE l.file_path = r.path)
-    AND NOT EXISTS (SELECT FROM file_locations AS l WHERE l.file_path >= r.low AND l.file_path < r.high)
+WHERE NOT EXISTS (SELECT FROM file_locations AS l WHERE l.file_path = r.path OFFSET 0)
+    AND NOT EXISTS (SELECT FROM file_locations AS l WHERE l.file_path >= r.low AND l.file_path < r.high OFFSET 0)
 ORDER BY r.number LIMIT 1
 """
 _CHUNK: Final = "SELECT uuid, store, object_key, format FROM chunks WHERE id = %(id)s"
@@ -37,6 +37,7 @@ class Export:
 
     def __init__(self, found: RepeatableRead) -> None:
         self._read = found
+        found.read_by_index(everything=False)
         [(self.taken_at,)] = found.rows(f"SELECT {iso('now()')}")
 
     def first_absent(self, places: Sequence[Below]) -> int | None:
@@ -53,13 +54,13 @@ class Export:
 
     def totals(self, places: Sequence[Below]) -> tuple[int, int]:
         """Number and bytes of what `files` gives."""
-        source, parameters = _source(places)
+        source, parameters = self._source(places)
         [(files, size_bytes)] = self._read.rows(_TOTALS.format(files=source), parameters)
         return int(files), int(size_bytes)
 
     def files(self, places: Sequence[Below]) -> Generator[Location, None, None]:
         """Each file of the places once, by chunk and offset. They stream: to be read to the end, or closed."""
-        source, parameters = _source(places)
+        source, parameters = self._source(places)
         chunk: int | None = None
         of_chunk: tuple[Any, ...] = ()
         for page in self._read.pages(_FILES.format(files=source), parameters):
@@ -69,13 +70,14 @@ class Export:
                 file = (path, start, end, checksum, microseconds)
                 yield location_of((*file, *of_chunk, content_bytes, decoding))
 
-
-def _source(places: Sequence[Below]) -> tuple[str, dict[str, Any]]:
-    """Of which table, by which parameters."""
-    if any(not place.folder for place in places):
-        return _ALL, {}
-    ranges = _disjoint(places)
-    return _IN_RANGES, {"lows": [low for low, _ in ranges], "highs": [high for _, high in ranges]}
+    def _source(self, places: Sequence[Below]) -> tuple[str, dict[str, Any]]:
+        """Return the FROM item that has the files of the places, and its parameters."""
+        everything = any(not place.folder for place in places)
+        self._read.read_by_index(everything=everything)
+        if everything:
+            return _ALL, {}
+        ranges = _disjoint(places)
+        return _IN_RANGES, {"lows": [low for low, _ in ranges], "highs": [high for _, high in ranges]}
 
 
 def _disjoint(places: Sequence[Below]) -> list[tuple[str, str]]:

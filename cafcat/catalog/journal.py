@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
 from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.catalog.locking import acquire
 from cafcat.catalog.runs import iso
 from cafcat.model import JournalKind
 
@@ -22,7 +23,7 @@ _LOCK: Final = 0x6A6F726E
 _RECORD: Final = f"""
 SELECT j.id, j.uuid, j.kind, {iso("j.happened_at")}, j.unwritten, c.id, c.uuid, c.format, c.object_key,
        c.size_bytes, c.data_bytes, c.index_start_byte, c.index_end_byte, c.file_count, c.crc64nvme, c.index_crc32c,
-       {iso("c.begun_at")}
+       {iso("c.begun_at")}, (SELECT uuid FROM catalog_identity)
 FROM journal AS j LEFT JOIN chunks AS c ON c.id = j.chunk_id
 """  # noqa: S608
 _UNWRITTEN: Final = _RECORD + "WHERE j.unwritten <> '{}' AND j.unwritten && %s ORDER BY j.id LIMIT 1000"
@@ -46,7 +47,8 @@ class JournalChunk(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """One change of file_locations. sequence: its place in the order; unwritten: URLs of stores that lack it."""
+    """One change of file_locations. sequence: its place in the order; unwritten: URLs of stores that lack it.
+    catalog: identity of the catalog that changed; None in objects of earlier versions."""
 
     sequence: int
     uuid: UUID
@@ -54,6 +56,7 @@ class JournalRecord(NamedTuple):
     happened_at: str
     unwritten: tuple[str, ...]
     chunk: JournalChunk | None
+    catalog: UUID | None = None
 
 
 class JournalFile(NamedTuple):
@@ -73,6 +76,10 @@ def append(connection: PgConnection, kind: JournalKind, stores: Sequence[str], c
     return int(row[0])
 
 
+_WAIT_SECONDS: Final = 30.0
+"""How long a writer of the journal waits for another one, in seconds, if no --lock-timeout is given."""
+
+
 class Journal:
     """Every method is one transaction."""
 
@@ -84,8 +91,12 @@ class Journal:
         """While it is entered, nobody else is in it for that store, nor after this process died. What is noted
         meanwhile counts when it is left. Raises CatalogUnavailable after half a minute of waiting."""
         with self._connection.transaction() as connection:
-            connection.execute("SET LOCAL lock_timeout = '30s'")
-            connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCK, store))
+            acquire(
+                connection,
+                "SELECT pg_advisory_xact_lock(%s, hashtext(%s))",
+                (_LOCK, store),
+                default_seconds=_WAIT_SECONDS,
+            )
             yield
 
     def unwritten(self, stores: Sequence[str]) -> list[JournalRecord]:
@@ -100,16 +111,23 @@ class Journal:
         with self._connection.statement() as connection:
             return [_record(row) for row in connection.execute(statement.encode(), [chunk_id]).fetchall()]
 
+    def known(self, records: Sequence[UUID]) -> set[UUID]:
+        """Return those of these records (journal.uuid) that are changes of this catalog."""
+        statement = "SELECT uuid FROM journal WHERE uuid = ANY(%s)"
+        with self._connection.statement() as connection:
+            return {row[0] for row in connection.execute(statement, [list(records)]).fetchall()}
+
     def files(self, sequence: int) -> Iterator[JournalFile]:
         """The files that a record is about, in path order."""
         statement = (
             "SELECT f.file_path, c.uuid, f.start_byte "
-            "FROM journal_files AS f JOIN chunks AS c ON c.id = f.caf_file_id "
-            "WHERE f.journal_id = %s AND f.file_path > %s ORDER BY f.file_path LIMIT %s"
+            "FROM (SELECT * FROM journal_files "
+            "WHERE journal_id = %s AND file_path > %s ORDER BY file_path LIMIT %s) AS f "
+            "JOIN chunks AS c ON c.id = f.caf_file_id ORDER BY f.file_path"
         )
         after = ""
         while True:
-            with self._connection.statement() as connection:
+            with self._connection.by_index() as connection:
                 rows = connection.execute(statement, (sequence, after, _PAGE_ROWS)).fetchall()
             yield from (JournalFile(*row) for row in rows)
             if len(rows) < _PAGE_ROWS:
@@ -144,13 +162,13 @@ class Journal:
     def written(self, sequence: int, store: str) -> None:
         """Notes that a store has a record. When all have it, its files need not be kept here."""
         note = "UPDATE journal SET unwritten = array_remove(unwritten, %s) WHERE id = %s RETURNING unwritten"
-        with self._connection.transaction() as connection:
+        with self._connection.by_index() as connection:
             row = connection.execute(note, (store, sequence)).fetchone()
             if row is not None and not row[0]:
                 connection.execute("DELETE FROM journal_files WHERE journal_id = %s", [sequence])
 
 
 def _record(row: Sequence[Any]) -> JournalRecord:
-    sequence, uuid, kind, happened_at, unwritten, chunk_id, *chunk = row
+    sequence, uuid, kind, happened_at, unwritten, chunk_id, *chunk, catalog = row
     of = None if chunk_id is None else JournalChunk(*chunk)
-    return JournalRecord(sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), of)
+    return JournalRecord(sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), of, catalog)

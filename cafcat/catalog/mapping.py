@@ -16,7 +16,8 @@ from cafcat.spool import Spool
 __all__ = ["COLUMNS", "Mapping"]
 
 COLUMNS: Final = (
-    "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, source_etag, content_bytes, decoding"
+    "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, source_etag, content_bytes, decoding, "
+    "source_id"
 )
 """In the order of the encoded rows."""
 
@@ -29,8 +30,9 @@ _ROW_NO_TIME: Final = Struct(">hiqiqiqiqii")
 
 _SIZE: Final = Struct(">iq")
 _NOT_DECODED: Final = NULL + NULL
-_FURTHER_FIELDS: Final = 3
-"""After the path: source_etag, content_bytes, decoding."""
+_SOURCE: Final = Struct(">ii")
+_FURTHER_FIELDS: Final = 4
+"""After the path: source_etag, content_bytes, decoding, source_id."""
 
 
 class Mapping(Spool):
@@ -45,6 +47,11 @@ class Mapping(Spool):
         self.size_bytes = 0
         self.ascending = True
         """Whether each path came after the one before, bytewise: then they are distinct, too."""
+        self._source = NULL
+
+    def set_source(self, source_id: int | None) -> None:
+        """Set sources.id of the files that are added from now on; None if their source is unknown."""
+        self._source = NULL if source_id is None else _SOURCE.pack(4, source_id)
 
     def add(self, entry: Entry, etag: str | None = None) -> None:
         """Takes a row; `etag` is the entity tag at the source. Raises ValueError if the entry has no checksum."""
@@ -52,7 +59,7 @@ class Mapping(Spool):
 
     def add_all(self, entries: Sequence[Entry], etags: Sequence[str | None]) -> None:
         """The same for many; Raises ValueError if one has no checksum."""
-        last, ascending, rows = self._last_path, self.ascending, self._rows
+        last, ascending, rows, source = self._last_path, self.ascending, self._rows, self._source
         for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(
             entries, etags, strict=True
         ):
@@ -63,11 +70,11 @@ class Mapping(Spool):
             last = encoded
             row = self._encode(encoded, start, end, crc32c, modified_ns)
             if decoding is None:
-                rows.append(row + _encode_text(etag) + _NOT_DECODED)
+                rows.append(row + _encode_text(etag) + _NOT_DECODED + source)
                 self.size_bytes += end - start
             else:
                 size_bytes = end - start if content_bytes is None else content_bytes
-                rows.append(row + _encode_text(etag) + _SIZE.pack(8, size_bytes) + _encode_text(decoding))
+                rows.append(row + _encode_text(etag) + _SIZE.pack(8, size_bytes) + _encode_text(decoding) + source)
                 self.size_bytes += size_bytes
         self._last_path, self.ascending = last, ascending
         self.file_count += len(entries)
@@ -77,10 +84,10 @@ class Mapping(Spool):
     def _encode(self, path: bytes, start: int, end: int, crc32c: int, modified_ns: int | None) -> bytes:
         length = len(path)
         if modified_ns is None:
-            row = _ROW_NO_TIME.pack(9, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, -1, length)
+            row = _ROW_NO_TIME.pack(10, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, -1, length)
         else:
             time = to_microseconds(modified_ns) - EPOCH_MICROSECONDS
-            row = _ROW.pack(9, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, 8, time, length)
+            row = _ROW.pack(10, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, 8, time, length)
         return row + path
 
     def flush(self) -> None:

@@ -36,7 +36,7 @@ SELECT id, uuid, format, store, object_key, size_bytes, crc64nvme FROM chunks WH
 """
 _COPIES: Final = """
 SELECT chunk_id, store, object_key FROM chunk_copies
-WHERE chunk_id = ANY(%(ids)s) AND state = %(state)s ORDER BY chunk_id, id
+WHERE chunk_id = ANY(%(ids)s) AND state = %(state)s AND retired_at IS NULL ORDER BY chunk_id, id
 """
 
 
@@ -74,6 +74,7 @@ class Moment:
 
     def totals(self, path: str | None, folder: str) -> tuple[int, int]:
         """Number and bytes of what `files` gives."""
+        self._read.read_by_index(everything=not folder)
         [(files, size_bytes)] = self._read.rows(
             _TOTALS_BELOW if folder else _TOTALS, _bounds(path, folder) if folder else None
         )
@@ -83,6 +84,7 @@ class Moment:
         """Pages of the file of that path, if one is asked for, and of all below a folder ("" is everything), in
         path order. They stream: to be read to the end, or closed."""
         parameters = _bounds(path, folder)
+        self._read.read_by_index(everything=not folder)
         if path is not None:
             yield from self._read.pages(_FILES.format(condition=_ONE), parameters)
         yield from self._read.pages(_FILES.format(condition=_BELOW if folder else "true"), parameters)

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from cafcat.catalog.by_key import BY_INDEX
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.copies import drop_copies
 from cafcat.catalog.events import record_event
 from cafcat.catalog.log_units import drop_units
 from cafcat.catalog.runs import iso
 
-__all__ = ["ChunkObject", "PrunableChunk", "Pruning", "Waiting"]
+__all__ = ["ChunkObject", "LeftCopy", "PrunableChunk", "Pruning", "Waiting"]
 
 _PAGE_ROWS: Final = 1000
 _COPY_LEFT: Final = "k.chunk_id = c.id AND k.deleted_at IS NULL AND k.state IN ('committed', 'deleted')"
@@ -26,10 +27,10 @@ ORDER BY c.id
 LIMIT %(limit)s
 """  # noqa: S608
 _OBJECTS: Final = f"""
-SELECT NULL, c.store, c.object_key, c.upload_id, c.size_bytes
+SELECT NULL, c.store, c.object_key, c.size_bytes
 FROM chunks AS c WHERE c.id = %(chunk)s AND c.deleted_at IS NULL AND c.adopted_prefix IS NULL
 UNION ALL
-SELECT k.id, k.store, k.object_key, k.upload_id, c.size_bytes
+SELECT k.id, k.store, k.object_key, c.size_bytes
 FROM chunks AS c JOIN chunk_copies AS k ON {_COPY_LEFT} WHERE c.id = %(chunk)s
 ORDER BY 1 NULLS FIRST
 """  # noqa: S608
@@ -38,8 +39,37 @@ ORDER BY 1 NULLS FIRST
 _DELETE: Final = """
 UPDATE chunks AS c SET state = 'deleted'
 WHERE c.id = %s AND c.state = 'retired' AND c.retired_at < now() - make_interval(secs => %s)
-  AND c.live_file_count = 0 AND NOT EXISTS (SELECT FROM file_locations AS l WHERE l.caf_file_id = c.id)
+  AND c.live_file_count = 0 AND NOT EXISTS (SELECT FROM file_locations AS l WHERE l.caf_file_id = c.id OFFSET 0)
 """
+
+
+# What a migration of a store left behind. The chunk must be elsewhere by now, and be kept.
+_LEFT_COPIES: Final = """
+SELECT k.id, k.store, k.object_key, c.id, c.uuid, c.store, c.object_key, c.size_bytes, {retired_at}
+FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id
+WHERE k.id > %(after)s AND k.state = 'committed' AND k.store = coalesce(%(store)s, k.store)
+  AND k.retired_at < now() - make_interval(secs => %(grace)s) AND c.state IN ('committed', 'retired')
+ORDER BY k.id LIMIT %(limit)s
+"""
+_DROP_COPY: Final = """
+UPDATE chunk_copies SET state = 'deleted'
+WHERE id = %s AND state = 'committed' AND retired_at < now() - make_interval(secs => %s)
+"""
+
+
+class LeftCopy(NamedTuple):
+    """A copy that a migration left behind, and where its chunk is now: chunk_store, chunk_key. Sizes in bytes;
+    retired_at: ISO 8601 in UTC."""
+
+    id: int
+    store: str
+    object_key: str
+    chunk_id: int
+    uuid: UUID
+    chunk_store: str
+    chunk_key: str
+    size_bytes: int
+    retired_at: str
 
 
 class PrunableChunk(NamedTuple):
@@ -62,7 +92,6 @@ class ChunkObject(NamedTuple):
     copy: int | None
     store: str
     object_key: str
-    upload_id: str | None
     size_bytes: int
 
 
@@ -92,6 +121,31 @@ class Pruning:
                 return
             after = rows[-1][0]
 
+    def left_copies(self, grace_seconds: int, store: str | None) -> Iterator[LeftCopy]:
+        """Copies that migrations left behind longer ago, in a store (URL) or, None, in any. A page at a time."""
+        statement = _LEFT_COPIES.format(retired_at=iso("k.retired_at"))
+        after = 0
+        while True:
+            parameters = {"after": after, "store": store, "grace": grace_seconds, "limit": _PAGE_ROWS}
+            rows = self._rows(statement, parameters)
+            yield from (LeftCopy(*row) for row in rows)
+            if len(rows) < _PAGE_ROWS:
+                return
+            after = rows[-1][0]
+
+    def copies_waiting(self, grace_seconds: int, store: str | None) -> int:
+        """Return the number of copies that `left_copies` leaves for later."""
+        statement = (
+            "SELECT count(*) FROM chunk_copies WHERE state = 'committed' "
+            "AND retired_at >= now() - make_interval(secs => %s) AND store = coalesce(%s, store)"
+        )
+        return int(self._rows(statement, (grace_seconds, store))[0][0])
+
+    def decide_copy(self, copy_id: int, grace_seconds: int) -> bool:
+        """Decide that a copy is deleted. False if somebody needs it again meanwhile."""
+        with self._connection.statement() as connection:
+            return connection.execute(_DROP_COPY, (copy_id, grace_seconds)).rowcount == 1
+
     def waiting(self, grace_seconds: int, store: str | None) -> Waiting:
         """What `prunable` leaves for later."""
         statement = (
@@ -108,6 +162,7 @@ class Pruning:
         it back. False if it is not so any more, or a file points to it."""
         with self._connection.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
+            connection.execute(BY_INDEX)
             if connection.execute(_DELETE, (chunk_id, grace_seconds)).rowcount != 1:
                 return False
             drop_copies(connection, [chunk_id])

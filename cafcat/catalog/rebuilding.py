@@ -10,14 +10,16 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import psycopg
-from psycopg import errors as pg
 
 from cafcat.catalog import rebuilding_sql as statements
 from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.catalog.identity import take_over
 from cafcat.catalog.journal import JournalChunk, JournalFile, JournalRecord
+from cafcat.catalog.locking import acquire
 from cafcat.catalog.log_units import copy_units
 from cafcat.catalog.mapping import COLUMNS, Mapping
-from cafcat.errors import Conflict, Locked
+from cafcat.catalog.stores import add_store
+from cafcat.errors import CatalogLocked, Conflict, Locked
 from cafcat.model import ArchiveUnits, ChunkSummary
 
 __all__ = ["FoundObject", "FoundRecord", "PlannedChunk", "Rebuilding", "RebuiltCounts", "Stage"]
@@ -120,15 +122,24 @@ class Stage:
             yield from (FoundRecord(row[0], row[1], tuple(row[2]), tuple(row[3])) for row in rows)
             after = rows[-1][0], rows[-1][1]
 
-    def add_record(self, record: JournalRecord, files: Iterator[JournalFile] | None) -> None:
-        """Takes a record, and its files if it has any."""
+    def add_record(self, record: JournalRecord, catalog: UUID | None, files: Iterator[JournalFile] | None) -> None:
+        """Takes a record of a catalog, and its files if it has any."""
         chunk: tuple[Any, ...] = record.chunk or (None,) * len(JournalChunk._fields)
-        values = (record.sequence, record.uuid, record.kind, record.happened_at, *chunk)
+        values = (record.sequence, record.uuid, catalog, record.kind, record.happened_at, *chunk)
         row = self._connection.execute(statements.ADD_RECORD, values).fetchone()
         if files is not None and row is not None:
             with self._connection.cursor() as cursor, cursor.copy(statements.COPY_RECORD_FILES) as copy:
                 for path, of, start_byte in files:
                     copy.write_row((row[0], start_byte, of, path))
+
+    def leave_others(self, catalog: UUID | None) -> list[UUID]:
+        """Drop the records of all other catalogs, and every chunk without a record of this one. Returns the chunks
+        that no catalog has a record of."""
+        self._connection.execute(statements.OTHER_RECORDS, {"catalog": catalog})
+        unclaimed = [row[0] for row in self._connection.execute(statements.UNCLAIMED).fetchall()]
+        for statement in statements.LEAVE_OTHERS:
+            self._connection.execute(statement)
+        return unclaimed
 
     def number_records(self) -> list[tuple[int, UUID]]:
         """Gives each record its journal.id: the number in its name; where two have the same one, the next that is
@@ -180,13 +191,15 @@ class Stage:
     def add_backups(self, backups: Sequence[tuple[int, str, int, str]]) -> None:
         """Takes backups of catalogs that are in the stores: store, key, size in bytes, when begun (ISO 8601)."""
         for store, key, size_bytes, begun_at in backups:
+            add_store(self._connection, self._stores[store])
             self._connection.execute(
                 statements.ADD_BACKUP, (self._stores[store], key, size_bytes, begun_at, begun_at)
             )
 
-    def settle(self, last_sequence: int, losses: Sequence[str]) -> RebuiltCounts:
-        """Fills the catalog. last_sequence: no record that comes later may have this number or a lower one; losses:
-        what could not be taken, a line each."""
+    def settle(self, identity: UUID, last_sequence: int, losses: Sequence[str]) -> RebuiltCounts:
+        """Fills the catalog. identity: the one that it has from now on; last_sequence: no later record may have
+        this number or a lower one; losses: what could not be taken, a line each."""
+        take_over(self._connection, identity)
         self._connection.execute(statements.RECORDS_OF_ADOPTED, {"last": last_sequence})
         for statement in statements.SETTLE:
             self._connection.execute(statement)
@@ -208,11 +221,9 @@ def _lock(connection: PgConnection) -> None:
     connection.execute("SET LOCAL work_mem = '64MB'; SET LOCAL client_min_messages = warning")
     tables = "chunks, file_locations, retired_locations, journal, journal_files"
     try:
-        connection.execute(f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE NOWAIT".encode())
-    except pg.LockNotAvailable as error:
-        raise Locked(
-            "somebody else writes to the catalog", hint="wait for it, or end it, and run it again"
-        ) from error
+        acquire(connection, f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE", default_seconds=0)
+    except CatalogLocked as error:
+        raise Locked(f"somebody else writes to the catalog: {error.message}", hint=error.hint) from error
 
 
 def _check_empty(connection: PgConnection) -> None:

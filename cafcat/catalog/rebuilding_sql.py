@@ -20,7 +20,7 @@ CREATE TEMPORARY TABLE found_records (
 ) ON COMMIT DROP;
 CREATE TEMPORARY TABLE records (
     n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id bigint, sequence bigint NOT NULL, uuid uuid NOT NULL,
-    kind text NOT NULL, happened_at timestamptz NOT NULL,
+    catalog uuid, kind text NOT NULL, happened_at timestamptz NOT NULL,
     chunk uuid, format text, object_key text, size_bytes bigint, data_bytes bigint, index_start_byte bigint,
     index_end_byte bigint, file_count bigint, crc64nvme text, index_crc32c bigint, begun_at timestamptz
 ) ON COMMIT DROP;
@@ -45,10 +45,23 @@ FROM found_records WHERE (sequence, uuid) > (%s, %s) GROUP BY 1, 2 ORDER BY 1, 2
 """
 
 ADD_RECORD: Final = """
-INSERT INTO records (sequence, uuid, kind, happened_at, chunk, format, object_key, size_bytes, data_bytes,
+INSERT INTO records (sequence, uuid, catalog, kind, happened_at, chunk, format, object_key, size_bytes, data_bytes,
                    index_start_byte, index_end_byte, file_count, crc64nvme, index_crc32c, begun_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING n
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING n
 """
+
+OTHER_RECORDS: Final = """
+CREATE TEMPORARY TABLE other_records ON COMMIT DROP AS
+SELECT n FROM records WHERE catalog IS DISTINCT FROM %(catalog)s::uuid
+"""
+UNCLAIMED: Final = """
+SELECT uuid FROM found_objects EXCEPT SELECT chunk FROM records ORDER BY 1
+"""
+LEAVE_OTHERS: Final = (
+    "DELETE FROM record_files WHERE n IN (SELECT n FROM other_records)",
+    "DELETE FROM records WHERE n IN (SELECT n FROM other_records)",
+    "DELETE FROM found_objects WHERE uuid NOT IN (SELECT chunk FROM records WHERE chunk IS NOT NULL)",
+)
 
 # Ascending numbers, each the one of its name or the one after the record before it, whichever is higher.
 NUMBER_RECORDS: Final = """
@@ -187,6 +200,10 @@ SELECT {_COLUMNS}, retired_at, reason FROM (
 ORDER BY retired_at, file_path
 """  # noqa: S608
 
+_STORES: Final = """
+INSERT INTO stores (url) SELECT store FROM plan WHERE store IS NOT NULL UNION SELECT store FROM copies
+ON CONFLICT DO NOTHING
+"""
 _CHUNKS: Final = f"""
 INSERT INTO chunks (id, uuid, format, store, object_key, state, size_bytes, data_bytes, index_start_byte,
                     index_end_byte, file_count, live_file_count, live_bytes, crc64nvme, index_crc32c, begun_at,
@@ -232,6 +249,9 @@ SETTLE: Final = (
     _TIMELINE,
     _LIVE,
     _RETIRED,
+    _STORES,
+    # Statistics for what follows, and for those who come after the rebuild.
+    "ANALYZE file_locations, retired_locations",
     _CHUNKS,
     _UNITS,
     _TIMES,

@@ -84,6 +84,12 @@ class Recovery:
             [(found,)] = connection.execute(f"SELECT {statement}".encode(), {"store": store}).fetchall()
         return bool(found)
 
+    def known(self, chunks: Sequence[UUID]) -> set[UUID]:
+        """Return those of these chunks (chunks.uuid) that have a row, in whatever store."""
+        with self._connection.statement() as connection:
+            rows = connection.execute("SELECT uuid FROM chunks WHERE uuid = ANY(%s)", [list(chunks)]).fetchall()
+        return {row[0] for row in rows}
+
     def newest(self, store: str, limit: int) -> list[str]:
         """Keys of objects that are there, of each kind so many, the newest first."""
         with self._connection.statement() as connection:
@@ -122,7 +128,9 @@ class Recovery:
         dead = found.owner if is_dead(found.owner) else None
         statement = (
             "UPDATE chunks SET lease_owner = %s, lease_expires_at = now() + make_interval(secs => %s) "  # noqa: S608
-            f"WHERE id = %s AND (({_OVERDUE}) OR ({_LEASED} AND lease_owner = %s)) RETURNING {_LEFT}"
+            "WHERE id = (SELECT id FROM chunks WHERE id = %s "
+            # A row that is locked is being committed just now: by a writer that is slow, not dead.
+            f"AND (({_OVERDUE}) OR ({_LEASED} AND lease_owner = %s)) FOR UPDATE SKIP LOCKED) RETURNING {_LEFT}"
         )
         with self._connection.statement() as connection:
             row = connection.execute(statement.encode(), (owner, lease_seconds, found.id, dead)).fetchone()

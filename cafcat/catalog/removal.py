@@ -6,9 +6,11 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
+from cafcat.catalog.by_key import BY_INDEX, delete_by_key, found_by_key, is_in
 from cafcat.catalog.commit import take_off_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.journal import append
+from cafcat.catalog.locking import acquire
 from cafcat.catalog.log_units import LOGS_ELSEWHERE, logs_elsewhere
 from cafcat.catalog.lookup import LOCATION, Below, location_of, size_of
 from cafcat.catalog.mapping import COLUMNS
@@ -24,10 +26,13 @@ _PER_CHUNK: Final = f"SELECT caf_file_id, count(*) AS files, sum({size_of()}) AS
 _COUNTED_TABLE: Final = (
     "CREATE TEMPORARY TABLE counted (caf_file_id bigint, files bigint, bytes bigint) ON COMMIT DROP"
 )
+_ASKED: Final = "(SELECT DISTINCT file_path FROM asked) AS names "
+_LIVE: Final = _ASKED + found_by_key("names.file_path")
+_LIVE_ROWS: Final = _ASKED + found_by_key("names.file_path", columns="ctid")
+_RETIRED: Final = _ASKED + found_by_key("names.file_path", "retired_locations")
 _COUNT: Final = "INSERT INTO counted " + _PER_CHUNK.format(table="file_locations {condition}")
-_COUNTED_ALREADY: Final = (
-    "DELETE FROM asked {condition} AND EXISTS (SELECT FROM file_locations AS l WHERE l.file_path = asked.file_path)"
-)
+_COUNT_NAMED: Final = "INSERT INTO counted " + _PER_CHUNK.format(table=_LIVE)
+_COUNTED_ALREADY: Final = f"DELETE FROM asked {{condition}} AND {is_in('file_locations', 'asked')}"  # noqa: S608
 _COUNTED_SUMS: Final = """
 SELECT coalesce(sum(g.files), 0)::bigint, coalesce(sum(g.bytes), 0)::bigint,
        count(*) FILTER (WHERE g.files = c.live_file_count)
@@ -43,31 +48,39 @@ UNION
 SELECT store FROM chunk_copies WHERE state <> 'abandoned' AND deleted_at IS NULL
 """
 
-_NOT_THERE: Final = (
+_NOT_FOUND: Final = (
     "SELECT DISTINCT asked.file_path FROM asked LEFT JOIN {table} AS t USING (file_path) "
     "WHERE t.start_byte IS NULL ORDER BY 1"
 )
+_NOT_LIVE: Final = f"SELECT DISTINCT file_path FROM asked WHERE NOT {is_in('file_locations', 'asked')} ORDER BY 1"  # noqa: S608
 
 _TAKE: Final = f"""
-WITH taken AS (DELETE FROM file_locations AS l {{condition}} RETURNING l.*)
-INSERT INTO gone ({COLUMNS}) SELECT {COLUMNS} FROM taken
+WITH taken AS ({{delete}} RETURNING *) INSERT INTO gone ({COLUMNS}) SELECT {COLUMNS} FROM taken
 """  # noqa: S608
+_TAKE_BELOW: Final = _TAKE.format(delete="DELETE FROM file_locations {condition}")
+_TAKE_NAMED: Final = _TAKE.format(delete=delete_by_key("file_locations", _LIVE_ROWS))
 _WANT: Final = f"""
 INSERT INTO wanted (retired_id, {COLUMNS})
 SELECT DISTINCT ON (file_path) id, {COLUMNS}
-FROM retired_locations {{condition}} AND reason = 'removed'
+FROM (SELECT l.* FROM {{rows}} OFFSET 0) AS l WHERE reason = 'removed'
 ORDER BY file_path, id DESC
 ON CONFLICT DO NOTHING
 """  # noqa: S608
+_WANT_BELOW: Final = _WANT.format(rows="retired_locations AS l {condition}")
+_WANT_NAMED: Final = _WANT.format(rows=_RETIRED)
+_PUT_BACK: Final = delete_by_key(
+    "retired_locations",
+    "wanted CROSS JOIN LATERAL (SELECT ctid FROM retired_locations WHERE id = wanted.retired_id OFFSET 0) AS l",
+)
 
 _OF_LOGS: Final = """
-SELECT id FROM usable WHERE EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = usable.id) ORDER BY id DESC
+SELECT id FROM usable WHERE EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = usable.id OFFSET 0)
+ORDER BY id DESC
 """
 
 _REMOVED_PAGE: Final = f"""
 SELECT {LOCATION}, {iso("l.retired_at")}, l.run_id, l.reason,
-       c.state IN ('committed', 'retired') AND NOT EXISTS (SELECT FROM file_locations AS f
-                                                           WHERE f.file_path = l.file_path)
+       c.state IN ('committed', 'retired') AND NOT {is_in("file_locations", "l")}
        AND NOT EXISTS ({LOGS_ELSEWHERE})
 FROM (
     SELECT DISTINCT ON (file_path) * FROM retired_locations
@@ -155,19 +168,20 @@ class Removal:
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
             _ask(connection, names, checkpoint)
+            connection.execute(BY_INDEX)
             connection.execute(_COUNTED_TABLE)
             change.empty = _each(connection, _COUNT, folders, checkpoint)
             _each(connection, _COUNTED_ALREADY, folders, checkpoint)
-            connection.execute(_COUNT.format(condition="WHERE file_path IN (SELECT file_path FROM asked)").encode())
+            connection.execute(_COUNT_NAMED.encode())
             [(change.files, change.bytes, change.chunks)] = connection.execute(_COUNTED_SUMS).fetchall()
-            _list(connection, _NOT_THERE.format(table="file_locations"), change.missing)
+            _list(connection, _NOT_LIVE, change.missing)
         return change
 
     def removed(self, low: str, high: str | None, limit: int = 1000) -> RemovedPage:
         """What was removed and can be brought back, of the paths `[low, high)`: up to `limit` paths are looked at.
         The next page begins with the successor of `last`."""
         statement = _REMOVED_PAGE.format(upper_bound="AND file_path < %(high)s" if high else "")
-        with self._connection.statement() as connection:
+        with self._connection.by_index() as connection:
             rows = connection.execute(statement.encode(), {"low": low, "high": high, "limit": limit}).fetchall()
         return RemovedPage([_retired(row) for row in rows if row[-1]], rows[-1][0] if len(rows) == limit else None)
 
@@ -197,6 +211,7 @@ class Removal:
         with self._connection.transaction() as connection:
             # As of a commit: however long it takes, and each statement sees what others have committed.
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
+            connection.execute(BY_INDEX)
             act(connection, change)
 
     def _happened(self, change: Change) -> bool:
@@ -226,11 +241,11 @@ def _remove(
     _ask(connection, names, checkpoint)
     connection.execute("CREATE TEMPORARY TABLE gone (LIKE file_locations) ON COMMIT DROP")
     _lock(connection)
-    change.empty = _each(connection, _TAKE, folders, checkpoint)
-    by_name = "USING asked WHERE asked.file_path = l.file_path"
-    connection.execute(_TAKE.format(condition=by_name).encode())
+    change.empty = _each(connection, _TAKE_BELOW, folders, checkpoint)
+    connection.execute(_TAKE_NAMED.encode())
+    connection.execute("ANALYZE gone")
     checkpoint()
-    _list(connection, _NOT_THERE.format(table="gone"), change.missing)
+    _list(connection, _NOT_FOUND.format(table="gone"), change.missing)
     connection.execute(
         f"INSERT INTO retired_locations ({COLUMNS}, reason) SELECT {COLUMNS}, 'removed' FROM gone "  # noqa: S608
         "ORDER BY file_path".encode()
@@ -254,11 +269,12 @@ def _restore(
         "ON COMMIT DROP"
     )
     _lock(connection)
-    change.empty = _each(connection, _WANT, folders, checkpoint)
-    connection.execute(_WANT.format(condition="WHERE file_path IN (SELECT file_path FROM asked)").encode())
+    change.empty = _each(connection, _WANT_BELOW, folders, checkpoint)
+    connection.execute(_WANT_NAMED.encode())
+    connection.execute("ANALYZE wanted")
     checkpoint()
-    _list(connection, _NOT_THERE.format(table="wanted"), change.missing)
-    _leave_alone(connection, "file_path IN (SELECT file_path FROM file_locations)", change.live)
+    _list(connection, _NOT_FOUND.format(table="wanted"), change.missing)
+    _leave_alone(connection, is_in("file_locations", "wanted"), change.live)
     # Prune changes these rows, or we do: whoever comes second sees what the first did.
     connection.execute(
         "CREATE TEMPORARY TABLE usable ON COMMIT DROP AS SELECT id FROM chunks "
@@ -275,7 +291,7 @@ def _restore(
 
 def _lock(connection: PgConnection) -> None:
     """Readers go on; nobody else changes the table until we are done. As of a commit (commit.py)."""
-    connection.execute("LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
+    acquire(connection, "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
 
 
 def _ask(connection: PgConnection, names: PathList, checkpoint: Callable[[], object]) -> None:
@@ -333,7 +349,7 @@ def _put_back(connection: PgConnection) -> None:
     connection.execute(
         f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM wanted ORDER BY file_path".encode()  # noqa: S608
     )
-    connection.execute("DELETE FROM retired_locations AS r USING wanted AS w WHERE r.id = w.retired_id")
+    connection.execute(_PUT_BACK.encode())
     connection.execute(
         "UPDATE chunks SET live_file_count = live_file_count + back.files, "  # noqa: S608
         "live_bytes = live_bytes + back.bytes, "

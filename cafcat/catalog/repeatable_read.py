@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import psycopg
 
+from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX
 from cafcat.catalog.connection import PgConnection, translated
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
 
@@ -19,6 +20,10 @@ class RepeatableRead:
 
     def __init__(self, connection: PgConnection) -> None:
         self._connection = connection
+
+    def read_by_index(self, *, everything: bool) -> None:
+        """Chooses how the queries that follow read: whole tables, or by index a part of them (by_key.BY_INDEX)."""
+        self._connection.execute(NOT_BY_INDEX if everything else BY_INDEX)
 
     def rows(self, statement: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """The rows of a query; few."""

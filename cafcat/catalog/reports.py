@@ -1,24 +1,19 @@
 """Totals, histories, findings, and the reader's own queries."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any, Final
 
-import psycopg
-from psycopg.types.string import TextLoader
-
-from cafcat.catalog.connection import Connection, PgConnection, primary, translated
+from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.lookup import LOCATION, location_of, size_of
 from cafcat.catalog.runs import iso
-from cafcat.errors import InvalidInput
+from cafcat.catalog.user_query import user_query
 from cafcat.model import RetiredLocation, Stats
 
 __all__ = ["Reports"]
 
 _HISTORY: Final = f"""
 SELECT {LOCATION}, {iso("l.retired_at")}, l.run_id, l.reason
-FROM retired_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id
-WHERE l.file_path = %s
+FROM (SELECT * FROM retired_locations WHERE file_path = %s OFFSET 0) AS l JOIN chunks AS c ON c.id = l.caf_file_id
 ORDER BY l.id DESC
 """  # noqa: S608
 
@@ -65,8 +60,9 @@ _FINDINGS: Final = {
         "WHERE (c.live_file_count, c.live_bytes) <> (coalesce(l.files, 0), coalesce(l.bytes, 0))"
     ),
     "chunks whose entries are not all either live or retired": (
-        f"SELECT count(*) FROM chunks AS c WHERE c.{_KEPT} AND c.file_count <> c.live_file_count "  # noqa: S608
-        "+ (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id)"
+        "SELECT count(*) FROM chunks AS c LEFT JOIN (SELECT caf_file_id, count(*) AS files "  # noqa: S608
+        "FROM retired_locations GROUP BY 1) AS r ON r.caf_file_id = c.id "
+        f"WHERE c.{_KEPT} AND c.file_count <> c.live_file_count + coalesce(r.files, 0)"
     ),
     "committed chunks without a live file, retired ones with some, or without a time": (
         "SELECT count(*) FROM chunks "
@@ -107,13 +103,14 @@ _FINDINGS: Final = {
 class Reports:
     """Every method is one transaction."""
 
-    def __init__(self, connection: Connection, connect: Callable[[], PgConnection]) -> None:
+    def __init__(self, connection: Connection, connect_reader: Callable[[], PgConnection]) -> None:
+        """Create the reports; `connect_reader` returns a new connection for a query of the user."""
         self._connection = connection
-        self._connect = connect
+        self._connect_reader = connect_reader
 
     def history(self, path: str) -> list[RetiredLocation]:
         """What a path pointed to before, newest first."""
-        with self._connection.statement() as connection:
+        with self._connection.by_index() as connection:
             rows = connection.execute(_HISTORY.encode(), [path]).fetchall()
         return [_retired(row) for row in rows]
 
@@ -130,6 +127,9 @@ class Reports:
         """What SQL alone can see to be wrong, in words; empty if all is well."""
         found = []
         with self._connection.transaction() as connection:
+            # Each question compares whole tables. A nested loop is right only for few rows, and whether there are
+            # few is what outdated statistics are wrong about.
+            connection.execute("SET LOCAL enable_nestloop = off")
             for what, statement in _FINDINGS.items():
                 row = connection.execute(statement.encode()).fetchone()
                 if row and row[0]:
@@ -137,43 +137,19 @@ class Reports:
         return found
 
     def query(self, statement: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
-        """Runs one statement of the user's in a transaction that cannot write, and without a superuser's powers.
-        Column names, and rows that stream on a connection of their own: integers and booleans as such, all
-        else as Postgres' text. Raises InvalidInput with Postgres' message."""
-        rows = self._query(statement)
+        """Run one SELECT, VALUES or WITH query of the user, which can only read.
+
+        Returns:
+            Column names, and rows that stream on a connection of their own: integers and booleans as such, all else
+            as Postgres' text.
+
+        Raises:
+            InvalidInput: the statement is another one, or fails; or the role is one that could get out of a
+                read-only transaction.
+        """
+        rows = user_query(self._connect_reader, statement)
         columns = next(rows)
         return [str(name) for name in columns], rows
-
-    def _query(self, statement: str) -> Iterator[tuple[Any, ...]]:
-        with closing(self._connect()) as connection, translated():
-            if connection.info.parameter_status("is_superuser") == "on":
-                # Who may read every table, and nothing of the server's files or programs.
-                connection.execute("SET ROLE pg_read_all_data")
-            connection.read_only = True
-            connection.autocommit = False
-            cursor = connection.cursor()
-            _texts_only(cursor)
-            try:
-                # stream() speaks the extended protocol, in which the server takes one statement only.
-                rows = cursor.stream(statement.encode())
-                first = next(rows, None)
-                yield tuple(column.name for column in cursor.description or ())
-                if first is not None:
-                    yield first
-                    yield from rows
-            except (psycopg.ProgrammingError, psycopg.DataError, psycopg.InternalError) as error:
-                if error.sqlstate is None:  # what psycopg says of a COMMIT, a COPY, nothing at all
-                    raise InvalidInput("give one query that returns rows") from error
-                raise InvalidInput(f"the database says: {primary(error)}") from error
-
-
-def _texts_only(cursor: psycopg.Cursor[Any]) -> None:
-    """Every value as Postgres prints it: Python has no word for infinity, the year -44, or 1.50."""
-    for kind in cursor.connection.adapters.types:
-        if kind.name not in ("bool", "int2", "int4", "int8", "oid"):
-            cursor.adapters.register_loader(kind.oid, TextLoader)
-        if kind.array_oid:
-            cursor.adapters.register_loader(kind.array_oid, TextLoader)
 
 
 def _retired(row: tuple[Any, ...]) -> RetiredLocation:

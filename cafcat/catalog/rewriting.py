@@ -59,7 +59,7 @@ class Rewriting:
         chunks. Adopted archives are not among them, nor archives of logs: their parts are worth nothing apart."""
         statement = (
             f"{_CHUNK} WHERE c.state = 'committed' AND c.store = coalesce(%(store)s, c.store) "
-            "AND NOT EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = c.id) "
+            "AND NOT EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = c.id OFFSET 0) "
             f"AND c.adopted_prefix IS NULL AND ({_DEAD_SHARE} > %(share)s::float8 "
             "OR c.size_bytes < %(small)s::bigint OR c.format <> %(format)s) "
             f"ORDER BY {_DEAD_SHARE} DESC, c.size_bytes, c.id"
@@ -90,5 +90,5 @@ class Rewriting:
         return int(row[0]) if row else 0
 
     def _chunks(self, statement: str, parameters: Any) -> list[RewritableChunk]:
-        with self._connection.statement() as connection:
+        with self._connection.by_index() as connection:
             return [RewritableChunk(*row) for row in connection.execute(statement.encode(), parameters).fetchall()]

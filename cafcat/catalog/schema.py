@@ -12,9 +12,17 @@ from cafcat.errors import CatalogOutdated, CatalogUnavailable
 if TYPE_CHECKING:
     from alembic.config import Config
 
-__all__ = ["HEAD_REVISION", "current_revision", "migrations_folder", "outdated", "revision_of", "upgrade"]
+__all__ = [
+    "HEAD_REVISION",
+    "current_revision",
+    "migrations_folder",
+    "outdated",
+    "revision_and_home_of",
+    "revision_of",
+    "upgrade",
+]
 
-HEAD_REVISION = "0004"
+HEAD_REVISION = "0005"
 """What this version of cafcat works with; a test compares it with the newest migration."""
 
 
@@ -38,6 +46,17 @@ def revision_of(connection: psycopg.Connection[Any]) -> str | None:
     except UndefinedTable:
         return None
     return str(row[0]) if row else None
+
+
+def revision_and_home_of(connection: psycopg.Connection[Any]) -> tuple[str | None, str | None]:
+    """Return the revision of an embedded database, as `revision_of` does, and the URL of the home at its last use:
+    None if it was not noted yet. One query where the schema is ours."""
+    statement = "SELECT version_num, (SELECT home FROM catalog_identity) FROM alembic_version"
+    try:
+        row = connection.execute(statement).fetchone()
+    except UndefinedTable:
+        return revision_of(connection), None
+    return (str(row[0]), row[1]) if row else (None, None)
 
 
 def current_revision(url: str) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from cafcat.errors import CatalogUnavailable
+from cafcat.errors import CatalogLocked, CatalogUnavailable
 
 __all__ = ["settled"]
 
@@ -18,6 +18,8 @@ def settled(attempt: Callable[[], Result], look: Callable[[], Result | None]) ->
     for number in range(1, _ATTEMPTS + 1):
         try:
             return attempt()
+        except CatalogLocked:
+            raise  # it was rolled back for certain, and has waited as long as it may
         except CatalogUnavailable:
             if (done := look()) is not None:
                 return done

@@ -6,6 +6,7 @@ and a look-up does not pay for importing SQLAlchemy (docs/decisions/0002).
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -25,6 +26,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 __all__ = [
     "backups",
+    "catalog_identity",
     "chunk_copies",
     "chunk_times",
     "chunks",
@@ -38,6 +40,8 @@ __all__ = [
     "listings",
     "metadata",
     "retired_locations",
+    "sources",
+    "stores",
     "verifications",
     "verify_runs",
 ]
@@ -64,9 +68,83 @@ def _time(name: str, comment: str, *, default: bool = False) -> Column[object]:
     )
 
 
+def _store(comment: str) -> Column[object]:
+    """A reference to a store by its URL: see docs/decisions/0023."""
+    return Column("store", Text, ForeignKey("stores.url", onupdate="CASCADE"), nullable=False, comment=comment)
+
+
 def _count(name: str, comment: str, kind: type[BigInteger] = BigInteger) -> Column[object]:
     return Column(name, kind, nullable=False, server_default=text("0"), comment=comment)
 
+
+catalog_identity = Table(
+    "catalog_identity",
+    metadata,
+    _time("created_at", "When the catalog was created.", default=True),
+    Column(
+        "uuid",
+        Uuid,
+        nullable=False,
+        server_default=text("gen_random_uuid()"),
+        comment="Identity of the catalog: the marker object of each store names the catalogs that write there.",
+    ),
+    Column(
+        "only_row",
+        Boolean,
+        primary_key=True,
+        server_default=text("true"),
+        comment="Always true: the primary key allows one row only.",
+    ),
+    Column(
+        "home",
+        Text,
+        comment="URL of CAFCAT_HOME at the last use, with the embedded database; else NULL.",
+    ),
+    CheckConstraint("only_row", name="only_row"),
+    comment="Identity of this catalog: one row.",
+)
+
+stores = Table(
+    "stores",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Number of the store."),
+    _time("added_at", "When the catalog first used the store.", default=True),
+    Column("uuid", Uuid, unique=True, comment="Identity in the store's marker object; NULL while it has none."),
+    Column(
+        "url",
+        Text,
+        nullable=False,
+        unique=True,
+        comment="URL of the store: chunks.store, chunk_copies.store and backups.store refer to it.",
+    ),
+    Column("name", Text, unique=True, comment="Short name of the store; NULL if nobody has named it."),
+    Column(
+        "home_path",
+        Text,
+        comment="What follows the home in url, for a store inside the home; NULL for every other store.",
+    ),
+    Column(
+        "checks",
+        JSONB,
+        comment="Which of the server's answers were found to be wrong or missing; NULL if not tried.",
+    ),
+    comment="Folders and buckets that hold chunks, copies, backups or adopted archives.",
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("id", Integer, Identity(always=True), primary_key=True, comment="Number of the source."),
+    _time("added_at", "When the catalog first met the source.", default=True),
+    Column(
+        "url",
+        Text(collation="C"),
+        nullable=False,
+        unique=True,
+        comment="Folder, bucket or server that the names of files are relative to.",
+    ),
+    comment="Roots that files were ingested from.",
+)
 
 ingest_runs = Table(
     "ingest_runs",
@@ -132,7 +210,7 @@ chunks = Table(
         comment="writing -> committed or abandoned; committed <-> retired -> deleted.",
     ),
     Column("format", Text, nullable=False, comment="Format of the archive: caf, car, chunkio, ..."),
-    Column("store", Text, nullable=False, comment="URL of the store that holds the object."),
+    _store("URL of the store that holds the object."),
     Column("object_key", Text, nullable=False, comment="Key of the object in its store."),
     Column("lease_owner", Text, comment="While writing: host, process id and run of the writer."),
     Column("crc64nvme", Text, comment="CRC-64/NVME of the whole object in base64, as S3 shows it."),
@@ -226,6 +304,12 @@ def _further_columns() -> list[Column[object]]:
             "decoding",
             Text,
             comment="How the chunk's format makes the file of the bytes, in its own words; NULL where they are it.",
+        ),
+        Column(
+            "source_id",
+            Integer,
+            comment="Source that the file was read from: sources.id. NULL if unknown; then size and time decide "
+            "whether it changed.",
         ),
     ]
 
@@ -369,7 +453,7 @@ def _object_columns(what: str) -> list[Column[object] | CheckConstraint]:
             server_default=text("'writing'"),
             comment="writing -> committed or abandoned; committed -> deleted.",
         ),
-        Column("store", Text, nullable=False, comment="URL of the store that holds the object."),
+        _store("URL of the store that holds the object."),
         Column("object_key", Text, nullable=False, comment="Key of the object in that store."),
         Column("lease_owner", Text, comment="While writing: host and process of the writer."),
         Column("etag", Text, comment="Entity tag that the store gave the object; NULL for folders."),
@@ -386,6 +470,10 @@ chunk_copies = Table(
         "chunk_id", BigInteger, ForeignKey("chunks.id"), nullable=False, comment="The chunk that it is a copy of."
     ),
     *_object_columns("copy"),
+    _time(
+        "retired_at",
+        "When a migration of the store replaced this copy as the place to read from; prune removes the copy later.",
+    ),
     Index(
         "chunk_copies_object_key",
         "store",
@@ -477,6 +565,21 @@ findings = Table(
     ),
     Column("file_path", Text(collation="C"), comment="The file it is about."),
     Column("detail", Text, nullable=False, comment="What is wrong, in one line."),
+    Column(
+        "file_count",
+        BigInteger,
+        nullable=False,
+        server_default=text("0"),
+        comment="Number of files that the finding concerns, file_path being the first; 0 if the finding concerns "
+        "no file.",
+    ),
+    Column(
+        "is_live",
+        Boolean,
+        nullable=False,
+        server_default=text("true"),
+        comment="True if a live file needs the damaged bytes; false if only replaced or removed files do, or none.",
+    ),
     Index(None, "verification_id"),
     comment="What checks found to be wrong.",
 )

@@ -13,7 +13,7 @@ from cafcat.catalog.chunk_rows import COPY_ROWS, ChunkRows
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.lookup import folder_range
 from cafcat.catalog.owners import owner_name
-from cafcat.model import Finding, FindingKind, Verdict, VerifyLevel
+from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 
 __all__ = [
     "CheckResult",
@@ -80,6 +80,7 @@ class CheckTarget(NamedTuple):
     crc64nvme: str | None
     index_crc32c: int | None
     adopted_prefix: str | None
+    state: ChunkState
 
     @property
     def key(self) -> TargetKey:
@@ -95,8 +96,11 @@ class TargetTotals(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """What a check came to. started_at: when it began. is_known: False if what it takes to look into the object is
-    not installed here: that says nothing of it, and has no place in its history."""
+    """The result of a check.
+
+    started_at: when the check began. is_known: False if a library is missing that the format needs: then the result
+    is not stored. unchecked_blocks: blocks of a CAR with a hash function that is not checked; not stored.
+    """
 
     verdict: Verdict
     findings: Sequence[Finding]
@@ -104,15 +108,21 @@ class CheckResult(NamedTuple):
     bytes_read: int
     started_at: datetime
     is_known: bool = True
+    unchecked_blocks: int = 0
 
 
 class VerifyTally(NamedTuple):
-    """What a run found up to now, its earlier parts included: objects (or sources) by verdict, then totals."""
+    """What a run found up to now, its earlier parts included: objects (or sources) by verdict, then totals.
+
+    damaged and missing count objects with something wrong that a live file needs; unneeded counts damaged or
+    missing objects of which no live file needs what is wrong.
+    """
 
     ok: int
     damaged: int
     missing: int
     unreadable: int
+    unneeded: int
     files_checked: int
     bytes_read: int
     findings: int
@@ -130,7 +140,7 @@ class DamagedChunk(NamedTuple):
 
 _TARGET: Final = (
     "t.chunk_id, t.copy_id, t.store, t.object_key, c.uuid, c.format, c.size_bytes, c.index_start_byte, "
-    "c.index_end_byte, c.file_count, c.crc64nvme, c.index_crc32c, c.adopted_prefix"
+    "c.index_end_byte, c.file_count, c.crc64nvme, c.index_crc32c, c.adopted_prefix, c.state"
 )
 
 # Chunks and copies that are to be checked. What a run finds must not change what it is to check, nor what was
@@ -144,7 +154,8 @@ objects AS (
   UNION ALL
     SELECT k.chunk_id, k.id, k.store, k.object_key
     FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id, run
-    WHERE k.state = 'committed' AND k.committed_at <= run.started_at AND c.state IN ('committed', 'retired')
+    WHERE k.state = 'committed' AND k.retired_at IS NULL AND k.committed_at <= run.started_at
+      AND c.state IN ('committed', 'retired')
 ),
 eligible AS (
     SELECT t.*, row_number() OVER (ORDER BY md5(concat_ws(' ', run.id, t.chunk_id, t.copy_id))) AS place,
@@ -167,7 +178,7 @@ _OF_PREFIX: Final = [
 _CONDITIONS: Final = {
     "chunks": "AND c.uuid = ANY(%(chunks)s)",
     "store": "AND t.store = %(store)s",
-    "prefix": f"AND t.chunk_id IN ({' UNION '.join(_OF_PREFIX)})",
+    "prefix": f"AND t.chunk_id = ANY (ARRAY({' UNION '.join(_OF_PREFIX)}))",
     "older_than": """
       AND NOT EXISTS (
           SELECT FROM verifications AS v
@@ -181,11 +192,14 @@ _CONDITIONS: Final = {
 """,
 }
 _TALLY: Final = """
-SELECT count(*) FILTER (WHERE verdict = 'ok'), count(*) FILTER (WHERE verdict = 'damaged'),
-       count(*) FILTER (WHERE verdict = 'missing'), count(*) FILTER (WHERE verdict = 'unreadable'),
+SELECT count(*) FILTER (WHERE verdict = 'ok'), count(*) FILTER (WHERE verdict = 'damaged' AND live),
+       count(*) FILTER (WHERE verdict = 'missing' AND live), count(*) FILTER (WHERE verdict = 'unreadable'),
+       count(*) FILTER (WHERE verdict IN ('damaged', 'missing') AND NOT live),
        coalesce(sum(files_checked), 0)::bigint, coalesce(sum(bytes_read), 0)::bigint,
        coalesce(sum(finding_count), 0)::bigint
-FROM verifications WHERE run_id = %s
+FROM verifications AS v, LATERAL (
+    SELECT EXISTS (SELECT FROM findings AS f WHERE f.verification_id = v.id AND f.is_live) AS live) AS needed
+WHERE run_id = %s
 """
 _DAMAGED: Final = """
 SELECT DISTINCT ON (c.id) c.id, c.uuid, v.level, v.verdict, v.id
@@ -259,7 +273,7 @@ class Verification:
             "ORDER BY t.chunk_id, coalesce(t.copy_id, 0) LIMIT %(limit)s"
         )
         rows = self._chosen(run, wanted, ends, after._asdict() | {"limit": limit})
-        return [CheckTarget(*row) for row in rows]
+        return [CheckTarget._make((*row[:-1], ChunkState(row[-1]))) for row in rows]
 
     def _chosen(
         self, run: int, wanted: VerifyScope, ends: str, parameters: dict[str, Any]
@@ -273,20 +287,20 @@ class Verification:
         conditions = " ".join(_CONDITIONS[name] for name, value in given.items() if value is not None)
         values = given | {"run": run, "sample": wanted.sample, "covering": _COVERING.get(wanted.level)}
         values |= parameters | (_of_prefix(wanted.prefix) if wanted.prefix else {})
-        with self._connection.statement() as connection:
+        with self._connection.by_index() as connection:
             statement = _CHOSEN.format(conditions=conditions) + ends
             return connection.execute(statement.encode(), values).fetchall()
 
     def has_prefix(self, prefix: str) -> bool:
         """Whether there is, or was, a file below this folder, or of that name."""
         statement = f"SELECT EXISTS ({' UNION ALL '.join(_OF_PREFIX)})"
-        with self._connection.statement() as connection:
+        with self._connection.by_index() as connection:
             [(found,)] = connection.execute(statement.encode(), _of_prefix(prefix)).fetchall()
         return bool(found)
 
     def rows(self, chunk_id: int) -> ChunkRows:
         """All entries that the catalog has of a chunk, live and retired, in order of their bytes; to be closed."""
-        with self._connection.transaction() as connection:
+        with self._connection.by_index() as connection:
             connection.execute("SET LOCAL work_mem = '32MB'; SET LOCAL statement_timeout = 0")
             with connection.cursor() as cursor, cursor.copy(COPY_ROWS.encode(), {"chunk": chunk_id}) as copy:
                 return ChunkRows(copy)
@@ -342,7 +356,7 @@ class Verification:
     def findings(self, verification_id: int) -> list[Finding]:
         """What a check found."""
         statement = (
-            "SELECT kind, detail, file_path, start_byte, end_byte FROM findings "
+            "SELECT kind, detail, file_path, start_byte, end_byte, file_count, is_live FROM findings "
             "WHERE verification_id = %s ORDER BY id"
         )
         with self._connection.statement() as connection:
@@ -359,12 +373,12 @@ class Verification:
 
 def _insert_findings(connection: PgConnection, verification_id: int, findings: Sequence[Finding]) -> None:
     statement = (
-        "INSERT INTO findings (verification_id, kind, detail, file_path, start_byte, end_byte) "
-        "VALUES (%s, %s, %s, %s, %s, %s)"
+        "INSERT INTO findings (verification_id, kind, detail, file_path, start_byte, end_byte, file_count, "
+        "is_live) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
     )
     rows = [
-        (verification_id, kind, _storable(detail), path and _storable(path), start, end)
-        for kind, detail, path, start, end in findings
+        (verification_id, kind, _storable(detail), path and _storable(path), *rest)
+        for kind, detail, path, *rest in findings
     ]
     connection.cursor().executemany(statement, rows)
 

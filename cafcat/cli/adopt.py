@@ -7,7 +7,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
-from cafcat.cli.options import prefix_option
+from cafcat.cli.options import InputFormat, ZeroPadding, prefix_option
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -46,6 +46,8 @@ def adopt(
     on_conflict: Annotated[
         OnConflict, typer.Option("--on-conflict", help="What to do with a path that the catalog has.")
     ] = OnConflict.FAIL,
+    format: InputFormat = None,
+    zero_padding: ZeroPadding = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read all, change nothing.")] = False,
 ) -> int:
     """Enter archives that are there already in the catalog, in place: their bytes stay as and where they are.
@@ -60,6 +62,8 @@ def adopt(
                 prefix=prefix,
                 on_conflict=on_conflict,
                 dry_run=dry_run,
+                format=format,
+                zero_padding=zero_padding,
                 progress=progress,
                 on_adopted=progress.adopted,
                 should_stop=stop,
@@ -80,6 +84,8 @@ def _summary(report: "AdoptReport") -> str:
         parts.append(f"{plural(report.skipped, 'file')} skipped")
     if report.files_failed:
         parts.append(f"{plural(report.files_failed, 'file')} failed")
+    if report.unchecked_blocks:
+        parts.append(f"{plural(report.unchecked_blocks, 'block')} with a hash function that is not checked")
     if report.failed:
         parts.append(f"{plural(len(report.failed), 'archive')} refused")
     return ("interrupted; " if report.interrupted else "") + "; ".join(parts)
@@ -87,4 +93,4 @@ def _summary(report: "AdoptReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "adopt")(adopt)
+    verb(app, "adopt", commits=True)(adopt)

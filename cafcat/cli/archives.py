@@ -9,6 +9,7 @@ import typer
 from cafcat.cli.arguments import parse_new_file, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED
+from cafcat.cli.options import ZeroPadding
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import interrupted_by_signals
@@ -45,6 +46,11 @@ def convert(
     ],
     output: Annotated[str, typer.Argument(metavar="OUT", parser=parse_new_file, help="The file to write.")],
     format: _Format = None,
+    input_format: Annotated[
+        str | None,
+        typer.Option("--input-format", metavar="FORMAT", help="Format of IN; else its content tells it."),
+    ] = None,
+    zero_padding: ZeroPadding = False,
     overwrite: _Overwrite = False,
 ) -> int:
     """Write an archive anew in another format, or in the same. No catalog is needed.
@@ -55,7 +61,16 @@ def convert(
 
     def work(progress: ShownProgress) -> "ConvertReport":
         settings = settings_for(call, file)
-        return rewrite(file, output, format=format, overwrite=overwrite, settings=settings, progress=progress)
+        return rewrite(
+            file,
+            output,
+            format=format,
+            overwrite=overwrite,
+            settings=settings,
+            progress=progress,
+            input_format=input_format,
+            zero_padding=zero_padding,
+        )
 
     report = _made(call, work)
     if report is None:

@@ -8,6 +8,7 @@ import typer
 from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED
+from cafcat.cli.options import JoinStore
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.errors import InvalidInput
@@ -30,6 +31,7 @@ def backup(
     keep: Annotated[
         int | None, typer.Option("--keep", metavar="N", min=1, help="Then remove all but the N newest backups.")
     ] = None,
+    join_store: JoinStore = False,
     listed: Annotated[bool, typer.Option("--list", help="Only list the backups that are there.")] = False,
 ) -> int:
     """Write the whole catalog into a store, as one object.
@@ -42,7 +44,7 @@ def backup(
         return _list(call, to)
     with call.repository() as repository, ShownProgress(call) as progress:
         try:
-            report = repository.custody.backup(to, keep=keep, progress=progress)
+            report = repository.custody.backup(to, keep=keep, join_store=join_store, progress=progress)
         except KeyboardInterrupt:
             progress.end()
             call.output.notice("interrupted; there is no backup")
@@ -113,5 +115,5 @@ def _restored(report: "RestoreReport") -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Adds the verbs."""
-    verb(app, "backup")(backup)
-    verb(app, "restore")(restore)
+    verb(app, "backup", commits=True)(backup)
+    verb(app, "restore", commits=True)(restore)

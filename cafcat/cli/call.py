@@ -6,7 +6,8 @@ stand before or after the verb.
 
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from typer.core import TyperGroup
 
 from cafcat.cli.errors import USAGE, describe
 from cafcat.cli.output import Output
+from cafcat.errors import NotFound
 
 if TYPE_CHECKING:
     from cafcat.database import Database
@@ -58,6 +60,16 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     ),
 }
 
+_COMMITTING: dict[str, tuple[Any, Any]] = {
+    "lock_timeout": (
+        Annotated[
+            str | None,
+            _option("--lock-timeout", metavar="TIME", help="Longest wait for another writer, as 30s or 0."),
+        ],
+        None,
+    ),
+}
+
 
 class Call:
     """What a verb gets: the shared options, where to print, and the repository that they mean."""
@@ -96,6 +108,19 @@ class Call:
 
         return Repository(self.settings(), self.warn)
 
+    @contextmanager
+    def reading(self) -> Iterator["Repository"]:
+        """The repository, to look for files in it. If one that is looked for alone is not found, and the catalog is
+        empty although its store is not, a warning comes before the error."""
+        with self.repository() as repository:
+            try:
+                yield repository
+            except NotFound:
+                from cafcat.cli.lost import warn_if_lost
+
+                warn_if_lost(self, repository)
+                raise
+
     def database(self) -> "Database":
         """The database, for `cafcat db`."""
         from cafcat.database import Database
@@ -130,15 +155,23 @@ class Call:
         return shown.code
 
 
-def with_shared_options(function: Callable[..., int | None], store: str | None = None) -> Callable[..., int | None]:
-    """A typer callback out of a function that takes a Call first: the shared options are added to its own. store:
-    what `--store` means to this verb, if not where chunks are."""
+def with_shared_options(
+    function: Callable[..., int | None], store: str | None = None, *, commits: bool = False
+) -> Callable[..., int | None]:
+    """Return a typer callback for a function that takes a Call first: the shared options are added to its own.
+
+    Args:
+        function: the verb.
+        store: meaning of `--store` for this verb, unless it is the store of new chunks.
+        commits: True for a verb that writes to the catalog, and may wait for another writer.
+    """
     options = _SHARED if store is None else _SHARED | {"store": (_store_option(store), None)}
+    options = options | _COMMITTING if commits else options
     own = list(inspect.signature(function).parameters.values())[1:]
 
     def run(context: typer.Context, **values: Any) -> int | None:
         call: Call = context.obj
-        call.accept({name: values.pop(name) for name in _SHARED})
+        call.accept({name: values.pop(name) for name in options})
         if isinstance(context.command, TyperGroup) and context.invoked_subcommand is None:
             typer.echo(context.get_help(), err=True)
             raise typer.Exit(USAGE)
@@ -158,13 +191,12 @@ def with_shared_options(function: Callable[..., int | None], store: str | None =
 
 
 def verb(
-    app: typer.Typer, name: str, *, store: str | None = None
+    app: typer.Typer, name: str, *, store: str | None = None, commits: bool = False
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
-    """Registers a function `(call, ...) -> exit code or None` as a verb of `app`. store: as for
-    with_shared_options."""
+    """Register a function `(call, ...) -> exit code or None` as a verb of `app`; see `with_shared_options`."""
 
     def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        app.command(name)(with_shared_options(function, store))
+        app.command(name)(with_shared_options(function, store, commits=commits))
         return function
 
     return register

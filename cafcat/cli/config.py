@@ -30,12 +30,13 @@ def config(call: Call) -> None:
 
 
 def _values(settings: "Settings") -> dict[str, Any]:
+    from cafcat.database import redacted
     from cafcat.settings import KEYS, redact
 
     values = {name: getattr(settings, name) for name in KEYS}
     values["home"] = str(settings.home)
-    for name in ("database_url", "store"):
-        values[name] = values[name] and redact(values[name])
+    values["store"] = redact(values["store"])
+    values["database_url"] = values["database_url"] and redacted(values["database_url"])
     return values
 
 

@@ -8,6 +8,7 @@ import typer
 from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import JoinStore
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -49,6 +50,7 @@ def copy(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All chunks.")] = False,
+    join_store: JoinStore = False,
     prefix: Annotated[
         str | None,
         typer.Option("--prefix", metavar="FOLDER", parser=parse_text, help="Chunks with files below FOLDER."),
@@ -67,6 +69,7 @@ def copy(
                 chunks or (),
                 to=to,
                 prefix=prefix,
+                join_store=join_store,
                 progress=progress,
                 on_taken=progress.taken,
                 should_stop=stop,
@@ -100,4 +103,4 @@ def _summary(report: "CopyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "copy")(copy)
+    verb(app, "copy", commits=True)(copy)

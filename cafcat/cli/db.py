@@ -4,6 +4,7 @@ import typer
 
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.errors import DAMAGE
+from cafcat.cli.lost import warn_if_lost
 
 __all__ = ["register"]
 
@@ -31,6 +32,9 @@ def current(call: Call) -> None:
 def check(call: Call) -> int:
     """Look for what is wrong in the catalog. Exit code 5 if something is."""
     findings = call.database().check()
+    with call.repository() as repository:
+        if (lost := warn_if_lost(call, repository)) is not None:
+            findings = [*findings, lost.message]
     call.output.show({"findings": findings}, map(call.output.shown, findings or ["nothing is wrong"]))
     return DAMAGE if findings else 0
 

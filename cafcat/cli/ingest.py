@@ -8,11 +8,12 @@ import typer
 from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
-from cafcat.cli.options import prefix_option
+from cafcat.cli.options import JoinStore, prefix_option
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
-from cafcat.model import IngestReport, OnConflict, ProblemKind
+from cafcat.errors import InvalidInput
+from cafcat.model import Comparison, IngestReport, OnConflict, ProblemKind
 from cafcat.quantities import format_size, parse_size
 
 __all__ = ["register"]
@@ -68,7 +69,15 @@ def ingest(
         OnConflict,
         typer.Option("--on-conflict", help="What to do with a path that the catalog has with other content."),
     ] = OnConflict.REPLACE,
+    checksum: Annotated[
+        bool,
+        typer.Option("--checksum", help="Read every file and compare its checksum instead of its time."),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Pack every file anew, whether or not the catalog has it.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would be done.")] = False,
+    join_store: JoinStore = False,
     format: Annotated[
         str,
         typer.Option("--format", metavar="FORMAT", help="Of the chunks: caf, car, chunkio, databundle or clp-s."),
@@ -102,6 +111,9 @@ def ingest(
 
     Example: cafcat ingest /srv/photos s3://bucket/photos --exclude '*.tmp'
     """
+    if checksum and force:
+        raise InvalidInput("--force packs every file, --checksum compares first", hint="leave one of them out")
+    comparison = Comparison.CHECKSUM if checksum else Comparison.NOTHING if force else Comparison.TIME
     stop = StopOnSignal("the open chunk", as_json=call.json)
     with stop, call.repository() as repository, ShownProgress(call) as progress:
         try:
@@ -117,7 +129,9 @@ def ingest(
                 inventory=inventory,
                 restart_listing=restart_listing,
                 on_conflict=on_conflict,
+                comparison=comparison,
                 dry_run=dry_run,
+                join_store=join_store,
                 format=format,
                 timestamp_key=timestamp_key,
                 target_size=target_size,
@@ -147,6 +161,11 @@ def _summary(report: IngestReport, progress: ShownProgress) -> list[str]:
         f"{verb} {plural(report.files_added, 'file')}",
         f"replaced {report.files_replaced}",
         f"unchanged {report.files_unchanged}",
+        *(
+            [f"{'to compare' if report.dry_run else 'compared'} {report.files_compared}"]
+            if report.files_compared
+            else []
+        ),
         f"skipped {report.files_skipped}{_kinds(progress, failures=False)}",
         f"failed {report.files_failed}{_kinds(progress, failures=True)}",
     ]
@@ -169,4 +188,4 @@ def _kinds(progress: ShownProgress, *, failures: bool) -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "ingest")(ingest)
+    verb(app, "ingest", commits=True)(ingest)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.options import InputFormat, ZeroPadding
 from cafcat.cli.output import entry_document, timestamp
 from cafcat.cli.stopping import interrupted_by_signals
 from cafcat.model import Entry
@@ -27,6 +28,8 @@ def inspect(
     blocks: Annotated[
         bool, typer.Option("--blocks", help="Of a CAR, its blocks by CID in place of files.")
     ] = False,
+    format: InputFormat = None,
+    zero_padding: ZeroPadding = False,
 ) -> None:
     """List the files in an archive, without a catalog.
 
@@ -36,11 +39,12 @@ def inspect(
     from cafcat.without_catalog import inspect as look_into
 
     with interrupted_by_signals():  # the index of a bundle waits in a temporary folder
-        archive = look_into(file, settings_for(call, file))
+        archive = look_into(file, settings_for(call, file), format=format, zero_padding=zero_padding)
         if call.verbose:
             _show_about(call, archive)
         for part in archive.parts():
             _show_entries(call, part, long=long, blocks=blocks)
+            _show_remarks(call, part)
 
 
 def _show_entries(call: Call, part: "Inspection", *, long: bool, blocks: bool) -> None:
@@ -48,6 +52,14 @@ def _show_entries(call: Call, part: "Inspection", *, long: bool, blocks: bool) -
         text = call.output.shown(entry.path)
         line = f"{_columns(entry)}  {text}" if long else text
         call.output.show(entry_document(entry, part.object), [line])
+
+
+def _show_remarks(call: Call, archive: "Inspection") -> None:
+    for remark in archive.remarks():
+        if call.json:
+            call.output.document({"remark": {"object": archive.object} | remark._asdict()})
+        else:
+            call.output.notice(f"{archive.object}: {remark.message}")
 
 
 def _show_about(call: Call, archive: "Inspection") -> None:

@@ -1,6 +1,5 @@
 """`cafcat ls`, `find`, `stat` and `locate`."""
 
-import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,8 +7,10 @@ import typer
 from cafcat.cli.arguments import parse_date, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.each import each
+from cafcat.cli.lost import warn_if_lost
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.read import Paths
+from cafcat.cli.shell import cat_line, curl_line, dd_line
 from cafcat.cli.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
@@ -18,7 +19,7 @@ from cafcat.quantities import format_size, parse_size
 if TYPE_CHECKING:
     from cafcat.repository import Repository
 
-__all__ = ["register", "shell_line"]
+__all__ = ["register"]
 
 Prefix = Annotated[
     str,
@@ -47,6 +48,8 @@ def ls(
             else:
                 text = call.output.shown(item.path)
                 call.output.line(f"{_columns(item, human=human)}  {text}" if long else text)
+        if not found:
+            warn_if_lost(call, repository)
     if not found and prefix not in ("", ".", "./"):
         raise NotFound("nothing of that name in the catalog", path=prefix, hint="cafcat ls shows what is there")
 
@@ -96,19 +99,22 @@ def find(
         found = repository.find(
             prefix, name=name, newer_ns=newer, older_ns=older, min_size=min_size, max_size=max_size
         )
+        any_found = False
         for location in found:
+            any_found = True
             if call.json:
                 _show_json(call, repository, location)
             elif null:
                 call.output.raw(location.path.encode() + b"\0")
             else:
                 call.output.line(call.output.shown(location.path))
+        if not any_found:
+            warn_if_lost(call, repository)
 
 
 def stat(call: Call, paths: Paths) -> int:
     """Show all that is known of a file. With what its path pointed to before."""
-    with call.repository() as repository:
-        return each(call, paths, lambda path: _stat(call, repository, path))
+    return each(call, paths, lambda repository, path: _stat(call, repository, path))
 
 
 def _stat(call: Call, repository: "Repository", path: str) -> None:
@@ -136,14 +142,14 @@ def _why(before: dict[str, Any]) -> str:
 
 
 def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expires = None) -> int:
-    """Show where the bytes of a file are. The last line is a shell command that prints the file: without cafcat,
-    but for a file with a decoding, which is not those bytes, but what its format makes of them.
+    """Show where the bytes of a file are. The last line is a shell command that prints the file.
+
+    The command does not need cafcat, except for files that have to be decoded. It is one line, whatever the name.
 
     Example: cafcat locate photos/a.jpg | tail -n 1 | sh > a.jpg
     """
     seconds = seconds_signed(presign, expires)
-    with call.repository() as repository:
-        return each(call, paths, lambda path: _locate(call, repository, path, seconds))
+    return each(call, paths, lambda repository, path: _locate(call, repository, path, seconds))
 
 
 def _locate(call: Call, repository: "Repository", path: str, seconds: int | None) -> None:
@@ -158,28 +164,16 @@ def _locate(call: Call, repository: "Repository", path: str, seconds: int | None
 
 
 def _command(repository: "Repository", location: Location, seconds: int | None) -> str:
+    """Return one line for a POSIX shell that prints the file."""
     start, end = location.start_byte, location.end_byte
     if seconds is not None:
-        return shell_line(repository.signed_url(location, seconds).url, start, end)
+        return curl_line(repository.signed_url(location, seconds).url, start, end)
     if location.decoding is not None:
-        return f"cafcat cat -- {shlex.quote(location.path)}"
+        return cat_line(location.path)
     archive = repository.object_of(location)
     if "://" not in archive:
-        return shell_line(archive, start, end)
-    return shell_line(repository.url_of(location), start, end, repository.curl_options(location))
-
-
-def shell_line(archive: str, start_byte: int, end_byte: int, curl_options: str = "") -> str:
-    """The plain command that prints `[start_byte, end_byte)` of a local file or URL; curl_options: shell words."""
-    if "://" not in archive:
-        return (
-            f"dd if={shlex.quote(archive)} iflag=skip_bytes,count_bytes bs=1M"
-            f" skip={start_byte} count={end_byte - start_byte} status=none"
-        )
-    if start_byte == end_byte:
-        return "true"  # HTTP has no range of no bytes
-    words = ["curl -sSf", curl_options, f"-r {start_byte}-{end_byte - 1}", shlex.quote(archive)]
-    return " ".join(filter(None, words))
+        return dd_line(archive, start, end)
+    return curl_line(repository.url_of(location), start, end, [repository.curl_options(location)])
 
 
 def register(app: typer.Typer) -> None:

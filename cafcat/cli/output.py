@@ -144,10 +144,13 @@ class Output:
                 self.line(text)
 
     def fields(self, document: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> None:
-        """A result of few values: the document with --json, else a line per value."""
+        """Print a result of few values: the document with --json, else exactly one line for each value."""
         values = {key: value for key, value in (shown or document).items() if value is not None}
         width = max(map(len, values), default=0)
-        self.show(document, (f"{key:<{width}}  {self.shown(str(value))}" for key, value in values.items()))
+        self.show(document, (f"{key:<{width}}  {self._in_one_line(str(value))}" for key, value in values.items()))
+
+    def _in_one_line(self, text: str) -> str:
+        return printable(text) if "\n" in text else self.shown(text)
 
     def raw(self, data: bytes) -> None:
         """Bytes on stdout."""

@@ -83,6 +83,9 @@ def _summary(report: "PruneReport", grace: str) -> list[str]:
     if report.chunks_waiting:
         waiting = f"{plural(report.chunks_waiting, 'chunk')} ({format_size(report.bytes_waiting)})"
         lines.append(f"{waiting} without files for less than {grace}: undelete can still bring them back")
+    if report.copies_waiting:
+        copies = f"{report.copies_waiting} {'copy' if report.copies_waiting == 1 else 'copies'}"
+        lines.append(f"{copies} that a migration left: kept for less than {grace}")
     if report.dry_run and (report.objects or report.let_go):
         lines.append("run it again with --yes")
     return lines
@@ -94,9 +97,10 @@ def _done(report: "PruneReport") -> str:
     copies = report.objects - report.chunks
     also = f" and {copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
     done, frees = ("would remove", "frees") if report.dry_run else ("removed", "freed")
-    return f"{done} {plural(report.chunks, 'chunk')}{also}: {frees} {format_size(report.bytes_freed)}"
+    what = f"{plural(report.chunks, 'chunk')}{also}" if report.chunks or not copies else also.removeprefix(" and ")
+    return f"{done} {what}: {frees} {format_size(report.bytes_freed)}"
 
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "prune", store=ONLY_IN_STORE)(prune)
+    verb(app, "prune", store=ONLY_IN_STORE, commits=True)(prune)

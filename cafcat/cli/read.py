@@ -52,7 +52,7 @@ def get(
         return cat(call, paths, byte_range, explain)
     targets = _targets(paths, output)
     start, end = byte_range or WHOLE
-    with call.repository() as repository:
+    with call.reading() as repository:
         if explain:
             return _show_plan(call, repository.plan(targets, start, end))
         if len(targets) == 1:
@@ -72,6 +72,10 @@ def _get_many(
             call.report(found)
         else:
             _show_saved(call, found, repository.object_of(found), targets[path])
+    if failed:
+        from cafcat.cli.lost import warn_if_lost
+
+        warn_if_lost(call, repository)
     return SOME_FAILED if failed else 0
 
 
@@ -100,7 +104,7 @@ def cat(call: Call, paths: Paths, byte_range: Range = None, explain: Explain = F
     Example: cafcat cat logs/2024.txt --range -1000
     """
     start, end = byte_range or WHOLE
-    with call.repository() as repository:
+    with call.reading() as repository:
         if explain:
             return _show_plan(call, repository.plan(paths, start, end, in_order=True))
         if len(paths) == 1:
@@ -119,6 +123,10 @@ def _cat_many(call: Call, repository: "Repository", paths: list[str], byte_range
         except (NotFound, Corrupt, InvalidInput, StoreFailed) as error:
             failed += 1
             call.report(error)
+    if failed:
+        from cafcat.cli.lost import warn_if_lost
+
+        warn_if_lost(call, repository)
     return SOME_FAILED if failed else 0
 
 
@@ -169,10 +177,10 @@ def extract(
     from cafcat.cli.stopping import StopOnSignal
 
     if explain:
-        with call.repository() as repository:
+        with call.reading() as repository:
             return _show_plan(call, repository.plan_extract(prefix))
     stop = StopOnSignal("the open file", as_json=call.json)
-    with stop, call.repository() as repository, ShownProgress(call) as progress:
+    with stop, call.reading() as repository, ShownProgress(call) as progress:
         report = repository.extract(prefix, directory, overwrite=force, progress=progress, should_stop=stop)
     first = "interrupted; " if report.interrupted else ""
     failed = f", failed {report.files_failed}" if report.files_failed else ""

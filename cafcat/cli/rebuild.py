@@ -14,7 +14,8 @@ from cafcat.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.maintenance.compare import CompareReport, Difference
-    from cafcat.maintenance.rebuild import Damage, RebuildReport
+    from cafcat.maintenance.rebuild import RebuildReport
+    from cafcat.maintenance.rebuild_damage import Damage
 
 __all__ = ["register"]
 
@@ -34,6 +35,15 @@ def rebuild(
             metavar="STORE...", help="Where the chunks are: folders, URLs or names.", show_default=False
         ),
     ] = None,
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--catalog",
+            metavar="UUID",
+            parser=parse_text,
+            help="Lost catalog, if several wrote there: its uuid or the first 8 digits.",
+        ),
+    ] = None,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Go on without what is missing or damaged.")
     ] = False,
@@ -44,7 +54,9 @@ def rebuild(
     """
     with call.repository() as repository, ShownProgress(call) as progress:
         try:
-            report = repository.custody.rebuild(stores or (), accept_loss=accept_loss, progress=progress)
+            report = repository.custody.rebuild(
+                stores or (), catalog=catalog, accept_loss=accept_loss, progress=progress
+            )
         except KeyboardInterrupt:
             progress.end()
             call.output.notice("interrupted; the catalog is empty, as it was before")
@@ -63,8 +75,20 @@ def _notices(call: Call, report: "RebuildReport") -> None:
         call.output.notice(f"{plural(hidden, 'more damage')} not listed")
     if report.adopted and report.written:
         named = [str(uuid) for uuid in report.adopted[: None if call.verbose else _LISTED]]
-        more = f" and {len(report.adopted) - len(named)} more" if len(report.adopted) > len(named) else ""
+        more = _more(len(report.adopted), len(named))
         call.output.notice(f"without a journal record, taken as the newest: {', '.join(named)}{more}")
+
+    if report.unclaimed and report.written:
+        listed_chunks = [str(uuid) for uuid in report.unclaimed[: None if call.verbose else _LISTED]]
+        more = _more(len(report.unclaimed), len(listed_chunks))
+        call.output.notice(
+            "without a journal record, left alone as they may be of any catalog: "
+            f"{', '.join(listed_chunks)}{more}; to read one, run `cafcat adopt` on its object"
+        )
+
+
+def _more(count: int, listed: int) -> str:
+    return f" and {count - listed} more" if count > listed else ""
 
 
 def _in_words(damage: "Damage") -> str:
@@ -155,5 +179,5 @@ def _compared(report: "CompareReport") -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Adds the verbs."""
-    verb(app, "rebuild")(rebuild)
+    verb(app, "rebuild", commits=True)(rebuild)
     verb(app, "compare")(compare)

@@ -117,4 +117,4 @@ def _files(report: "RecoverReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "recover", store=ONLY_IN_STORE)(recover)
+    verb(app, "recover", store=ONLY_IN_STORE, commits=True)(recover)

@@ -179,5 +179,5 @@ def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, r
 
 def register(app: typer.Typer) -> None:
     """Adds the verbs."""
-    verb(app, "rm")(rm)
-    verb(app, "undelete")(undelete)
+    verb(app, "rm", commits=True)(rm)
+    verb(app, "undelete", commits=True)(undelete)

@@ -8,7 +8,7 @@ import typer
 from cafcat.cli.arguments import parse_percent
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
-from cafcat.cli.options import ONLY_IN_STORE, NewSize, Yes
+from cafcat.cli.options import ONLY_IN_STORE, JoinStore, NewSize, Yes
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -76,6 +76,7 @@ def repack(
         typer.Option("--format", metavar="FORMAT", help="Of the new chunks; chunks of another are chosen, too."),
     ] = None,
     target_size: NewSize = None,
+    join_store: JoinStore = False,
     yes: Yes = False,
 ) -> int:
     """Copy the live files of chunks with much dead space into new chunks. Says what it would do; --yes does it.
@@ -95,6 +96,7 @@ def repack(
                 format=format,
                 target_size=target_size,
                 dry_run=not yes,
+                join_store=join_store,
                 progress=progress,
                 on_chosen=progress.chosen,
                 should_stop=stop,
@@ -142,4 +144,4 @@ def _done(report: "RepackReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "repack", store=ONLY_IN_STORE)(repack)
+    verb(app, "repack", store=ONLY_IN_STORE, commits=True)(repack)

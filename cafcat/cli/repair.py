@@ -7,7 +7,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED
-from cafcat.cli.options import FollowSymlinks, NewSize, NoUnpack, Yes, prefix_option
+from cafcat.cli.options import FollowSymlinks, JoinStore, NewSize, NoUnpack, Yes, prefix_option
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -35,6 +35,7 @@ def repair(
     follow_symlinks: FollowSymlinks = False,
     no_unpack: NoUnpack = False,
     target_size: NewSize = None,
+    join_store: JoinStore = False,
     yes: Yes = False,
 ) -> int:
     """Mend the chunks that verify found to be damaged. Reads and says what can be mended; --yes does it.
@@ -53,6 +54,7 @@ def repair(
                 unpack_tars=not no_unpack,
                 target_size=target_size,
                 dry_run=not yes,
+                join_store=join_store,
                 progress=progress,
                 should_stop=stop,
             )
@@ -99,4 +101,4 @@ def _done(report: "RepairReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "repair", store="Where new chunks go: folder, URL or name.")(repair)
+    verb(app, "repair", store="Where new chunks go: folder, URL or name.", commits=True)(repair)

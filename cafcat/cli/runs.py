@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.lost import warn_if_lost
 from cafcat.cli.output import plural
 from cafcat.model import Run
 from cafcat.quantities import format_size
@@ -35,6 +36,7 @@ def stats(call: Call) -> None:
     """Show the totals of the catalog."""
     with call.repository() as repository:
         totals = asdict(repository.stats())
+        warn_if_lost(call, repository)
     shown = {name: _shown(name, value) for name, value in totals.items()}
     call.output.fields(totals, shown)
 

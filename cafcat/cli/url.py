@@ -43,8 +43,7 @@ def url(
     Example: cafcat url --presign --expires 15m photos/a.jpg
     """
     seconds = seconds_signed(presign, expires)
-    with call.repository() as repository:
-        return each(call, paths, lambda path: _show(call, repository, path, seconds))
+    return each(call, paths, lambda repository, path: _show(call, repository, path, seconds))
 
 
 def _show(call: Call, repository: "Repository", path: str, seconds: int | None) -> None:

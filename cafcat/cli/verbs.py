@@ -15,6 +15,7 @@ COMPLETION_VARIABLE: Final = "_CAFCAT_COMPLETE"
 
 _MODULES: Final = {
     "chunks": "chunks",
+    "store": "store",
     "db": "db",
     "ingest": "ingest",
     "get": "read",

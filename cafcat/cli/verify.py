@@ -125,7 +125,7 @@ def verify(
             progress.end()
             call.output.notice("interrupted; what was checked is in the catalog, the same verify goes on there")
             return INTERRUPTED
-    call.summarize({"summary": asdict(report)}, [_summary(report)])
+    call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report)])
     return _exit_code(report)
 
 
@@ -135,12 +135,20 @@ def _exit_code(report: "VerifyReport") -> int:
     return DAMAGE if report.damaged or report.missing else SOME_FAILED if report.unreadable else 0
 
 
+def _remedy(report: "VerifyReport") -> list[str]:
+    """The command that helps, for people."""
+    if report.level is not VerifyLevel.SOURCE or not report.damaged:
+        return []
+    return ["files that changed at their source: cafcat ingest --checksum SRC takes their new content"]
+
+
 _OBJECTS = {VerifyLevel.CATALOG: "catalog", VerifyLevel.SOURCE: "source"}
 
 
 def _summary(report: "VerifyReport") -> str:
     """ "verified 12 objects (data): 11 ok, 1 damaged; 120 files, 1.2 GB read"."""
     verdicts: dict[str, Any] = {verdict: getattr(report, verdict) for verdict in Verdict}
+    verdicts["damaged, but not where a live file is"] = report.unneeded
     count = sum(verdicts.values())
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items() if number)
     first = "interrupted; " if report.interrupted else "resumed; " if report.resumed else ""
@@ -149,9 +157,11 @@ def _summary(report: "VerifyReport") -> str:
     gone = f"; {report.gone} deleted meanwhile" if report.gone else ""
     read = f"; {plural(report.files_checked, 'file')}, {format_size(report.bytes_read)} read"
     what = plural(count, _OBJECTS.get(report.level, "object"))
-    return f"{first}verified {what} ({report.level}): {counts}{gone}{read if report.files_checked else ''}"
+    unchecked = f"; {plural(report.unchecked_blocks, 'block')} with a hash function that is not checked"
+    end = f"{read if report.files_checked else ''}{unchecked if report.unchecked_blocks else ''}"
+    return f"{first}verified {what} ({report.level}): {counts}{gone}{end}"
 
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    verb(app, "verify", store=ONLY_IN_STORE)(verify)
+    verb(app, "verify", store=ONLY_IN_STORE, commits=True)(verify)

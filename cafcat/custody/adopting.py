@@ -33,6 +33,8 @@ class Adopting(Keeper):
         progress: Progress | None = None,
         on_adopted: "Callable[[AdoptedFile], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
+        format: str | None = None,
+        zero_padding: bool = False,
     ) -> "AdoptReport":
         """Enters archives of any format that are there already, where they are: files (paths or file:// URLs),
         or objects at s3:// URLs; or folders and prefixes that are one archive in several files, each of which
@@ -41,13 +43,18 @@ class Adopting(Keeper):
         prefix: a folder of the catalog, below which the names in the archives come. on_conflict: what becomes of a
         path that the catalog has. dry_run: reads all, changes nothing. on_adopted is told of each archive. When
         should_stop says True, which is asked again and again, or raises, nothing is left of the archive at hand,
-        and no further one is looked at.
+        and no further one is looked at. format: of all these archives; by default, their content tells.
+        zero_padding: a section of size zero is the end of a CAR.
 
         An archive that cannot be adopted, and an entry that cannot be read, costs only itself and is reported.
         Raises InvalidInput, CatalogUnavailable, CatalogOutdated.
         """
+        from cafcat.formats.read_as import ReadAs
+        from cafcat.formats.registry import asked_for
         from cafcat.maintenance.adopt import Adopt
 
+        if format is not None:
+            asked_for(format)
         if isinstance(archives, str | bytes | os.PathLike):
             raise InvalidInput("archives are a list of names", hint=f"write [{os.fspath(archives)!r}]")
         progress, should_stop = progress or Progress(), should_stop or never
@@ -59,6 +66,7 @@ class Adopting(Keeper):
             progress=progress,
             on_adopted=on_adopted or ignore,
             should_stop=should_stop,
+            read_as=ReadAs(format, zero_padding),
         )
         try:
             for archive in [os.fspath(archive) for archive in archives]:

@@ -12,6 +12,7 @@ from cafcat.stores.base import Store
 from cafcat.wiring import opening_of
 
 if TYPE_CHECKING:
+    from cafcat.maintenance.joining import Joining
     from cafcat.scanning.opening import Opening, SourceOptions
 
 __all__ = ["Keeper", "ignore", "never"]
@@ -27,12 +28,27 @@ class Keeper:
         self._settings = settings
 
     def _given_store(self, given: str) -> Store:
-        """The store that somebody named: by a name in the configuration, a URL, or a folder."""
-        from cafcat.settings_stores import chosen_url
+        """Return the store that somebody named: by a name in the configuration, a name in the catalog, a URL, or a
+        folder. The configuration wins, because only there it is written how a server is reached."""
+        from cafcat.settings_stores import chosen_url, is_store_name
         from cafcat.settings_values import Given
 
+        if given not in self._settings.stores and is_store_name(given):
+            named = self._catalog.stores.url_of(given)
+            if named is not None:
+                return self._store_of(named)
         url = chosen_url(Given(given, "argument", Path.cwd()), "store", self._settings.stores)
         return self._store_of(url)
+
+    def store_to_write(self, given: str | None = None, *, dry_run: bool = False) -> Store:
+        """Open a store for what is new, and note it in the catalog unless it is a dry run: the store that somebody
+        named, else that of the settings. Raises Unavailable for a store that is elsewhere, StoreFailed,
+        AccessDenied, InvalidInput."""
+        from cafcat.maintenance.known_stores import KnownStores
+
+        url = self._given_store(given).url if given is not None else self._settings.store
+        stores = KnownStores(self._catalog, self._store_of)
+        return stores.check_to_write(url) if dry_run else stores.open_to_write(url)
 
     def _store_with_chunks(self, named: str | None) -> str | None:
         """The URL of a store that somebody named; None for all. Raises NotFound if the catalog has nothing there: a
@@ -43,6 +59,32 @@ class Keeper:
         if not self._catalog.recovery.has_store(url):
             raise NotFound(f"the catalog has no chunk in the store {url}", hint="cafcat chunks ls shows them")
         return url
+
+    def join(self, store: Store, *, join_store: bool = False, dry_run: bool = False) -> None:
+        """Make this catalog one of those that write into a store, before its first chunk there: `cafcat ingest`
+        and every other verb that writes chunks or backups does so.
+
+        Args:
+            store: where chunks are going to be written.
+            join_store: the user wants two catalogs to write there.
+            dry_run: check only, write nothing.
+
+        Raises:
+            Conflict: the store has chunks of another catalog, and join_store is false.
+            Locked: another catalog joined at the same moment.
+            StoreFailed, AccessDenied: the store does not answer, or is not the one that the catalog means.
+            CatalogUnavailable, CatalogOutdated: the database does not answer, or has another schema.
+        """
+        self._joining().join(store, asked=join_store, dry_run=dry_run)
+
+    def _joining(self) -> "Joining":
+        from cafcat.maintenance.joining import Joining
+
+        if self._settings.database_url is None:
+            database = self._settings.home.as_uri()
+        else:
+            database = self._catalog.identities.database()
+        return Joining(self._catalog, self._store_of, database)
 
     def _opening(self, options: "SourceOptions", progress: Progress) -> "Opening":
         store = self._store_of(self._settings.store)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cafcat.catalog.owners import owner_name
@@ -36,6 +37,7 @@ class Rewriting(Recovering):
         format: str | None = None,
         target_size: int | None = None,
         dry_run: bool = False,
+        join_store: bool = False,
         progress: Progress | None = None,
         on_chosen: "Callable[[RewritableChunk], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
@@ -47,8 +49,9 @@ class Rewriting(Recovering):
         data is dead, the largest share first, and those of less than `small` bytes. max_repack_size: so many live
         bytes are copied at most. store: a URL or folder, only its chunks. format: of the new chunks, and chunks of
         another format are chosen, too; otherwise each keeps its own. target_size: bytes of a new chunk.
-        dry_run: changes nothing. on_chosen is told of each chunk before. When should_stop says True, which is asked
-        between files and blocks, what was packed is committed; when it raises, the open chunk is given up.
+        join_store: as for `ingest`. dry_run: changes nothing. on_chosen is told of each chunk before. When
+        should_stop returns True, which is asked between files and blocks, the packed files are committed; when it
+        raises, the open chunk is given up.
 
         A file that is damaged stays where it is and is told to `progress`; it is for repair. Raises NotFound,
         InvalidInput, Unsupported for a format that is never written, NotInstalled, StoreFailed, CatalogUnavailable,
@@ -67,6 +70,7 @@ class Rewriting(Recovering):
             self._store_of,
             limits,
             store=self._store_of(self._settings.store).url,
+            join=partial(self.join, join_store=join_store),
             progress=progress,
             should_stop=should_stop,
         )
@@ -74,6 +78,8 @@ class Rewriting(Recovering):
             for url in self._catalog.recovery.stores() if only is None else [only]:
                 self.settle(url, progress, should_stop)
         plan = repack.plan(RepackOptions(chunks, max_unused, small, max_repack_size, only, format))
+        if any(chunk.is_adopted for chunk in plan.chunks):
+            self.store_to_write(dry_run=dry_run)
         for chunk in plan.chunks:
             (on_chosen or ignore)(chunk)
         try:
@@ -92,6 +98,7 @@ class Rewriting(Recovering):
         unpack_tars: bool = True,
         target_size: int | None = None,
         dry_run: bool = False,
+        join_store: bool = False,
         progress: Progress | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> "RepairReport":
@@ -101,7 +108,7 @@ class Rewriting(Recovering):
         that has not the checksum in the catalog.
 
         chunks: uuids, or their beginnings; otherwise those that verify found to be damaged. dry_run: reads all,
-        changes nothing. target_size, should_stop: as of repack.
+        changes nothing. target_size, join_store, should_stop: as of repack.
 
         A file that nobody can give stays where it is and is told to `progress`. Raises NotFound, InvalidInput,
         StoreFailed, CatalogUnavailable, CatalogOutdated: chunks committed before stay.
@@ -122,7 +129,9 @@ class Rewriting(Recovering):
         )
         opened = self._opening(options, progress).open(sources)
         if not dry_run:
+            self.store_to_write()
             self.settle(store.url, progress, should_stop)
+        self.join(store, join_store=join_store, dry_run=dry_run)
         place = place_of(self._catalog, store, "repair")
         repair = Repair(
             self._catalog,
@@ -146,6 +155,7 @@ class Rewriting(Recovering):
         *,
         to: str,
         prefix: str | None = None,
+        join_store: bool = False,
         progress: Progress | None = None,
         on_taken: "Callable[[TakenChunk], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
@@ -155,8 +165,10 @@ class Rewriting(Recovering):
         that a rebuild from the copies alone works. What is there already is left alone.
 
         chunks: uuids, or their beginnings; otherwise all that are committed, or those with files below `prefix`, a
-        folder of the catalog (or of that name). on_taken is told of each chunk. When should_stop says True, which
-        is asked between chunks, it ends; when it raises, nothing is left of the copy at hand.
+        folder of the catalog (or of that name). join_store: as for `ingest`.
+
+        on_taken is told of each chunk. When should_stop returns True, which is asked between chunks, the copy ends;
+        when it raises, nothing is left of the copy of a chunk that was under way.
 
         A chunk that is damaged, or cannot be read, costs only itself and is reported. Raises NotFound,
         InvalidInput, StoreFailed and AccessDenied if `to` does not take the copy, CatalogUnavailable,
@@ -168,7 +180,9 @@ class Rewriting(Recovering):
         progress, should_stop = progress or Progress(), should_stop or never
         target = KnownStores(self._catalog, self._store_of).open(self._given_store(to).url)
         selection = selection_of(self._catalog, names_of(chunks), prefix, target)
+        self._catalog.stores.register(target.url)
         self.settle(target.url, progress, should_stop)
+        self.join(target, join_store=join_store)
         copy = CopyChunks(
             self._catalog,
             self._store_of,

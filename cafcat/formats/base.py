@@ -6,7 +6,9 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 from cafcat.model import ArchiveUnits, Entry, NewFile
 
 __all__ = [
+    "NOT_IN_TREE",
     "REFUSED",
+    "UNCHECKED_HASH",
     "UNLIMITED",
     "ArchiveFolder",
     "EntryWriter",
@@ -18,6 +20,8 @@ __all__ = [
     "NullSink",
     "RandomReader",
     "Reader",
+    "Remark",
+    "Remarks",
     "Repacks",
     "Sink",
     "Spread",
@@ -25,12 +29,16 @@ __all__ = [
     "TellsMore",
     "UnitReader",
     "Writer",
+    "ZeroPadded",
 ]
 
 
 REFUSED: Final = "refused: "
 """What `decoding` of an entry begins with that its format can list, and cannot tell a catalog how to read; the rest
 says why. Opening it raises Unsupported."""
+UNCHECKED_HASH: Final = "unchecked_hash"
+NOT_IN_TREE: Final = "not_in_tree"
+"""Kinds of a Remark."""
 UNLIMITED: Final = 1 << 63
 """Bytes: more than any archive has, where nothing else is to bound it."""
 
@@ -170,6 +178,27 @@ class TellsMore(Reader, Protocol):
         """By name, as JSON has it; `version`: of the format. Raises Corrupt."""
 
 
+class Remark(NamedTuple):
+    """Something about an archive that its user should know, and that is no damage.
+
+    kind: "unchecked_hash", blocks with a hash function that is not checked; "not_in_tree", blocks of no file of the
+    tree that the header names. blocks: how many there are.
+    """
+
+    kind: str
+    blocks: int
+    message: str
+
+
+@runtime_checkable
+class Remarks(Reader, Protocol):
+    """A reader that finds such things on its way through an archive."""
+
+    def remarks(self) -> Sequence[Remark]:
+        """Return the remarks. Complete once all entries were listed; else it goes through the archive. Raises
+        Corrupt."""
+
+
 @runtime_checkable
 class ListsBlocks(Reader, Protocol):
     """A reader of archives that are made of blocks with CIDs."""
@@ -216,6 +245,14 @@ class Format(Protocol):
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """The content of an entry with `decoding` in blocks of at most 1 MiB, from the bytes of its span alone, in
         blocks of any size. Raises Corrupt if they cannot be right, as far as they tell by themselves."""
+
+
+@runtime_checkable
+class ZeroPadded(Format, Protocol):
+    """A format whose archives some programs pad with zeros."""
+
+    def zero_padded(self) -> Format:
+        """Return the format with readers that take the first zero where content may begin for the end."""
 
 
 @runtime_checkable

@@ -13,8 +13,9 @@ from itertools import chain, islice, repeat
 from operator import le, lt
 from typing import Any, Final, TypeVar
 
-from cafcat.errors import Corrupt
+from cafcat.errors import Corrupt, Unsupported, shown_path
 from cafcat.formats.base import RandomReader
+from cafcat.formats.index_checksum import IndexChecksum, stored_checksum
 from cafcat.formats.json_cursor import JsonCursor
 from cafcat.formats.reading import checked, span_of
 from cafcat.formats.repeats import Superseded
@@ -69,34 +70,67 @@ class CafReader:
         return {"version": _VERSION.decode()}
 
     def entries(self) -> Iterator[Entry]:
-        """The entries in the order of the index; of a name that comes twice the last, as JSON readers take it.
+        """Return the entries in the order of the index; of a name that stands twice the last, as JSON readers do.
 
-        The call itself reads the index once and raises Corrupt or Unsupported if it is not well-formed; an entry
-        that makes no sense (also a superseded one) raises when its turn comes. Raises StoreFailed if an index of
-        more than half a million entries finds no room for temporary files.
+        The call itself reads the whole index once. An entry that makes no sense raises when its turn comes, even if
+        a later entry replaces it.
+
+        Raises:
+            Corrupt: the index is not well-formed, or does not have its checksum; a name stands twice in an archive
+                that cafcat wrote.
+            Unsupported: see docs/formats/caf.md.
+            StoreFailed: an index of more than half a million entries finds no room for temporary files.
         """
-        superseded = None if self._ascends() else Superseded(chain.from_iterable(self._parser().names()))
-        entries = chain.from_iterable(self._parser().entries())
-        if not superseded:
-            return entries
-        return (entry for ordinal, entry in enumerate(entries) if ordinal not in superseded)
+        checksum = stored_checksum(self._archive, *self._index_span)
+        try:
+            superseded = self._superseded(checksum)
+        except Unsupported:
+            # A damaged version or number is damage, not something of a later version.
+            if checksum is not None:
+                checksum.read_all()
+                checksum.check()
+            raise
+        if checksum is not None:
+            checksum.check()
+        entries = chain.from_iterable(self._parser(self._archive).entries())
+        return self._last_of_each(entries, superseded, checksum) if superseded else entries
+
+    def _superseded(self, checksum: IndexChecksum | None) -> Superseded | None:
+        """Return the entries whose name stands again later, None if all names ascend. Reads the whole index."""
+        archive = self._archive if checksum is None else checksum
+        if self._ascends(archive):
+            return None
+        if checksum is not None:
+            checksum.restart()
+        return Superseded(chain.from_iterable(self._parser(archive).names()))
+
+    def _last_of_each(
+        self, entries: Iterable[Entry], superseded: Superseded, checksum: IndexChecksum | None
+    ) -> Iterator[Entry]:
+        for ordinal, entry in enumerate(entries):
+            if ordinal not in superseded:
+                yield entry
+            elif checksum is not None or entry.crc32c is not None:
+                # Only cafcat writes checksums, and it never writes a name twice: one of the names is damaged.
+                message = "this name stands twice in an archive that cafcat wrote: the index is damaged"
+                raise Corrupt(message, path=shown_path(entry.path), chunk=self._archive.name, byte=entry.start_byte)
 
     def open(self, entry: Entry) -> Iterator[bytes]:
         """Its bytes in blocks of at most 1 MiB. Raises Corrupt if its checksum, where it has one, is another."""
         return checked(span_of(self._archive, entry), entry, self._archive, "index")
 
-    def _ascends(self) -> bool:
-        """Whether each name comes after the one before, as cafcat and its sources mostly have it: then none comes
-        twice."""
+    def _ascends(self, archive: RandomReader) -> bool:
+        """Return whether each name comes after the one before, as in most archives of cafcat: then none stands
+        twice. Reads the index up to the first name that does not."""
         last = b""
-        for names in self._parser().names():
+        for names in self._parser(archive).names():
             if not (last < names[0] and all(map(lt, names, islice(names, 1, None)))):
                 return False
             last = names[-1]
         return True
 
-    def _parser(self) -> "_IndexParser":
-        return _IndexParser(self._archive, *self._index_span)
+    def _parser(self, archive: RandomReader) -> "_IndexParser":
+        return _IndexParser(archive, *self._index_span)
 
 
 def _index_span(archive: RandomReader) -> tuple[int, int]:

@@ -5,7 +5,9 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Final
 
+from cafcat.checksums import crc32c
 from cafcat.errors import Refused
+from cafcat.formats.index_checksum import CHECKSUM_BYTES, checksum_text
 from cafcat.model import MAX_PATH_BYTES, Entry
 from cafcat.spool import Spool
 
@@ -15,7 +17,8 @@ MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
 """The footer of CAF, which holds the size of the index, is a u32."""
 
 _HEAD: Final = b'{"format_version":"1.0","files":{'
-_TAIL: Final = b"}}"
+_TAIL: Final = b"}"
+"""Ends `files`. The checksum of the index, which ends the index, follows."""
 
 _INDEX_MEMORY_BYTES: Final = 8 << 20
 _FLUSH_BYTES: Final = 256 << 10
@@ -69,8 +72,9 @@ class IndexText:
     """Text of the entries so far; beyond 8 MiB it is in a temporary file."""
 
     def __init__(self) -> None:
-        self.size_bytes = len(_HEAD) + len(_TAIL)
+        self.size_bytes = len(_HEAD) + len(_TAIL) + CHECKSUM_BYTES
         """Of the whole index if it ended now."""
+        self._checksum = 0
         self._pending = bytearray(_HEAD)
         self._spool = Spool("an index", _INDEX_MEMORY_BYTES)
 
@@ -82,6 +86,7 @@ class IndexText:
             self._flush()
 
     def _flush(self) -> None:
+        self._checksum = crc32c(bytes(self._pending), self._checksum)
         self._spool.write(self._pending)
         self._pending.clear()
 
@@ -90,6 +95,7 @@ class IndexText:
         StoreFailed."""
         self._pending += _TAIL
         self._flush()
+        self._spool.write(checksum_text(self._checksum))
         with self._spool:
             yield from self._spool.blocks_from(0, _BLOCK_BYTES)
 

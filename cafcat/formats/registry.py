@@ -41,6 +41,7 @@ LOGS: Final = "clp-s"
 """Of archives of logs: what they are made of are not their entries."""
 _GROUP: Final = "cafcat.formats"
 
+_CAF_SUFFIX: Final = ".caf"
 _SNIFF_BYTES: Final = 64
 _SMALLEST_BYTES: Final = 4
 """No format has archives that are smaller."""
@@ -99,9 +100,11 @@ def by_suffix(object_key: str) -> Format:
 
 
 def detect(archive: RandomReader) -> Format:
-    """The format of an archive, by its first and last bytes; whether it is whole is for its reader to say.
+    """Return the format of an archive, by its first and last bytes. Its reader tells whether it is whole.
 
-    Raises Corrupt if it is too small for any format, Unsupported if it looks like none.
+    Raises:
+        Corrupt: it is too small for any format, or has the name of a CAF and not the end of one.
+        Unsupported: it looks like no format.
     """
     size = archive.size_bytes
     if size < _SMALLEST_BYTES:
@@ -112,8 +115,13 @@ def detect(archive: RandomReader) -> Format:
     for archive_format in _all():
         if archive_format.sniff(head, tail):
             return archive_format
+    if archive.name.lower().endswith(_CAF_SUFFIX):
+        # CAF has no magic number: a damaged end leaves nothing but the name to tell the format.
+        message = "not a whole CAF archive: no index ends before its last 4 bytes"
+        raise Corrupt(message, chunk=archive.name, byte=size)
     message = "not an archive, or one whose end is missing"
-    raise Unsupported(message, chunk=archive.name, hint=f"this version knows {_names()}")
+    hint = f"of a damaged archive, name the format with --format ({_names()}), in convert with --input-format"
+    raise Unsupported(message, chunk=archive.name, hint=hint)
 
 
 def spread(folder: ArchiveFolder) -> tuple[Format, Spread] | None:

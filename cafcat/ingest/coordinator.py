@@ -6,18 +6,21 @@ from typing import Final
 
 from cafcat.catalog.chunks import Known
 from cafcat.errors import Conflict
+from cafcat.ingest.comparing import ContentComparison
 from cafcat.ingest.packer import Packer, WantedFile
 from cafcat.ingest.team import Team, total
-from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
+from cafcat.model import Comparison, FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.positions import Positions
-from cafcat.sources.base import ShareableSource, Source
+from cafcat.sources.base import RootedSource, ShareableSource, Source
 from cafcat.writing.chunk import ChunkPlace
 from cafcat.writing.limits import Limits
 
 __all__ = ["Ingest"]
 
+_UNKNOWN: Final = 0
+"""No source has this number."""
 _WORTH_FILES: Final = 4_000
 _WORTH_BYTES: Final = 64 << 20
 """With fewer files and bytes in a batch, they are packed before another Python has started."""
@@ -32,6 +35,7 @@ class Ingest:
         limits: Limits,
         *,
         on_conflict: OnConflict,
+        comparison: Comparison = Comparison.TIME,
         dry_run: bool,
         progress: Progress,
         should_stop: Callable[[], bool],
@@ -43,6 +47,9 @@ class Ingest:
         self._stack = ExitStack()
         self._catalog = place.catalog
         self._on_conflict = on_conflict
+        self._comparison = comparison
+        self._contents = ContentComparison(place.catalog.sources, progress, should_stop)
+        self._source_ids: dict[str, int] = {}
         self._dry_run = dry_run
         self._progress = progress
         self._source: Source | None = None
@@ -115,7 +122,10 @@ class Ingest:
         that is committed; then the rest of the batch is decided anew."""
         self._packer.report.files_seen += len(batch)
         while batch:
-            count, wanted = self._decide(batch, self._catalog.chunks.known(batch))
+            known = self._known(source, batch)
+            if self._stopped():
+                return
+            count, wanted = self._decide(source, batch, known)
             self._pack(source, wanted)
             if self._stopped():
                 return
@@ -124,7 +134,27 @@ class Ingest:
             batch = batch[count:]
             if batch:
                 self._finish_chunks()
+        self._packer.report.files_compared += self._contents.forget()
         self._packer.problems.record()
+
+    def _known(self, source: Source, batch: Sequence[SourceFile]) -> Known:
+        """What the catalog has of a batch, after doubtful files were read; a dry run reads none."""
+        source_ids = [self._source_id(source, file) for file in batch]
+        known = self._catalog.chunks.known(batch, source_ids, self._comparison)
+        if not known.doubtful or self._dry_run:
+            return known
+        differing = self._contents.differing(source, batch, source_ids, known.doubtful)
+        return Known(known.unchanged | (known.doubtful.keys() - differing), known.changed | differing, {})
+
+    def _source_id(self, source: Source, file: SourceFile) -> int:
+        """sources.id; a dry run has none for a source that the catalog has never met."""
+        root = source.root_of(file) if isinstance(source, RootedSource) else source.name
+        found = self._source_ids.get(root)
+        if found is None:
+            sources = self._catalog.sources
+            found = (sources.find(root) or _UNKNOWN) if self._dry_run else sources.add(root)
+            self._source_ids[root] = found
+        return found
 
     def _pack(self, source: Source, wanted: Sequence[WantedFile]) -> None:
         """Other processes take what they can open, once there has been enough to do for them."""
@@ -150,7 +180,9 @@ class Ingest:
     def _stopped(self) -> bool:
         return self._packer.stopped()
 
-    def _decide(self, batch: Sequence[SourceFile], known: Known) -> tuple[int, Sequence[WantedFile]]:
+    def _decide(
+        self, source: Source, batch: Sequence[SourceFile], known: Known
+    ) -> tuple[int, Sequence[WantedFile]]:
         """What is to be packed, up to a file whose path may be in the open chunk; and how many files that are."""
         wanted: list[WantedFile] = []
         taken: set[str] = set()
@@ -161,13 +193,16 @@ class Ingest:
             if n in known.unchanged:
                 self._packer.report.files_unchanged += 1
                 self._progress.advance(1, 0)
+            elif n in known.doubtful:
+                self._packer.report.files_compared += 1
+                self._progress.advance(1, 0)
             elif replaces and self._on_conflict is not OnConflict.REPLACE:
                 self._conflict(file)
             elif self._dry_run:
                 self._count_dry(file, replaces=replaces)
             else:
                 taken.add(file.path)
-                wanted.append(WantedFile(file, replaces))
+                wanted.append(WantedFile(file, replaces, self._source_id(source, file)))
         return len(batch), wanted
 
     def _may_contain(self, path: str) -> bool:
@@ -185,7 +220,7 @@ class Ingest:
         self.positions.settle()
 
     def _conflict(self, file: SourceFile) -> None:
-        message = "the catalog has this file with another size or time"
+        message = "the catalog has this file with other content, or another size or time"
         if self._on_conflict is OnConflict.FAIL:
             raise Conflict(message, path=file.path, hint="use --on-conflict replace or skip")
         self._packer.problems.add(FileProblem(file.path, ProblemKind.CONFLICT, message))

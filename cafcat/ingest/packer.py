@@ -24,10 +24,11 @@ _GROUP_BYTES: Final = 1 << 20
 
 
 class WantedFile(NamedTuple):
-    """replaces: the catalog has its path, with other content."""
+    """A file to pack. replaces: the catalog has its path; source_id: sources.id of its source."""
 
     file: SourceFile
     replaces: bool
+    source_id: int
 
 
 class Packer:
@@ -104,7 +105,8 @@ class Packer:
         while files:
             try:
                 chunk = self._room_for(files[0].path, len(files[0].content))
-                count = self._add(chunk, files)
+                chunk.set_source(wanted[0].source_id)
+                count = self._add(chunk, files[: _of_one_source(wanted)])
             except Refused as error:
                 count = self._take_refused(files, wanted, error)
             else:
@@ -156,10 +158,12 @@ class Packer:
         if opened.size_bytes <= WHOLE_FILE_BYTES:
             content = opened.read()
             chunk = self._room_for(path, len(content))
+            chunk.set_source(want.source_id)
             chunk.add(path, content, opened.modified_ns, opened.etag)
             self._progress.advance(1, len(content))
         else:
             chunk = self._room_for(path, opened.size_bytes)
+            chunk.set_source(want.source_id)
             self._stream(chunk, path, opened)
         chunk.all_new = chunk.all_new and not want.replaces
         chunk.check_lease()
@@ -223,3 +227,9 @@ class Packer:
 
     def _problem(self, file: SourceFile, kind: ProblemKind, message: str) -> None:
         self.problems.add(FileProblem(file.path, kind, message))
+
+
+def _of_one_source(wanted: Sequence[WantedFile]) -> int:
+    """Number of files from the first on that have the same source."""
+    first = wanted[0].source_id
+    return next((n for n, want in enumerate(wanted) if want.source_id != first), len(wanted))

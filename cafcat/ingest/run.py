@@ -13,7 +13,7 @@ from cafcat.formats.registry import LOGS
 from cafcat.ingest.coordinator import Ingest
 from cafcat.ingest.team import Team
 from cafcat.ingest.worker import Setup
-from cafcat.model import IngestReport, RunState
+from cafcat.model import Comparison, IngestReport, RunState
 from cafcat.progress import Progress
 from cafcat.scanning.opening import Opening, printable_options
 from cafcat.sources.base import Source
@@ -66,6 +66,9 @@ class IngestRun:
         self._is_of_logs = archive_format.name == LOGS
         if timestamp_key is not None and not self._is_of_logs:
             raise InvalidInput(f"a timestamp key is for {LOGS}, not for {archive_format.name}")
+        if self._is_of_logs and opening.options.comparison is not Comparison.TIME:
+            hint = "leave --checksum and --force out"
+            raise InvalidInput(f"records in an archive of {LOGS} cannot be compared or replaced", hint=hint)
         self._timestamp_key = timestamp_key
         self._limits = Limits(target_bytes=target_size)
         self._limits.check()
@@ -105,6 +108,7 @@ class IngestRun:
             self._place(run),
             self._limits,
             on_conflict=self._opening.options.on_conflict,
+            comparison=self._opening.options.comparison,
             dry_run=self._dry_run,
             progress=self._progress,
             should_stop=self._should_stop,

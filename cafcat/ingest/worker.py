@@ -1,5 +1,6 @@
 """A process that packs: it reads files that another has found and decided to take, and fills chunks of its own."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,12 +47,15 @@ class Piece:
         self._opener = opener
         self._files = [tuple(want.file) for want in wanted]
         self._replaces = [n for n, want in enumerate(wanted) if want.replaces]
+        self._source_ids = [want.source_id for want in wanted]
 
     def take(self, packer: Packer) -> None:
         """Errors of Packer.take."""
         replaces = frozenset(self._replaces)
-        files = starmap(SourceFile, self._files)
-        packer.take(self._opener, [WantedFile(file, n in replaces) for n, file in enumerate(files)])
+        files = zip(starmap(SourceFile, self._files), self._source_ids, strict=True)
+        packer.take(
+            self._opener, [WantedFile(file, n in replaces, source_id) for n, (file, source_id) in enumerate(files)]
+        )
 
 
 class GivenUp(Exception):
@@ -94,6 +98,17 @@ class _Inbox:
         return self.is_stopped
 
 
+class _ToParent(logging.Handler):
+    """Sends warnings of the logger "cafcat" to the parent, which shows them as its own."""
+
+    def __init__(self, pipe: WorkerPipe) -> None:
+        super().__init__(logging.WARNING)
+        self._pipe = pipe
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._pipe.send(("warn", record.getMessage()))
+
+
 class _Told(Progress):
     """Tells the parent."""
 
@@ -130,8 +145,10 @@ def serve(pipe: WorkerPipe) -> None:
     tell it anything: then nothing is left of the open chunk. Each message to the parent is a kind and a value."""
     setup: Setup = pipe.recv()
     inbox = _Inbox(pipe)
+    logging.getLogger("cafcat").addHandler(_ToParent(pipe))
     try:
         catalog, store_of = setup.rooms()
+        catalog.announce_waits(lambda message: pipe.send(("warn", message)))
         try:
             owner = owner_name(f"run {setup.run}")
             place = ChunkPlace(catalog, store_of(setup.store), formats.by_name(setup.format), setup.run, owner)

@@ -23,8 +23,8 @@ from cafcat.errors import (
     InvalidInput,
     Unsupported,
 )
-from cafcat.formats import registry as formats
-from cafcat.formats.base import Format, Reader, Spread, UnitReader
+from cafcat.formats.base import UNCHECKED_HASH, Format, Reader, Remarks, Spread, UnitReader
+from cafcat.formats.read_as import DETECTED, ReadAs
 from cafcat.maintenance.index_rules import unnameable
 from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
 from cafcat.progress import Progress
@@ -45,7 +45,8 @@ class Found(NamedTuple):
 
 class AdoptedFile(NamedTuple):
     """An archive that was adopted, or would be, with its size in bytes. files: entered under their paths; skipped:
-    paths that another file kept; failed: entries that cannot be read."""
+    paths that another file kept; failed: entries that cannot be read; unchecked_blocks: blocks of a CAR with a hash
+    function that is not checked."""
 
     archive: str
     uuid: UUID
@@ -55,18 +56,21 @@ class AdoptedFile(NamedTuple):
     bytes: int
     skipped: int
     failed: int
+    unchecked_blocks: int = 0
 
 
 @dataclass(slots=True)
 class AdoptReport:
     """What was done, or would be. files, bytes: of the files in the catalog now; skipped: paths that other files
-    kept; files_failed: entries that cannot be read; failed: archives that were not adopted, and why."""
+    kept; files_failed: entries that cannot be read; unchecked_blocks: blocks of CARs with a hash function that is
+    not checked; failed: archives that were not adopted, and why."""
 
     archives: int = 0
     files: int = 0
     bytes: int = 0
     skipped: int = 0
     files_failed: int = 0
+    unchecked_blocks: int = 0
     failed: list[str] = field(default_factory=list)
     interrupted: bool = False
     dry_run: bool = False
@@ -89,16 +93,18 @@ class Adopt:
         progress: Progress,
         on_adopted: Callable[[AdoptedFile], object],
         should_stop: Callable[[], bool],
+        read_as: ReadAs = DETECTED,
     ) -> None:
         """Args: prefix: a folder of the catalog, without a slash at either end; on_adopted is told of each archive;
         should_stop is asked before each archive and block, where it ends the work: nothing is then left of the
-        archive at hand. It may raise, to the same effect."""
+        archive at hand. It may raise, to the same effect. read_as: how the archives are read."""
         self._catalog = catalog
         self._prefix = prefix
         self._on_conflict = on_conflict
         self._progress = progress
         self._on_adopted = on_adopted
         self._should_stop = should_stop
+        self._read_as = read_as
         self.report = AdoptReport(dry_run=dry_run)
 
     def take(self, archive: Found) -> None:
@@ -129,7 +135,7 @@ class Adopt:
         adopting.check_new(store.url, key)
         version = _Version(store, key)
         archive = StoredObject(store, key, size_bytes=version.info.size_bytes)
-        archive_format = formats.detect(archive)
+        archive_format = self._read_as.of(archive)
         prefix = _path_prefix(self._prefix, archive_format, key)
         chunk_id = 0 if self.report.dry_run else adopting.next_id()
         row = AdoptedArchive(
@@ -142,8 +148,16 @@ class Adopt:
             failed = self._read_all(reader, archive, prefix, mapping)
             if failed and not mapping.file_count:
                 raise Corrupt(f"none of its {failed:,} entries can be read")
+            read = _Read(archive.name, failed, self._take_remarks(reader, archive.name))
             version.check()
-            self._commit(row, mapping, units, archive.name, failed)
+            self._commit(row, mapping, units, read)
+
+    def _take_remarks(self, reader: Reader, name: str) -> int:
+        """Warn of what the reader found beside its entries. Return the number of unchecked blocks."""
+        remarks = reader.remarks() if isinstance(reader, Remarks) else ()
+        for remark in remarks:
+            self._progress.warn(f"{name}: {remark.message}")
+        return sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)
 
     def _read_all(self, reader: Reader, archive: StoredObject, prefix: str, mapping: Mapping) -> int:
         """Puts every entry that can be read into the mapping. Returns how many cannot."""
@@ -174,7 +188,7 @@ class Adopt:
             raise Corrupt(f"CRC-32C {checksum:08x} where the archive says {entry.crc32c:08x}")
         return entry._replace(path=path, crc32c=checksum)
 
-    def _commit(self, row: AdoptedArchive, mapping: Mapping, units: ArchiveUnits, name: str, failed: int) -> None:
+    def _commit(self, row: AdoptedArchive, mapping: Mapping, units: ArchiveUnits, read: "_Read") -> None:
         adopting, report = self._catalog.adopting, self.report
         if report.dry_run:
             commit = adopting.preview(mapping, self._on_conflict)
@@ -185,10 +199,18 @@ class Adopt:
         report.files += files
         report.bytes += size_bytes
         report.skipped += commit.skipped
-        report.files_failed += failed
-        self._on_adopted(
-            AdoptedFile(name, row.uuid, row.format, row.size_bytes, files, size_bytes, commit.skipped, failed)
-        )
+        report.files_failed += read.failed
+        report.unchecked_blocks += read.unchecked_blocks
+        counts = files, size_bytes, commit.skipped, read.failed, read.unchecked_blocks
+        self._on_adopted(AdoptedFile(read.name, row.uuid, row.format, row.size_bytes, *counts))
+
+
+class _Read(NamedTuple):
+    """An archive whose entries were all read. failed: entries that cannot be read."""
+
+    name: str
+    failed: int
+    unchecked_blocks: int
 
 
 class _Version:

@@ -111,6 +111,7 @@ class Backup:
             "cafcat_version": self._version,
             "taken_at": reading.taken_at,
             "journal_id": reading.journal_id,
+            "catalog": reading.catalog,
             "tables": {table: list(columns) for table, columns in reading.tables.items()},
         }
         tar.add_document(HEAD_NAME, head)

@@ -21,13 +21,17 @@ from cafcat.errors import (
     Unsupported,
 )
 from cafcat.formats import registry as formats
+from cafcat.formats.base import UNCHECKED_HASH, Remarks
+from cafcat.formats.caf import CAF
+from cafcat.formats.read_as import lenient
 from cafcat.maintenance.check_data import DataCheck
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.check_index import compare, index_error
 from cafcat.maintenance.contents import entry_of
 from cafcat.maintenance.index_rules import own_prefix
 from cafcat.maintenance.index_section import IndexSection, head_of
-from cafcat.model import FindingKind, Verdict, VerifyLevel
+from cafcat.model import ChunkState, FindingKind, Verdict, VerifyLevel
+from cafcat.sources.names import printable
 from cafcat.stores.base import Store, StoredObject
 
 __all__ = ["Advance", "ObjectCheck", "check_target"]
@@ -36,6 +40,8 @@ Advance = Callable[[int, int], object]
 """Is told of further files and bytes. May raise, to stop in the middle."""
 
 _AHEAD_BLOCKS: Final = 16
+_NAMED_FILES: Final = 10
+"""Files that are named in the finding of a short object; the others are counted."""
 _WAIT_SECONDS: Final = 0.1
 
 
@@ -50,13 +56,15 @@ def check_target(
     wrong. Memory does not depend on its size. Raises CatalogUnavailable, CatalogOutdated, and what `advance`
     raises."""
     started_at = datetime.now(UTC)
-    findings = Findings()
+    findings = Findings(is_live=target.state is ChunkState.COMMITTED)
     progress = _Counted(advance)
-    is_known = True
+    is_known, unchecked = True, 0
     try:
         store = store_of(target.store)
         with catalog.verification.rows(target.chunk_id) as rows:
-            verdict = ObjectCheck(store, target, rows, findings, progress).run(level)
+            check = ObjectCheck(store, target, rows, findings, progress)
+            verdict = check.run(level)
+            unchecked = check.unchecked_blocks
     except (CatalogUnavailable, CatalogOutdated):
         raise
     except NotFound as error:
@@ -68,11 +76,15 @@ def check_target(
         findings.add(FindingKind.UNREADABLE, f"it cannot be read: {error}")
     if verdict is not Verdict.OK and not catalog.verification.still_kept(target):
         return None
-    return CheckResult(verdict, findings.listed(), progress.files, progress.size_bytes, started_at, is_known)
+    counts = progress.files, progress.size_bytes
+    return CheckResult(verdict, findings.listed(), *counts, started_at, is_known, unchecked)
 
 
 class ObjectCheck:
-    """An object of a store against the rows of its chunk; what is wrong goes to `findings`."""
+    """An object of a store against the rows of its chunk; damage goes to `findings`.
+
+    unchecked_blocks: blocks of an adopted CAR with a hash function that is not checked.
+    """
 
     def __init__(
         self, store: Store, target: CheckTarget, rows: Iterable[ChunkRow], findings: Findings, advance: Advance
@@ -83,13 +95,16 @@ class ObjectCheck:
         self._rows = rows
         self._findings = findings
         self._advance = advance
+        self.unchecked_blocks = 0
 
     def run(self, level: VerifyLevel) -> Verdict:
         """At level index or data. Raises NotFound if there is no such object, StoreFailed and so on if the store
         gives none of its bytes."""
         target = self._target
         size_bytes = self._store.stat(target.object_key).size_bytes
-        if size_bytes != target.size_bytes:
+        if size_bytes < target.size_bytes:
+            self._tell_cut(size_bytes)
+        elif size_bytes > target.size_bytes:
             message = f"it has {size_bytes:,} bytes, the catalog says {target.size_bytes:,}"
             self._findings.add(FindingKind.SIZE, message)
         if target.adopted_prefix is not None:
@@ -117,13 +132,34 @@ class ObjectCheck:
         data = self._check_files(size_bytes) if level is VerifyLevel.DATA else None
         if data is not None:
             failed = data.failed
-        if failed is None:
+        if failed is None and size_bytes >= self._target.size_bytes:
             self._check_names(prefix, tells_files=level is VerifyLevel.INDEX)
         if data is not None and failed is None and not self._findings and self._target.crc64nvme is not None:
             self._check_sum(data)
         if failed is not None and len(self._findings.listed()) == 1:
             return Verdict.UNREADABLE
         return Verdict.DAMAGED if self._findings else Verdict.OK
+
+    def _tell_cut(self, size_bytes: int) -> None:
+        """Add one finding for an object that is shorter than it was written, with the files that are cut off."""
+        cut = [0, 0]
+        names: list[str] = []
+        first: str | None = None
+        for row in self._rows:
+            if row.end_byte > size_bytes and row.start_byte < row.end_byte:
+                cut[row.is_live] += 1
+                first = row.path if first is None else first
+                if len(names) < _NAMED_FILES:
+                    names.append(printable(row.path))
+        count = sum(cut)
+        message = f"it has {size_bytes:,} bytes of {self._target.size_bytes:,}"
+        if self._target.index_start_byte < self._target.index_end_byte:
+            message += "; its index is cut off"
+        if count:
+            named = ", ".join(names) + (f" and {count - len(names):,} more" if count > len(names) else "")
+            message += f"; {count:,} files are cut off, {cut[True]:,} of them live: {named}"
+        span = (size_bytes, self._target.size_bytes)
+        self._findings.add(FindingKind.SIZE, message, first, *span, file_count=count)
 
     def _check_sum(self, data: DataCheck) -> None:
         """Its files are right: then it is the bytes between them."""
@@ -136,12 +172,19 @@ class ObjectCheck:
         target, advance = self._target, self._advance
         archive = StoredObject(self._store, target.object_key)
         try:
-            reader = formats.by_name(target.format).reader(archive)
+            archive_format = formats.by_name(target.format)
+            if target.adopted_prefix is not None:
+                # Padding may have been allowed when it was adopted. If it hides files, their rows are findings.
+                archive_format = lenient(archive_format)
+            reader = archive_format.reader(archive)
             entries = (entry._replace(path=prefix + entry.path) for entry in reader.entries())
             told = lambda files: advance(files if tells_files else 0, 0)  # noqa: E731
             # What could not be read, or had no name that a catalog can hold, was left out when it was adopted.
             is_adopted = target.adopted_prefix is not None
             compare(entries, self._rows, self._findings, told, lacks_checksums=True, may_lack_rows=is_adopted)
+            if isinstance(reader, Remarks):
+                remarks = reader.remarks()
+                self.unchecked_blocks = sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)
         except (Lacking, NotInstalled):
             # What lists its files is not in it, or nobody here can read it. If they were looked at by their rows,
             # that is enough.
@@ -170,9 +213,7 @@ class ObjectCheck:
         target = self._target
         archive_format = formats.by_name(target.format)
         if section.size_bytes < target.size_bytes:
-            where = "before it" if section.size_bytes == target.index_start_byte else "in it"
-            self._tell_index(f"the object ends {where}")
-            return False
+            return False  # the finding of the short object names its index
         if target.index_crc32c is not None and section.crc32c != target.index_crc32c:
             reason = index_error(section, archive_format, target.index_end_byte)
             message = f"CRC-32C {section.crc32c:08x}, the catalog says {target.index_crc32c:08x}"
@@ -240,7 +281,9 @@ class ObjectCheck:
             where = f"bytes of no file are damaged, in {spans}" + (f" and {more} more" if more else "")
             where += "" if index_known else ", or its index is"
             span = (data.gaps[0][0], self._target.index_start_byte if more else data.gaps[-1][1])
-            self._findings.add(FindingKind.GAP, f"{where}: {message}", None, *span)
+            # In a CAF these bytes are of files that were given up; other formats have headers there.
+            is_live = self._target.format != CAF.name
+            self._findings.add(FindingKind.GAP, f"{where}: {message}", None, *span, is_live=is_live)
         elif index_known and data.has_decoded:
             where = "bytes are damaged that no file is made of"
             self._findings.add(FindingKind.GAP, f"{where}: {message}", None, 0, self._target.index_start_byte)

@@ -85,9 +85,10 @@ class DataCheck:
         start, end = row.start_byte, row.end_byte
         if start == end:
             self._check_span(row, iter(()))
+        elif self._end < end <= self._data_bytes:
+            return  # ObjectCheck has one finding for all files that a short object lacks
         elif end > self._end and start >= self.position:
-            where = "data" if end > self._data_bytes else "object, which is too short"
-            self._tell(row, f"it goes on beyond the end of the {where}")
+            self._tell(row, "it goes on beyond the end of the data")
         elif start >= self.position:
             self._skip_to(start)
             self._check_span(row, self._parts_to(end))
@@ -116,7 +117,8 @@ class DataCheck:
 
     def _tell(self, row: ChunkRow, what: str) -> None:
         dead = "" if row.is_live else "; nothing points to it any more"
-        self._findings.add(FindingKind.FILE, what + dead, row.path, row.start_byte, row.end_byte)
+        span = (row.start_byte, row.end_byte)
+        self._findings.add(FindingKind.FILE, what + dead, row.path, *span, is_live=row.is_live)
 
     def _skip_to(self, start: int) -> None:
         """Past bytes of no file."""

@@ -13,10 +13,12 @@ MOST_FINDINGS: Final = 1000
 class Findings:
     """Memory does not depend on how much is wrong."""
 
-    def __init__(self, most: int = MOST_FINDINGS) -> None:
+    def __init__(self, most: int = MOST_FINDINGS, *, is_live: bool = True) -> None:
+        """Args: is_live: False for an object that no live file needs; then no finding is live."""
         self._most = most
+        self._is_live = is_live
         self._found: list[Finding] = []
-        self._more: dict[FindingKind, int] = {}
+        self._more: dict[tuple[FindingKind, bool], int] = {}
 
     def add(
         self,
@@ -25,16 +27,24 @@ class Findings:
         path: str | None = None,
         start_byte: int | None = None,
         end_byte: int | None = None,
+        *,
+        file_count: int | None = None,
+        is_live: bool = True,
     ) -> None:
-        """Takes a finding; beyond the first ones it is only counted."""
+        """Add a finding, as Finding has it; file_count: None for 1 with a path, 0 without one. Beyond the first
+        findings, further ones are only counted."""
+        is_live = is_live and self._is_live
+        if file_count is None:
+            file_count = 0 if path is None else 1
         if len(self._found) < self._most:
-            self._found.append(Finding(kind, detail, path, start_byte, end_byte))
+            self._found.append(Finding(kind, detail, path, start_byte, end_byte, file_count, is_live))
         else:
-            self._more[kind] = self._more.get(kind, 0) + 1
+            self._more[kind, is_live] = self._more.get((kind, is_live), 0) + 1
 
     def count(self, kind: FindingKind) -> int:
         """How many there are of a kind."""
-        return sum(finding.kind is kind for finding in self._found) + self._more.get(kind, 0)
+        more = sum(count for (of, _), count in self._more.items() if of is kind)
+        return sum(finding.kind is kind for finding in self._found) + more
 
     def change(self, kind: FindingKind, into: FindingKind, detail: Callable[[str], str]) -> None:
         """What was found later shows that they are of another kind."""
@@ -42,12 +52,17 @@ class Findings:
             finding._replace(kind=into, detail=detail(finding.detail)) if finding.kind is kind else finding
             for finding in self._found
         ]
-        if kind in self._more:
-            self._more[into] = self._more.get(into, 0) + self._more.pop(kind)
+        for is_live in (True, False):
+            count = self._more.pop((kind, is_live), 0)
+            if count:
+                self._more[into, is_live] = self._more.get((into, is_live), 0) + count
 
     def listed(self) -> list[Finding]:
         """All that were kept; for those that were not, a line for each kind."""
-        more = [Finding(kind, f"and {count:,} more of this kind") for kind, count in self._more.items()]
+        more = [
+            Finding(kind, f"and {count:,} more of this kind", is_live=is_live)
+            for (kind, is_live), count in self._more.items()
+        ]
         return self._found + more
 
     def __bool__(self) -> bool:

@@ -181,10 +181,10 @@ class CopyChunks:
     def _take(self, chunk: ChunkToCopy) -> None:
         if chunk.store == self._target.url:
             return self._tell(chunk, CopyOutcome.OWN)
-        if chunk.copy_state == "committed":
+        if chunk.copy_state == "committed" and not chunk.is_left:
             return self._tell(chunk, CopyOutcome.THERE)
         try:
-            self._tell(chunk, self._copy(chunk))
+            self._tell(chunk, self._keep(chunk) if chunk.copy_state == "committed" else self._copy(chunk))
         except _Unreadable as unreadable:
             self._fail(chunk, unreadable.error)
         except (Conflict, Locked) as error:
@@ -204,6 +204,17 @@ class CopyChunks:
         self._counts["damaged"] += is_damage
         error.hint = "run cafcat repair" if is_damage else error.hint
         self._failed.append(f"chunk {chunk.uuid}: {error}")
+
+    def _keep(self, chunk: ChunkToCopy) -> CopyOutcome:
+        """A migration left a copy there: a look at its bytes, and it stays."""
+        with _of_source():
+            source = self._store_of(chunk.store)
+        if not self._is_there(chunk, self._checksum(source, chunk)):
+            raise Conflict(
+                "the copy that a migration left is gone", hint="cafcat prune forgets it; then copy again"
+            )
+        self._catalog.copies.keep(chunk.uuid, self._target.url)
+        return CopyOutcome.FOUND
 
     def _copy(self, chunk: ChunkToCopy) -> CopyOutcome:
         """Its row is there before anything else, so that whatever is removed from now on is told to that store."""

@@ -6,6 +6,7 @@ from typing import Final
 from cafcat.catalog.catalog import Catalog
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, StoreFailed
 from cafcat.stores.base import Store, has
+from cafcat.stores.presence import elsewhere, why_not_there
 
 __all__ = ["KnownStores"]
 
@@ -32,17 +33,37 @@ class KnownStores:
             raise found
         return found
 
+    def open_to_write(self, url: str) -> Store:
+        """As `open`, for what is new: the catalog has a row of the store afterwards. It is also opened where the
+        newest objects are missing, as long as it has others of cafcat's. Raises Unavailable for a store that is
+        elsewhere, StoreFailed, AccessDenied, InvalidInput, ..."""
+        store = self.check_to_write(url)
+        self._catalog.stores.register(store.url)
+        return store
+
+    def check_to_write(self, url: str) -> Store:
+        """As `open_to_write`, without a row."""
+        store = self._store_of(url)
+        known = self._catalog.recovery.newest(store.url, _KNOWN_OBJECTS)
+        if known and not any(has(store, key) for key in known):
+            why = why_not_there(store, known[0])
+            if why is not None:
+                raise elsewhere(store.url, why)
+        return store
+
     def _look(self, url: str) -> Store | CafcatError:
         try:
             store = self._store_of(url)
             known = self._catalog.recovery.newest(url, _KNOWN_OBJECTS)
             if not known or any(has(store, key) for key in known):
                 return store
+            if (why := why_not_there(store, known[0])) is not None:
+                return elsewhere(url, why)
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError as error:
             return error
-        hint = "is its disk mounted, its endpoint the right one?"
+        hint = "is its disk mounted, its endpoint the right one? `cafcat store move` tells where it is now"
         return StoreFailed(
             f"the store {url} has none of the chunks that the catalog has there, as {known[0]}", hint=hint
         )

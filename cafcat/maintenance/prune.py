@@ -14,7 +14,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.pruning import ChunkObject, PrunableChunk
+from cafcat.catalog.pruning import ChunkObject, LeftCopy, PrunableChunk
+from cafcat.errors import Corrupt
 from cafcat.maintenance.failures import reported
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.progress import Progress
@@ -25,8 +26,8 @@ __all__ = ["Prune", "PruneReport", "PrunedChunk"]
 
 
 class PrunedChunk(NamedTuple):
-    """A chunk that was removed, or would be. bytes_freed: of all its objects; retired_at: when the last file left
-    it, ISO 8601 in UTC."""
+    """A chunk that was removed, or would be; or one copy that a migration left. bytes_freed: of all its objects;
+    retired_at: when the last file left it, or when the chunk was migrated, ISO 8601 in UTC."""
 
     uuid: UUID
     store: str
@@ -39,7 +40,8 @@ class PrunedChunk(NamedTuple):
 class PruneReport:
     """What was removed, or would be: chunks, their objects (copies too), and the bytes of these. chunks_waiting,
     bytes_waiting: nothing points to them, but their grace period is not over. let_go: adopted archives that the
-    catalog forgets; their objects stay. failed: what could not be removed, and why."""
+    catalog forgets; their objects stay. copies_waiting: copies that a migration of their store left, whose grace
+    period is not over. failed: what could not be removed, and why."""
 
     chunks: int
     objects: int
@@ -50,6 +52,7 @@ class PruneReport:
     failed: tuple[str, ...]
     interrupted: bool
     dry_run: bool
+    copies_waiting: int = 0
 
 
 class Prune:
@@ -85,12 +88,44 @@ class Prune:
                 break
             with reported(self._failed, f"chunk {chunk.uuid}"):
                 self._prune(chunk)
+        interrupted = interrupted or self._prune_left_copies(store)
         waiting = self._catalog.pruning.waiting(self._grace_seconds, store)
+        copies = self._catalog.pruning.copies_waiting(self._grace_seconds, store)
         counts, failed = self._counts, tuple(self._failed)
         freed = (counts["chunks"], counts["objects"], counts["bytes"])
         return PruneReport(
-            *freed, *waiting, counts["let_go"], failed, interrupted=interrupted, dry_run=self._dry_run
+            *freed,
+            *waiting,
+            counts["let_go"],
+            failed,
+            interrupted=interrupted,
+            dry_run=self._dry_run,
+            copies_waiting=copies,
         )
+
+    def _prune_left_copies(self, store: str | None) -> bool:
+        """Whether it was interrupted."""
+        for copy in self._catalog.pruning.left_copies(self._grace_seconds, store):
+            if self._should_stop():
+                return True
+            with reported(self._failed, f"chunk {copy.uuid}"):
+                self._prune_left(copy)
+        return False
+
+    def _prune_left(self, copy: LeftCopy) -> None:
+        """Only where the chunk itself is seen at its new place."""
+        store = self._stores.open(copy.store)
+        found = self._stores.open(copy.chunk_store).stat(copy.chunk_key)
+        if found.size_bytes != copy.size_bytes:
+            where = f"its object in {copy.chunk_store}"
+            raise Corrupt(f"{where} has {found.size_bytes:,} bytes, the catalog says {copy.size_bytes:,}")
+        if not self._dry_run:
+            if not self._catalog.pruning.decide_copy(copy.id, self._grace_seconds):
+                return
+            left = ChunkObject(copy.id, copy.store, copy.object_key, copy.size_bytes)
+            self._remove(store, copy.chunk_id, [left])
+        self._counts.update(objects=1, bytes=copy.size_bytes)
+        self._on_pruned(PrunedChunk(copy.uuid, copy.store, 1, copy.size_bytes, copy.retired_at))
 
     def _prune(self, chunk: PrunableChunk) -> None:
         if not chunk.is_decided and not self._decide(chunk):
@@ -131,20 +166,20 @@ class Prune:
         for url, group in groupby(sorted(objects, key=attrgetter("store")), key=attrgetter("store")):
             with reported(self._failed, f"chunk {chunk.uuid}"):
                 found = list(group)
-                self._remove(self._stores.open(url), chunk, found)
+                self._remove(self._stores.open(url), chunk.id, found)
                 removed.extend(found)
         return removed
 
-    def _remove(self, store: Store, chunk: PrunableChunk, objects: Sequence[ChunkObject]) -> None:
+    def _remove(self, store: Store, chunk_id: int, objects: Sequence[ChunkObject]) -> None:
         """All that one store has of a chunk. The journal record after the objects: a whole chunk without its
         record would be taken for one whose commit never came. And not while somebody is at writing it."""
+        # Their uploads were completed long ago: there is none to abort.
         for found in objects:
-            store.discard(found.object_key, found.upload_id)
             store.delete(found.object_key)
         with self._catalog.journal.exclusively(store.url):
-            remove_journal(self._catalog.journal, store, chunk.id)
+            remove_journal(self._catalog.journal, store, chunk_id)
         for found in objects:
             if found.copy is None:
-                self._catalog.chunks.record_removed(chunk.id)
+                self._catalog.chunks.record_removed(chunk_id)
             else:
                 self._catalog.copies.record_removed(found.copy)

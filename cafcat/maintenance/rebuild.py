@@ -4,11 +4,10 @@ Objects are listed; then each journal record and each index is read, by ranges, 
 goes to one transaction of the catalog as it comes. docs/formats/journal.md has the rules.
 """
 
-import re
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -22,63 +21,44 @@ from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 from cafcat.in_order import in_order
 from cafcat.maintenance.backup_keys import backup_time
+from cafcat.maintenance.belonging import catalog_of_backup
 from cafcat.maintenance.index_reading import read_index
 from cafcat.maintenance.index_rules import own_prefix, units_in
 from cafcat.maintenance.index_section import head_of
+from cafcat.maintenance.joining import CHUNK_KEY
+from cafcat.maintenance.lost_catalogs import LostCatalogs
+from cafcat.maintenance.rebuild_damage import Damage, DamageKind, Damages
 from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.progress import Progress
 from cafcat.remote.errors import ServerFailed
 from cafcat.stores.base import ObjectInfo, Store, StoredObject
+from cafcat.stores.keys import MARKER_PREFIX
+from cafcat.stores.marker import remove_marker
 from cafcat.writing.journal import journal_key, parse_journal_key, write_journal
 from cafcat.writing.journal_reader import JournalObject, read_head
 
 __all__ = ["Damage", "DamageKind", "Rebuild", "RebuildReport"]
 
-_CHUNK_KEY: Final = re.compile(
-    r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.[a-z0-9]{1,16}", re.ASCII
-)
 _BATCH_OBJECTS: Final = 1000
 _INDEX_BYTES_AT_ONCE: Final = 64 << 20
 """Of indexes that are being read: a larger one is read alone."""
-_LISTED_DAMAGES: Final = 1000
 _NO_COUNTS: Final = RebuiltCounts(0, 0, 0, 0, 0, 0, 0)
-
-
-class DamageKind(StrEnum):
-    """What is wrong with something in a store."""
-
-    MISSING = "missing"
-    """The journal says that a chunk was committed, and no store has it."""
-    CHUNK = "chunk"
-    """The index of a chunk cannot be read, or is not what the journal says."""
-    JOURNAL = "journal"
-    """A journal record cannot be read: what it said is not known."""
-    ORDER = "order"
-    """Two journal records have the same number: two catalogs wrote to these stores."""
-
-
-class Damage(NamedTuple):
-    """name: the object, or the uuid of a chunk that is missing. files: how many it had, if that is known. lost:
-    whether nothing else says the same."""
-
-    kind: DamageKind
-    name: str
-    message: str
-    files: int | None
-    lost: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
     """What the catalog has now, or would have if written is False: then it is as empty as before.
 
-    files, bytes: found under their paths. retired_files: what paths pointed to before. adopted: chunks
-    without a journal record. files_lost: paths that, as the journal says, were in chunks that are lost; that is
+    catalog: its identity, that of the lost one if the stores tell it. files, bytes: found under their paths.
+    retired_files: what paths pointed to before. adopted: chunks
+    without a journal record. unclaimed: chunks without one where several catalogs wrote: they were left alone, as
+    they may be of any. files_lost: paths that, as the journal says, were in chunks that are lost; that is
     not all of them. foreign_objects: what is no chunk, journal record or backup by its name. damages:
     the first thousand of damage_count; lost_count of these cost something.
     """
 
     written: bool
+    catalog: UUID
     stores: tuple[str, ...]
     chunks: int
     copies: int
@@ -88,6 +68,7 @@ class RebuildReport:
     journal_records: int
     backups: int
     adopted: tuple[UUID, ...]
+    unclaimed: tuple[UUID, ...]
     foreign_objects: int
     files_lost: int
     damages: tuple[Damage, ...]
@@ -98,31 +79,43 @@ class RebuildReport:
 class Rebuild:
     """One rebuild. In memory is what is being read just now; all else is in temporary tables of the catalog."""
 
-    def __init__(self, catalog: Catalog, stores: Sequence[Store], *, accept_loss: bool, progress: Progress) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        stores: Sequence[Store],
+        *,
+        lost: str | None = None,
+        accept_loss: bool,
+        progress: Progress,
+    ) -> None:
+        """lost: the catalog to rebuild, a uuid or its beginning, if several wrote to the stores."""
         self._catalog = catalog
         self._stores = stores
+        self._lost = lost
         self._accept_loss = accept_loss
         self._progress = progress
         self._threads = max(2, *(store.reads_in_flight for store in stores))
-        self._damages: list[Damage] = []
-        self._damage_count = self._lost_count = 0
+        self._damages = Damages()
         self._adopted: list[UUID] = []
+        self._unclaimed: list[UUID] = []
         self._foreign = 0
         self._backups: list[tuple[int, str, int, str]] = []
         self._last_sequence = 0
 
     def run(self) -> RebuildReport:
-        """Raises Conflict, Locked, NotFound if the stores have nothing of cafcat's, CatalogUnavailable;
-        AccessDenied and StoreFailed for a store that does not answer."""
+        """Raises Conflict, Locked, NotFound if the stores have nothing of cafcat's, InvalidInput if several
+        catalogs wrote to them and none is named, CatalogUnavailable; AccessDenied and StoreFailed for a store that
+        does not answer."""
+        own = self._catalog.identities.of("").catalog
         with self._catalog.rebuilding.stage([store.url for store in self._stores]) as stage:
             self._list(stage)
-            self._read_records(stage)
+            catalogs = self._choose(stage, own)
             self._read_chunks(stage)
-            written = self._accept_loss or not self._lost_count
-            counts = self._settle(stage) if written else _NO_COUNTS
-        if written and self._adopted:
-            self._tell_stores()
-        return self._report(counts, written=written)
+            written = self._accept_loss or not self._damages.lost_count
+            counts = self._settle(stage, catalogs.lost or own) if written else _NO_COUNTS
+        if written:
+            self._finish(catalogs)
+        return self._report(counts, catalogs.lost or own, written=written)
 
     def _list(self, stage: Stage) -> None:
         self._progress.begin("list the stores")
@@ -142,7 +135,7 @@ class Rebuild:
         chunks, records = [], []
         for key, size_bytes, _ in batch:
             record = parse_journal_key(key)
-            chunk = _CHUNK_KEY.fullmatch(key)
+            chunk = CHUNK_KEY.fullmatch(key)
             if record is not None:
                 records.append((*record, store, size_bytes))
             elif chunk is not None:
@@ -150,24 +143,50 @@ class Rebuild:
             elif (begun_at := backup_time(key)) is not None:
                 self._backups.append((store, key, size_bytes, begun_at))
             else:
-                self._foreign += 1
+                self._foreign += not key.startswith(MARKER_PREFIX)
         stage.add_objects(chunks)
         stage.add_record_objects(records)
         self._last_sequence = max([self._last_sequence, *(record[0] for record in records)])
         return len(chunks) + len(records)
 
-    def _read_records(self, stage: Stage) -> None:
+    def _read_records(self, stage: Stage, catalogs: LostCatalogs) -> "dict[UUID | None, Damages]":
+        """Stage the records of all catalogs: which of them is lost is decided when all were read. Returns the
+        damages by the catalog whose records they are in."""
         self._progress.begin("read the journal")
+        damages: dict[UUID | None, Damages] = defaultdict(Damages)
         with closing(in_order(self._read_record, stage.records(), most_in_flight=self._threads)) as read:
             for found in read:
-                self._failed(DamageKind.JOURNAL, found.failures, lost=found.object is None)
+                of = self._damages
                 if found.record is not None:
+                    owner = catalogs.count(found.record)
+                    of = damages[owner]
                     files = found.object.files() if found.object is not None and found.object.file_count else None
-                    stage.add_record(found.record, files)
+                    stage.add_record(found.record, owner, files)
+                for name, message in found.failures:
+                    of.add(Damage(DamageKind.JOURNAL, name, message, None, found.object is None))
                 self._progress.advance(1, 0)
+        return damages
+
+    def _choose(self, stage: Stage, own: UUID) -> LostCatalogs:
+        """Read the journal, and leave the records and chunks of all catalogs but the lost one alone."""
+        catalogs = LostCatalogs(self._stores, own)
+        damages = self._read_records(stage, catalogs)
+        catalogs.choose(self._lost)
+        for owner, found in damages.items():
+            if catalogs.owner(owner) == catalogs.lost:
+                self._damages.extend(found)
+        if catalogs.are_several:
+            self._unclaimed = stage.leave_others(catalogs.lost)
+            self._backups = [found for found in self._backups if self._is_of(catalogs, found)]
         for sequence, uuid in stage.number_records():
             message = f"the number {sequence}, or one before it, is there twice: two catalogs wrote here"
-            self._damaged(Damage(DamageKind.ORDER, journal_key(sequence, uuid), message, None, lost=True))
+            self._damages.add(Damage(DamageKind.ORDER, journal_key(sequence, uuid), message, None, lost=True))
+        return catalogs
+
+    def _is_of(self, catalogs: LostCatalogs, backup: tuple[int, str, int, str]) -> bool:
+        """Return whether a backup is of the lost catalog. A later one must not remove it otherwise."""
+        store, key, size_bytes, _ = backup
+        return catalogs.owner(catalog_of_backup(self._stores[store], key, size_bytes)) == catalogs.lost
 
     def _read_record(self, found: FoundRecord) -> "_ReadRecord":
         """From the first store that has it whole. Of a damaged one only its first line is believed: which chunk was
@@ -224,13 +243,13 @@ class Rebuild:
         self._failed(DamageKind.CHUNK, read.failures, files, lost=found is None)
         if not planned.objects:
             message = f"the journal has it at {planned.sequence}, no store has its object"
-            self._damaged(Damage(DamageKind.MISSING, str(planned.uuid), message, files, lost=True))
+            self._damages.add(Damage(DamageKind.MISSING, str(planned.uuid), message, files, lost=True))
         if found is None:
             return
         with found.mapping as mapping:
             if planned.sequence is None:
                 self._adopted.append(planned.uuid)
-            if self._accept_loss or not self._lost_count:
+            if self._accept_loss or not self._damages.lost_count:
                 copies = self._copies(planned, found)
                 stage.add_chunk(
                     planned.id,
@@ -250,20 +269,25 @@ class Rebuild:
             if other.size_bytes != found.object.size_bytes:
                 name = self._stores[other.store].locate(other.object_key)
                 message = f"{other.size_bytes} bytes, where the chunk has {found.object.size_bytes}"
-                self._damaged(Damage(DamageKind.CHUNK, name, message, None, lost=False))
+                self._damages.add(Damage(DamageKind.CHUNK, name, message, None, lost=False))
         return [other for other in later if other.size_bytes == found.object.size_bytes]
 
-    def _settle(self, stage: Stage) -> RebuiltCounts:
+    def _settle(self, stage: Stage, identity: UUID) -> RebuiltCounts:
         self._progress.begin("write the catalog")
         stage.add_backups(self._backups)
-        losses = [f"{damage.kind} {damage.name}: {damage.message}" for damage in self._damages if damage.lost]
-        return stage.settle(self._last_sequence, losses)
+        lost = (damage for damage in self._damages.listed if damage.lost)
+        losses = [f"{damage.kind} {damage.name}: {damage.message}" for damage in lost]
+        return stage.settle(identity, self._last_sequence, losses)
 
-    def _tell_stores(self) -> None:
-        """What was adopted is in the journal now; what cannot be written here recover writes."""
+    def _finish(self, catalogs: LostCatalogs) -> None:
+        """Write the journal records of adopted chunks into the stores; recover writes those that cannot be written
+        now. Remove the marker of the identity that this catalog had until now, if nothing was written under it."""
         for store in self._stores:
             try:
-                write_journal(self._catalog.journal, store)
+                if self._adopted:
+                    write_journal(self._catalog.journal, store)
+                if catalogs.own_is_unused:
+                    remove_marker(store, catalogs.own)
             except CafcatError as error:
                 self._progress.warn(f"the journal of {store.url} is behind: {error}; cafcat recover mends that")
 
@@ -271,17 +295,12 @@ class Rebuild:
         self, kind: DamageKind, failures: Sequence["_Failure"], files: int | None = None, *, lost: bool
     ) -> None:
         for failure in failures:
-            self._damaged(Damage(kind, failure.name, failure.message, files, lost))
+            self._damages.add(Damage(kind, failure.name, failure.message, files, lost))
 
-    def _damaged(self, damage: Damage) -> None:
-        self._damage_count += 1
-        self._lost_count += damage.lost
-        if len(self._damages) < _LISTED_DAMAGES:
-            self._damages.append(damage)
-
-    def _report(self, counts: RebuiltCounts, *, written: bool) -> RebuildReport:
+    def _report(self, counts: RebuiltCounts, identity: UUID, *, written: bool) -> RebuildReport:
         return RebuildReport(
             written=written,
+            catalog=identity,
             stores=tuple(store.url for store in self._stores),
             chunks=counts.chunks,
             copies=counts.copies,
@@ -291,11 +310,12 @@ class Rebuild:
             journal_records=counts.journal_records,
             backups=len(self._backups),
             adopted=tuple(self._adopted),
+            unclaimed=tuple(self._unclaimed),
             foreign_objects=self._foreign,
             files_lost=counts.files_lost,
-            damages=tuple(self._damages),
-            damage_count=self._damage_count,
-            lost_count=self._lost_count,
+            damages=tuple(self._damages.listed),
+            damage_count=self._damages.count,
+            lost_count=self._damages.lost_count,
         )
 
 

@@ -231,7 +231,7 @@ class Recover:
         if not self._stopped():
             Sweeping(self._catalog.recovery, store, url, self._counts, self._dry_run).take()
             if not self._dry_run:
-                sweep_journal(self._catalog.journal, store)
+                sweep_journal(self._catalog.journal, store, self._catalog.identities.of(url).catalog)
 
     def _stopped(self) -> bool:
         self._interrupted = self._should_stop() or self._interrupted

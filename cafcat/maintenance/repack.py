@@ -98,16 +98,19 @@ class Repack:
         limits: Limits,
         *,
         store: str,
+        join: Callable[[Store], object],
         progress: Progress,
         should_stop: Callable[[], bool],
     ) -> None:
         """`store_of` gives the store of a URL in `chunks.store`; store: URL of the one that takes the files of
-        adopted archives. `should_stop` is asked between files and blocks:
-        when it says True, what was packed is committed; when it raises, the open chunk is given up."""
+        adopted archives; join: raises an error if the catalog may not write into a store. `should_stop` is asked
+        between files and blocks: when it returns True, packed files are committed; when it raises, the open chunk
+        is given up."""
         self._catalog = catalog
         self._stores = KnownStores(catalog, store_of)
         self._limits = limits
         self._store = store
+        self._join = join
         self._progress = progress
         self._should_stop = should_stop
 
@@ -166,7 +169,9 @@ class Repack:
     ) -> None:
         try:
             store = self._stores.open(url)
-            place = place_of(self._catalog, self._stores.open(target), "repack", archive_format)
+            to = self._stores.open(target)
+            self._join(to)
+            place = place_of(self._catalog, to, "repack", archive_format)
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError as error:

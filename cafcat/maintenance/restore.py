@@ -4,15 +4,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
+from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.dump import Loader, StoredBackup
 from cafcat.catalog.schema import HEAD_REVISION
-from cafcat.errors import CafcatError, CatalogOutdated, NotFound, Unsupported
+from cafcat.errors import CafcatError, CatalogOutdated, InvalidInput, NotFound, Unsupported
 from cafcat.maintenance.backup import FoundBackup, backups_of
 from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader, unpacked
+from cafcat.maintenance.belonging import catalog_of_backup, catalogs_of_records
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
+from cafcat.stores.keys import JOURNAL_PREFIX
+from cafcat.stores.marker import catalogs_of
 from cafcat.writing.journal import parse_journal_key
 
 __all__ = ["Restore", "RestoreReport"]
@@ -47,8 +51,9 @@ class Restore:
 
     def run(self, store: Store, name: str | None) -> RestoreReport:
         """name: key of the backup or what follows "backups/" in it, or the beginning of that; None for the newest.
-        Raises NotFound, Conflict if the catalog is not empty, Corrupt if the backup is damaged, CatalogOutdated for
-        one of another revision, Unsupported, StoreFailed, CatalogUnavailable."""
+        Raises InvalidInput if there are backups of several catalogs and none is named, NotFound, Conflict if the
+        catalog is not empty, Corrupt if the backup is damaged, CatalogOutdated for one of another revision,
+        Unsupported, StoreFailed, CatalogUnavailable."""
         backup = _chosen(store, name)
         locator = store.locate(backup.object_key)
         reader = TarReader(iter(store.stream(backup.object_key, 0, backup.size_bytes)), locator)
@@ -59,7 +64,8 @@ class Restore:
             _check_columns(reader, loader, head)
             rows = self._load(reader, members, loader, head)
             self._progress.begin("compare with the journals")
-            newer = sum(self._newer(loader, url) for url in sorted({store.url, *loader.stores()}))
+            catalog = loader.catalog()
+            newer = sum(self._newer(loader, catalog, url) for url in sorted({store.url, *loader.stores()}))
             row = StoredBackup(
                 0, store.url, backup.object_key, backup.size_bytes, head["journal_id"], backup.begun_at
             )
@@ -97,19 +103,28 @@ class Restore:
             self._progress.advance(count, size_bytes)
         raise reader.corrupt("it has no manifest")
 
-    def _newer(self, loader: Loader, url: str) -> int:
-        """How many journal records a store has that the catalog does not."""
+    def _newer(self, loader: Loader, catalog: UUID, url: str) -> int:
+        """Return how many journal records of this catalog a store has that the backup does not have."""
         newer = 0
         try:
-            keys = (parse_journal_key(found.key) for found in self._store_of(url).list())
+            store = self._store_of(url)
+            is_shared = not set(catalogs_of(store)) <= {catalog}
+            keys = (parse_journal_key(found.key) for found in store.list(JOURNAL_PREFIX))
             records = (record for record in keys if record is not None)
             while batch := list(islice(records, _BATCH_OBJECTS)):
-                newer += loader.unknown_records(batch)
+                unknown = loader.unknown_records([uuid for _, uuid in batch])
+                found = [record for record in batch if record[1] in unknown]
+                newer += _count_own(store, catalog, found) if is_shared else len(found)
                 self._last_sequence = max(self._last_sequence, *(sequence for sequence, _ in batch))
         except CafcatError as error:
             self._progress.warn(f"the journal of {url} could not be looked at: {error}")
             self._unknown.append(url)
         return newer
+
+
+def _count_own(store: Store, catalog: UUID, records: Sequence[tuple[int, UUID]]) -> int:
+    """Return how many journal records are changes of a catalog, or may be."""
+    return sum(found in (None, catalog) for found in catalogs_of_records(store, records))
 
 
 def _chosen(store: Store, name: str | None) -> FoundBackup:
@@ -120,10 +135,21 @@ def _chosen(store: Store, name: str | None) -> FoundBackup:
         if len(found) > 1:
             hint = f"as {found[0].object_key}"
             raise NotFound(f"{len(found)} backups in {store.url} begin with {asked!r}: name one", hint=hint)
+    if name is None and len(catalogs_of(store)) > 1:
+        _refuse_several(store, found)
     if not found:
         which = "no backup" if name is None else f"no backup {name}"
         raise NotFound(f"there is {which} in {store.url}", hint="cafcat backup --list shows those of a store")
     return found[-1]
+
+
+def _refuse_several(store: Store, backups: Sequence[FoundBackup]) -> None:
+    """Raise InvalidInput if the backups are of several catalogs; the message names the newest backup of each."""
+    keys = {catalog_of_backup(store, backup.object_key, backup.size_bytes): backup.object_key for backup in backups}
+    if len(keys) > 1:
+        named = ", ".join(f"{key} of catalog {catalog or 'unknown'}" for catalog, key in keys.items())
+        hint = "name one: cafcat restore NAME"
+        raise InvalidInput(f"{store.url} has backups of {len(keys)} catalogs, the newest are {named}", hint=hint)
 
 
 def _head(reader: TarReader, members: Iterator[tuple[str, int, Iterator[bytes]]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.verification import CheckResult, CheckTarget, TargetKey, TargetTotals, VerifyRun, VerifyScope
-from cafcat.errors import CafcatError, InvalidInput, NotFound
+from cafcat.errors import CafcatError, InvalidInput, NotFound, Unavailable
 from cafcat.maintenance.check_findings import Findings
 from cafcat.maintenance.check_source import SourceCheck, folder_of
 from cafcat.maintenance.check_worker import Checked, check_here, check_in_workers
@@ -23,6 +23,7 @@ from cafcat.paths import from_root
 from cafcat.progress import Progress
 from cafcat.scanning.opening import Opening, SourceOptions, printable_options
 from cafcat.stores.base import Store
+from cafcat.stores.presence import elsewhere, why_not_there
 from cafcat.workers import processors
 from cafcat.writing.rooms import Rooms
 
@@ -36,8 +37,10 @@ _MOST_JOBS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class CheckedObject:
-    """What was checked, with what verdict, and what was found. chunk: uuid, None for the catalog or a source.
-    store: its URL; is_copy: whether it is a copy; object: where other programs find it, or the name of a source."""
+    """What was checked, with what verdict, and what was found. chunk: uuid, None for the catalog, a source, or a
+    whole store that is not there. store: its URL; is_copy: whether it is a copy; object: where other programs find
+    it, or the name of a source. unchecked_blocks: blocks of an adopted CAR with a hash function that is not
+    checked."""
 
     chunk: str | None
     store: str | None
@@ -47,6 +50,7 @@ class CheckedObject:
     files: int
     bytes_read: int
     findings: tuple[Finding, ...]
+    unchecked_blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,11 @@ class VerifyReport:
     """What a run found, with its earlier parts, if it was interrupted.
 
     run: verify_runs.id. resumed: it went on with an earlier one. ok, damaged, missing, unreadable: objects by
-    verdict (sources at level source, one for the catalog). gone: objects that were deleted while they were checked.
-    files_checked, bytes_read, findings: totals.
+    verdict (sources at level source, one for the catalog; a store that is not there counts as one unreadable
+    object); damaged and missing are those of which a live file needs what is wrong. unneeded: damaged or missing
+    objects of which no live file does. gone: objects that were deleted while they were checked. files_checked,
+    bytes_read, findings: totals. unchecked_blocks: blocks of adopted CARs with a hash function that is not
+    checked, without earlier parts.
     """
 
     run: int
@@ -65,11 +72,13 @@ class VerifyReport:
     damaged: int
     missing: int
     unreadable: int
+    unneeded: int
     gone: int
     files_checked: int
     bytes_read: int
     findings: int
     interrupted: bool
+    unchecked_blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +146,7 @@ class Verify:
         self._on_checked = on_checked
         self._should_stop = should_stop
         self._counts: Counter[str] = Counter()
+        self._absent: set[str] = set()
         self._interrupted = False
 
     def run(self, options: VerifyOptions) -> VerifyReport:
@@ -222,7 +232,8 @@ class Verify:
             for target in page:
                 if self._stopped():
                     return
-                yield target
+                if target.store not in self._absent:
+                    yield target
             after = page[-1].key
 
     def _take(self, run: VerifyRun, level: VerifyLevel, checks: Iterator[Checked]) -> None:
@@ -230,11 +241,39 @@ class Verify:
             if result is None:
                 self._counts["gone"] += 1
                 continue
+            if self._is_of_absent_store(target, result):
+                continue
             if result.is_known:
                 self._catalog.verification.record(run.id, level, target, result)
             else:
                 self._counts["not known"] += 1
             self._tell(result, target, self._located(target))
+
+    def _is_of_absent_store(self, target: CheckTarget, result: CheckResult) -> bool:
+        """Whether the object could not be checked because its whole store is not there: that is one finding for
+        the store, says nothing of the object, and has no place in its history."""
+        if result.verdict not in (Verdict.MISSING, Verdict.UNREADABLE) or not result.is_known:
+            return False
+        if target.store in self._absent:
+            return True
+        error = self._absence(target)
+        if error is None:
+            return False
+        self._absent.add(target.store)
+        self._counts["not known"] += 1
+        finding = Finding(FindingKind.UNREADABLE, f"no object of it was checked: {error}")
+        store = CheckedObject(None, target.store, False, target.store, Verdict.UNREADABLE, 0, 0, (finding,))
+        self._on_checked(store)
+        return True
+
+    def _absence(self, target: CheckTarget) -> CafcatError | None:
+        try:
+            why = why_not_there(self._store_of(target.store), target.object_key)
+        except Unavailable as error:
+            return error
+        except CafcatError:
+            return None  # it answers: who may read need not be allowed to list
+        return None if why is None else elsewhere(target.store, why)
 
     def _located(self, target: CheckTarget) -> str | None:
         """None for a store that cannot even be opened."""
@@ -264,8 +303,10 @@ class Verify:
                 files=result.files_checked,
                 bytes_read=result.bytes_read,
                 findings=tuple(result.findings),
+                unchecked_blocks=result.unchecked_blocks,
             )
         )
+        self._counts["unchecked blocks"] += result.unchecked_blocks
 
     def _finished(self, run: VerifyRun, level: VerifyLevel) -> VerifyReport:
         if not self._interrupted:
@@ -277,6 +318,7 @@ class Verify:
             resumed=run.resumed,
             gone=self._counts["gone"],
             interrupted=self._interrupted,
+            unchecked_blocks=self._counts["unchecked blocks"],
             **tally._replace(unreadable=tally.unreadable + self._counts["not known"])._asdict(),
         )
 

@@ -38,6 +38,8 @@ class S3Connection:
 
     def __init__(self, bucket: str, access: S3Access) -> None:
         self.bucket = bucket
+        self.ranges_are_200 = False
+        """The server answered a range with the status 200 instead of 206."""
         self._access = access
         self._lock = RLock()
         self._session: boto3.Session | None = None

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from cafcat.errors import AccessDenied, CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
 
-__all__ = ["ObjectDenied", "OutOfRange", "ServerFailed", "translated"]
+__all__ = ["NotOffered", "ObjectDenied", "OutOfRange", "ServerFailed", "translated"]
 
 
 class OutOfRange(StoreFailed):
@@ -18,6 +18,10 @@ class OutOfRange(StoreFailed):
 
 class ServerFailed(StoreFailed):
     """The server did not answer, or answered that it cannot now: it was asked several times."""
+
+
+class NotOffered(StoreFailed):
+    """The server does not have the operation that was asked for."""
 
 
 class ObjectDenied(AccessDenied):
@@ -40,7 +44,11 @@ _NO_CREDENTIALS = {
 _NOT_ALLOWED = {"403", "AccessDenied", "Forbidden"}
 _MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NoSuchUpload", "NotFound"}
 _SERVER = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling", "TooManyRequests"}
-_CONFLICT = {"412", "PreconditionFailed", "409", "ConditionalRequestConflict"}
+_KINDS: dict[tuple[str, ...], type[CafcatError]] = {
+    ("412", "PreconditionFailed", "409", "ConditionalRequestConflict"): Conflict,
+    ("416", "InvalidRange"): OutOfRange,
+    ("501", "405", "NotImplemented", "MethodNotAllowed", "UnsupportedOperation"): NotOffered,
+}
 
 _HINTS = {
     "RequestTimeTooSkewed": "set the clock of this machine",
@@ -100,6 +108,8 @@ def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | Non
     if code is not None:
         message = re.search(r"<Message>([^<]*)</Message>", text)
         return _by_code(code[1], message[1] if message else "", doing, where)
+    if "Wanted range starting at" in text:  # the server answered a range beyond the end with status 200 or 206
+        return OutOfRange(f"cannot {doing} {where}: the range begins beyond the end")
     if isinstance(error, FileNotFoundError):
         return NotFound(f"cannot {doing} {where}: it is not there")
     if isinstance(error, PermissionError):
@@ -120,12 +130,11 @@ def _by_code(code: str, message: str, doing: str, where: str) -> CafcatError:
         return _denied(f"the server says {_one_line(said)}", doing, where)
     if code in _NOT_ALLOWED:
         return ObjectDenied(text, hint=_WHO)
-    if code in _CONFLICT:
-        return Conflict(text)
-    if code in ("InvalidRange", "416"):
-        return OutOfRange(text)
-    kind = ServerFailed if code in _SERVER or re.fullmatch(r"5\d\d", code) else StoreFailed
-    return kind(text, hint=_HINTS.get(code, _AGAIN))
+    for codes, kind in _KINDS.items():
+        if code in codes:
+            return kind(text)
+    failure = ServerFailed if code in _SERVER or re.fullmatch(r"5\d\d", code) else StoreFailed
+    return failure(text, hint=_HINTS.get(code, _AGAIN))
 
 
 def _denied(reason: str, doing: str, where: str) -> AccessDenied:

@@ -26,6 +26,10 @@ _PLAIN_KEY: Final = re.compile(
 )
 
 
+_NOT_PARTIAL: Final = "Received non-partial response"
+"""In obstore's error about a range that was answered with status 200."""
+
+
 class _Obstore:
     """Its threads do not come along into a process that is forked: there it would wait for them for ever."""
 
@@ -113,16 +117,33 @@ class RemoteObject:
             raise StoreFailed(f"cannot read {self.name}: the server does not give ranges")
         if answer.end_byte < end_byte:
             raise self._too_short(answer.head.size_bytes, end_byte)
+        if answer.end_byte > end_byte:
+            raise StoreFailed(f"cannot read {self.name}: the server does not give ranges")
         return answer
 
     def _get(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
-        by_obstore = _PLAIN_KEY.fullmatch(self._key) and not _Obstore.left_behind
-        get = self._get_by_obstore if by_obstore else self._get_by_boto
         with translated("read", self.name):
-            answer = get(start_byte, end_byte)
+            answer = self._get_by_either(start_byte, end_byte)
         if self._etag and answer.head.etag not in (None, self._etag):
             raise Conflict(f"{self.name} is another version than the one asked for: a server ignored If-Match")
         return answer
+
+    def _get_by_either(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
+        """Read with obstore where it can, else with boto3.
+
+        obstore refuses the status 200 for a range, even with the right Content-Range.
+        """
+        connection = self._connection
+        is_range = start_byte is not None
+        if _Obstore.left_behind or not _PLAIN_KEY.fullmatch(self._key) or (is_range and connection.ranges_are_200):
+            return self._get_by_boto(start_byte, end_byte)
+        try:
+            return self._get_by_obstore(start_byte, end_byte)
+        except Exception as error:
+            if _NOT_PARTIAL not in str(error):
+                raise
+            connection.ranges_are_200 = True
+            return self._get_by_boto(start_byte, end_byte)
 
     def _get_by_obstore(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
         import obstore

@@ -3,17 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotInstalled, StoreFailed, Unsupported
 from cafcat.model import Location
 from cafcat.resolve.checking import Damaged
 from cafcat.resolve.fetch import fetch
-from cafcat.resolve.outputs import check_free
+from cafcat.resolve.outputs import Output
 from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, merged
 from cafcat.resolve.reading import Reading
-from cafcat.resolve.saving import save_single
+from cafcat.resolve.saving import SavedFiles, save_single
 from cafcat.resolve.wanted import Wanted
 
 __all__ = ["Batch"]
@@ -52,22 +51,47 @@ class Batch:
             with closing(fetch(self._reading, reads)) as files:
                 yield from ((wanted.name, blocks) for wanted, blocks in files)
 
-    def get(self, outputs: Mapping[str, Path], *, overwrite: bool) -> Iterator[tuple[str, Location | CafcatError]]:
-        """Writes each to its output, as `write_single` does, in the order in which they are read. Conflict is a
-        value too. Raises OutputFailed."""
+    def get(self, outputs: Mapping[str, Output]) -> Iterator[tuple[str, Location | CafcatError]]:
+        """Write each file to its output, as `write_single` does. Yields files once they are durable. The outputs
+        have the same mode, and all or none are overwritten. Conflict is a value too. Raises OutputFailed."""
         free: list[str] = []
         for name, output in outputs.items():
             try:
-                check_free(output, overwrite=overwrite)
+                output.check_free()
                 free.append(name)
             except Conflict as error:
                 yield name, error
         for failed, reads in self._windows(free):
             yield from failed
-            with closing(fetch(self._reading, reads)) as files:
-                for wanted, blocks in files:
-                    output = outputs[wanted.name]
-                    yield wanted.name, self._written(wanted, blocks, output, overwrite=overwrite)
+            yield from self._saved(reads, outputs)
+
+    def _saved(
+        self, reads: Iterator[RangeRead], outputs: Mapping[str, Output]
+    ) -> Iterator[tuple[str, Location | CafcatError]]:
+        some = next(iter(outputs.values()))
+        with SavedFiles(self._reading, overwrite=some.overwrite, mode=some.mode) as saved:
+            try:
+                yield from self._save(reads, outputs, saved)
+            except CafcatError:  # about more than one file: those that are complete stay
+                yield from _outcomes(saved)
+                raise
+            yield from _outcomes(saved)
+
+    def _save(
+        self, reads: Iterator[RangeRead], outputs: Mapping[str, Output], saved: SavedFiles
+    ) -> Iterator[tuple[str, Location | CafcatError]]:
+        """Yields files that failed, and those that went to a device or pipe."""
+        with closing(fetch(self._reading, reads)) as files:
+            for wanted, blocks in files:
+                output = outputs[wanted.name]
+                try:
+                    if not output.is_special:
+                        saved.save(wanted, blocks, output)
+                        continue
+                    save_single(self._reading, wanted, blocks, output)
+                    yield wanted.name, wanted.location
+                except (Conflict, InvalidInput, *_OF_ONE_FILE) as error:
+                    yield wanted.name, error
 
     def plan(self, paths: Iterable[str], *, in_order: bool = False) -> ReadPlan:
         """What `read` and `get`, or in_order `stream`, would do."""
@@ -122,11 +146,7 @@ class Batch:
             return error
         return b"".join(parts)
 
-    def _written(
-        self, wanted: Wanted, blocks: Iterator[bytes], output: Path, *, overwrite: bool
-    ) -> Location | CafcatError:
-        try:
-            save_single(self._reading, wanted, blocks, output, overwrite=overwrite)
-        except (Conflict, InvalidInput, *_OF_ONE_FILE) as error:
-            return error
-        return wanted.location
+
+def _outcomes(saved: SavedFiles) -> Iterator[tuple[str, Location | CafcatError]]:
+    for wanted, error in saved.committed():
+        yield wanted.name, error or wanted.location

@@ -1,9 +1,8 @@
 """Whole trees back to disk: pages of locations, near ones read together."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotInstalled, StoreFailed, Unsupported
@@ -11,7 +10,7 @@ from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
 from cafcat.progress import Progress
 from cafcat.resolve.fetch import fetch
 from cafcat.resolve.listing import Listing
-from cafcat.resolve.outputs import OutputTree
+from cafcat.resolve.outputs import Output, OutputTree
 from cafcat.resolve.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, merged
 from cafcat.resolve.reading import Reading
 from cafcat.resolve.wanted import Wanted
@@ -34,22 +33,26 @@ def extract_tree(
     reading: Reading,
     listing: Listing,
     prefix: str,
-    directory: Path,
+    output: Output,
     *,
-    overwrite: bool,
     progress: Progress,
     should_stop: Callable[[], bool],
 ) -> ExtractReport:
-    """Writes everything below a folder of the catalog below a directory: see Repository.extract."""
+    """Write everything below a folder of the catalog below a directory: see Repository.extract."""
     files, size_bytes = listing.totals(prefix)
-    with OutputTree(directory) as tree:
-        extract = Extract(reading, tree, overwrite=overwrite, progress=progress, should_stop=should_stop)
+    tree: OutputTree[Location]
+    with OutputTree(output) as tree:
+        extract = Extract(reading, tree, progress=progress, should_stop=should_stop)
         progress.begin("extract", files=files, size_bytes=size_bytes)
         try:
             for page in listing.pages(prefix, page_rows=PLANNED_FILES):
                 extract.take(page)
                 if extract.report.interrupted:
                     break
+            extract.commit()
+        except CafcatError as error:
+            extract.give_up(error)
+            raise
         finally:
             progress.end()
     return extract.report
@@ -75,15 +78,13 @@ class Extract:
     def __init__(
         self,
         reading: Reading,
-        tree: OutputTree,
+        tree: OutputTree[Location],
         *,
-        overwrite: bool,
         progress: Progress,
         should_stop: Callable[[], bool],
     ) -> None:
         self._reading = reading
         self._tree = tree
-        self._overwrite = overwrite
         self._progress = progress
         self._should_stop = should_stop
         self.report = ExtractReport()
@@ -97,6 +98,33 @@ class Extract:
                     self.report.interrupted = True
                     return
                 self._write(wanted, blocks)
+                if self._tree.has_finished:
+                    self._count_finished()
+
+    def commit(self) -> None:
+        """Make all files durable under their names. Raises OutputFailed."""
+        self._tree.commit()
+        self._count_finished()
+
+    def give_up(self, error: CafcatError) -> None:
+        """Keep the complete files after an error that ends the extraction, and note their number in the error."""
+        with suppress(CafcatError):
+            self.commit()
+        self._count_finished()
+        if error.hint is None and self.report.files:
+            error.hint = f"files that were extracted before, and are complete: {self.report.files}"
+
+    def _count_finished(self) -> None:
+        for place, error in self._tree.finished():
+            if error is None:
+                self._count(place)
+            else:
+                self._failed(place, error)
+
+    def _count(self, place: Location) -> None:
+        self.report.files += 1
+        self.report.bytes += place.size_bytes
+        self._progress.advance(1, place.size_bytes)
 
     def _watched(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """A large file is finished when `should_stop` says True, and given up only when it raises."""
@@ -109,19 +137,16 @@ class Extract:
         try:
             if place.path.endswith("/") and not place.size_bytes:
                 self._tree.make_folder(place.path[:-1])  # how S3's consoles keep an empty folder
+                self._count(place)
             else:
                 self._reading.save(wanted, blocks, partial(self._write_file, place))
         except (Conflict, Corrupt, InvalidInput, NotInstalled, StoreFailed, Unsupported) as error:
             self._failed(place, error)
-        else:
-            self.report.files += 1
-            self.report.bytes += place.size_bytes
-            self._progress.advance(1, place.size_bytes)
 
     def _write_file(self, place: Location, blocks: Iterator[bytes]) -> None:
         if place.size_bytes > _SMALL_BYTES:
             blocks = self._watched(blocks)
-        self._tree.write(place.path, blocks, place.modified_ns, overwrite=self._overwrite)
+        self._tree.write(place.path, blocks, place.modified_ns, place)
 
     def _failed(self, place: Location, error: CafcatError) -> None:
         problem = FileProblem(place.path, _KINDS.get(error.kind, ProblemKind.NAME), error.message)

@@ -23,10 +23,10 @@ class FoundFiles(Protocol):
 
 
 class FoundCopies(Protocol):
-    """Copies of chunks."""
+    """Objects that have the bytes of a chunk."""
 
-    def of_chunk(self, chunk: UUID) -> list[tuple[str, str]]:
-        """Store and key of each."""
+    def places_of(self, chunk: UUID) -> list[tuple[str, str]]:
+        """Return store and key of the chunk itself, as they are now, and of each copy."""
 
 
 class LocationCatalog(Protocol):

@@ -1,38 +1,75 @@
-"""Files that appear whole or not at all, and never outside the folder that they were meant for."""
+"""Files for users: each appears whole and durable, or not at all, and never outside the folder meant for it."""
 
-import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
 
-from cafcat.errors import CafcatError, Conflict, InvalidInput, OutputFailed
+from cafcat.errors import CafcatError, Conflict, InvalidInput
+from cafcat.resolve.durable_files import DurableFiles, OpenFolder
+from cafcat.resolve.output_errors import disk_errors
+from cafcat.support.new_file import NewFile, new_file, new_named_file, write_all
+from cafcat.support.syncing import sync_ancestors, sync_file, sync_folder
 
-__all__ = [
-    "OutputTree",
-    "check_free",
-    "disk_errors",
-    "is_special",
-    "placed",
-    "safe_parts",
-    "write_all",
-    "write_file",
-    "write_single",
-]
+__all__ = ["Output", "OutputTree", "is_special", "placed", "safe_parts", "unnamed", "write_single"]
 
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_UNNAMED_FLAGS = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_TMPFILE", os.O_DIRECTORY)
-_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
-"""What systems and file systems say that do not know O_TMPFILE. A folder that was removed says ENOENT, too: then a
-name in it says so once more."""
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+Of = TypeVar("Of")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where to write a file, or the files of a folder.
+
+    path: as the user gave it. overwrite: whether to replace existing files. mode: permissions of new files, less
+    the umask.
+    """
+
+    path: Path
+    overwrite: bool = False
+    mode: int = 0o666
+
+    @property
+    def folder_mode(self) -> int:
+        """Permissions of new folders, less the umask: who may read a file may enter its folder."""
+        return self.mode | (self.mode & 0o444) >> 2
+
+    @property
+    def shown(self) -> str:
+        """The path, for messages."""
+        return str(self.path)
+
+    @property
+    def is_special(self) -> bool:
+        """Whether it is written to, and not replaced: a device, a pipe, a socket."""
+        return is_special(self.path)
+
+    def check_free(self) -> None:
+        """Raise Conflict if there is a folder of that name, or a file that is not to be overwritten."""
+        with disk_errors(self.shown):
+            if self.path.is_dir():
+                raise Conflict("there is a folder of that name", path=self.shown)
+            if not self.overwrite and os.path.lexists(self.path) and not self.is_special:
+                raise FileExistsError
+
+    def check_file(self) -> None:
+        """Raise Conflict like `check_free`, and InvalidInput for a device, a pipe or a socket."""
+        self.check_free()
+        if self.is_special:
+            raise InvalidInput("this needs a file, not a device or pipe", path=self.shown)
+
+
+def is_special(path: Path) -> bool:
+    """Return whether a path is written to, and not replaced: a device, a pipe, a socket."""
+    return path.is_char_device() or path.is_fifo() or path.is_socket()
 
 
 def safe_parts(path: str) -> tuple[str, ...]:
-    """A catalog path as names of folders and file. Raises InvalidInput for what could leave the folder that it
-    is extracted to, or means nothing on disk: "..", absolute names, empty parts, NUL, drive letters."""
+    """Return a catalog path as names of folders and file. Raises InvalidInput for a path that could leave the
+    folder that it is extracted to, or means nothing on disk: "..", absolute names, empty parts, NUL, drive letters.
+    """
     parts = tuple(path.split("/"))
     drive = os.path.splitdrive(path)[0]
     if drive or "\0" in path or any(part in ("", ".", "..") for part in parts):
@@ -40,234 +77,93 @@ def safe_parts(path: str) -> tuple[str, ...]:
     return parts
 
 
-def write_file(
-    folder: int, name: str, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool, shown: str
-) -> None:
-    """Writes a file in an open folder: under a temporary name, which becomes the real one at the end. `shown` is
-    what messages call it.
+def write_single(output: Output, blocks: Iterable[bytes], modified_ns: int | None) -> None:
+    """Write one file of the user; it is durable when this returns. A device, a pipe or a socket is written to.
 
-    Raises Conflict if it is there already and `overwrite` is false, InvalidInput if the file system cannot have
-    such a name, OutputFailed if it cannot be written; then, as after any error of `blocks`, nothing is left
-    behind.
+    Raises Conflict before a byte is read if there is a file or folder already, InvalidInput if the file system
+    cannot have such a name, OutputFailed if it cannot be written; then, as after any error of `blocks`, nothing is
+    left behind.
     """
-    try:
-        file, temporary = _open_new(folder)
-        try:
-            try:
-                _fill(file, blocks, modified_ns)
-                if temporary is None:
-                    temporary = _name(file, folder, name, overwrite=overwrite)
-            finally:
-                os.close(file)
-            if temporary is not None:
-                _take_name(folder, temporary, name, overwrite=overwrite)
-        except BaseException:
-            if temporary is not None:
-                with suppress(OSError):
-                    os.unlink(temporary, dir_fd=folder)
-            raise
-    except OSError as error:
-        raise _disk_error(error, shown) from error
+    output.check_free()
+    if output.is_special:
+        _write_into(output, blocks)
+        return
+    with _taking_name(output, new_file) as file, disk_errors(output.shown):
+        for block in blocks:
+            write_all(file.descriptor, block)
+        if modified_ns is not None:
+            os.utime(file.descriptor, ns=(modified_ns, modified_ns))
 
 
-def _open_new(folder: int) -> tuple[int, str | None]:
-    """A new file in a folder: one without a name where the file system has that, else one with a temporary name.
-    What has no name is gone when its process is."""
-    try:
-        return os.open(".", _UNNAMED_FLAGS, 0o666, dir_fd=folder), None
-    except OSError as error:
-        if error.errno not in _NO_UNNAMED_FILES:
-            raise
-    return _open_temporary(folder)
-
-
-def _open_temporary(folder: int) -> tuple[int, str]:
-    temporary = _temporary_name()
-    return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder), temporary
-
-
-def _temporary_name() -> str:
-    return f".cafcat-{os.urandom(8).hex()}.partial"
-
-
-def _fill(file: int, blocks: Iterable[bytes], modified_ns: int | None) -> None:
-    for block in blocks:
-        write_all(file, block)
-    if modified_ns is not None:
-        os.utime(file, ns=(modified_ns, modified_ns))
-
-
-def _name(file: int, folder: int, name: str, *, overwrite: bool) -> str | None:
-    """Gives an open file that has none its name; or, where that takes a further step, a temporary one, and returns
-    that."""
-    own = f"/proc/self/fd/{file}"
-    try:
-        os.link(own, name, dst_dir_fd=folder, follow_symlinks=True)
-    except FileExistsError:
-        if not overwrite:
-            raise
-        temporary = _temporary_name()
-        os.link(own, temporary, dst_dir_fd=folder, follow_symlinks=True)
-        return temporary
-    except OSError as error:
-        if error.errno not in (*_NO_LINKS, errno.ENOENT, errno.EXDEV):
-            raise
-        return _copied(file, folder)
-    return None
-
-
-def _copied(file: int, folder: int) -> str:
-    """The content of a file that cannot be linked, as one with a temporary name."""
-    copy, temporary = _open_temporary(folder)
-    try:
-        with _removed_after_error(temporary, folder):
-            position = 0
-            while block := os.pread(file, 1 << 20, position):
-                write_all(copy, block)
-                position += len(block)
-            os.utime(copy, ns=(0, os.fstat(file).st_mtime_ns))
-    finally:
-        os.close(copy)
-    return temporary
+def _write_into(output: Output, blocks: Iterable[bytes]) -> None:
+    with disk_errors(output.shown), output.path.open("wb", buffering=0) as file:
+        for block in blocks:
+            write_all(file.fileno(), block)
 
 
 @contextmanager
-def _removed_after_error(temporary: str, folder: int) -> Iterator[None]:
+def unnamed(output: Output) -> Iterator[int]:
+    """The descriptor of a new file, for the caller to fill. When this is left, that file is durable and has its
+    name; after an error nothing is left of it. Raises Conflict before that as `write_single` does, InvalidInput for
+    a device or pipe, OutputFailed."""
+    output.check_file()
+    with _taking_name(output, new_file) as file:
+        yield file.descriptor
+
+
+@contextmanager
+def placed(output: Output) -> Iterator[str]:
+    """The absolute path of a new, empty file beside `output`, for libraries that need one; else like `unnamed`.
+    The library has to write to this file: it must not replace it."""
+    output.check_file()
+    with _taking_name(output, new_named_file) as file:
+        yield f"{os.path.abspath(output.path.parent)}/{file.temporary}"
+
+
+@contextmanager
+def _taking_name(output: Output, make: Callable[[int, int], NewFile]) -> Iterator[NewFile]:
+    name, shown = output.path.name, output.shown
+    with disk_errors(shown):
+        folder = OpenFolder.at(output.path.parent)
+        file = make(folder.descriptor, output.mode)
     try:
-        yield
+        yield file
+        with disk_errors(shown):
+            sync_file(file.descriptor)
+            file.take_name(name, overwrite=output.overwrite)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
+        file.discard()
         raise
+    with disk_errors(shown):
+        sync_folder(folder.descriptor)
+        sync_ancestors(str(output.path.parent))
 
 
-def check_free(output: Path, *, overwrite: bool) -> None:
-    """Raises Conflict for what write_single would refuse to write to before it reads a byte."""
-    with disk_errors(str(output)):
-        if output.is_dir():
-            raise Conflict("there is a folder of that name", path=str(output))
-        if not overwrite and os.path.lexists(output) and not is_special(output):
-            raise FileExistsError
+class OutputTree(Generic[Of]):
+    """A folder to extract to, made if it is missing. Only folders that are really folders are entered: a
+    symbolic link below it, whoever put it there, is in the way and not a way out.
 
+    The files that were written are durable, and have their names, after `commit`.
+    """
 
-def write_single(output: Path, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool) -> None:
-    """write_file for a path of the user's. What is there and is a device, a pipe or a socket is written to. Raises
-    Conflict before a byte is read if there is a file or folder already."""
-    check_free(output, overwrite=overwrite)
-    with disk_errors(str(output)):
-        if is_special(output):
-            with output.open("wb", buffering=0) as file:
-                for block in blocks:
-                    write_all(file.fileno(), block)
-            return
-        folder = os.open(output.parent, _FOLDER_FLAGS)
-    try:
-        write_file(folder, output.name, blocks, modified_ns, overwrite=overwrite, shown=str(output))
-    finally:
-        os.close(folder)
-
-
-@contextmanager
-def placed(output: Path, *, overwrite: bool) -> Iterator[str]:
-    """The path of a file beside `output`, for somebody else to write. When this is left, that file is durable and
-    has its name; after an error nothing is left of it. Raises Conflict before that as `write_single` does,
-    InvalidInput for a device or pipe, OutputFailed."""
-    check_free(output, overwrite=overwrite)
-    if is_special(output):
-        raise InvalidInput("this needs a file, not a device or pipe", path=str(output))
-    temporary = _temporary_name()
-    with disk_errors(str(output)):
-        folder = os.open(output.parent, _FOLDER_FLAGS)
-    try:
-        with _removed_after_error(temporary, folder):
-            yield f"{os.path.abspath(output.parent)}/{temporary}"
-            with disk_errors(str(output)):
-                _sync(temporary, folder)
-                _take_name(folder, temporary, output.name, overwrite=overwrite)
-                os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _sync(name: str, folder: int) -> None:
-    file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def is_special(output: Path) -> bool:
-    """Whether it is written to, and not replaced: a device, a pipe, a socket."""
-    return output.is_char_device() or output.is_fifo() or output.is_socket()
-
-
-def write_all(file: int, block: bytes) -> None:
-    """All of a block to an open file. Raises OSError."""
-    written = os.write(file, block)
-    while written < len(block):
-        written += os.write(file, memoryview(block)[written:])
-
-
-def _take_name(folder: int, temporary: str, name: str, *, overwrite: bool) -> None:
-    if overwrite:
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        return
-    try:
-        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        # No hard links here: claim the name, then rename over our own claim.
-        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, dir_fd=folder))
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        return
-    os.unlink(temporary, dir_fd=folder)
-
-
-_NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
-_IN_THE_WAY = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY)
-
-
-@contextmanager
-def disk_errors(shown: str) -> Iterator[None]:
-    """What the operating system says, in cafcat's words; `shown` is the file or folder that it says it of."""
-    try:
-        yield
-    except OSError as error:
-        raise _disk_error(error, shown) from error
-
-
-def _disk_error(error: OSError, shown: str) -> CafcatError:
-    reason = error.strerror or str(error)
-    if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
-        return Conflict("there is a file of that name already", path=shown, hint="--force overwrites it")
-    if error.errno in _IN_THE_WAY:
-        return Conflict("a file or link is in the way of a folder", path=shown)
-    if error.errno in _NO_SUCH_NAME:
-        return InvalidInput(f"the file system cannot have this name: {reason}", path=shown)
-    return OutputFailed(f"cannot be written: {reason}", path=shown)
-
-
-class OutputTree:
-    """A folder to extract to, made if it is not there. Only folders that are really folders are entered: a
-    symbolic link below it, whoever put it there, is in the way and not a way out."""
-
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, output: Output) -> None:
         """Raises OutputFailed or Conflict if the folder cannot be made or opened."""
-        self._shown = directory
-        with disk_errors(str(directory)):
-            directory.mkdir(parents=True, exist_ok=True)
-            self._root = os.open(directory, _FOLDER_FLAGS)
+        self._output = output
+        directory = output.path
+        with disk_errors(output.shown):
+            directory.mkdir(parents=True, exist_ok=True, mode=output.folder_mode)
+            self._root = OpenFolder.at(directory)
         self._prefix = str(directory / "x")[:-1]
-        self._open: list[tuple[str, int]] = []
+        self._files: DurableFiles[Of] = DurableFiles(output.shown, overwrite=output.overwrite, mode=output.mode)
+        self._open: list[tuple[str, OpenFolder]] = []
         self._last: str | None = None
         """Beginning of the path that was written last, with the slash; that folder is _last_folder."""
         self._last_folder = self._root
+        self._looks_first = False
 
-    def write(self, path: str, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool) -> None:
-        """Writes a file at a catalog path below the folder. Raises InvalidInput, Conflict, OutputFailed, and
-        whatever `blocks` raises."""
+    def write(self, path: str, blocks: Iterable[bytes], modified_ns: int | None, of: Of) -> None:
+        """Write a file at a catalog path below the folder; `finished` returns `of` when it has its name. Raises
+        InvalidInput, Conflict, OutputFailed, and whatever `blocks` raises."""
         name = path.rsplit("/", 1)[-1]
         # What follows each other is mostly in one folder, and looked at just now.
         if path[: -len(name)] != self._last or name in ("", ".", "..") or "\0" in name:
@@ -275,33 +171,58 @@ class OutputTree:
             self._last_folder = self._folder(folders)
             self._last = path[: -len(name)]
         shown = f"{self._prefix}{path}"
-        write_file(self._last_folder, name, blocks, modified_ns, overwrite=overwrite, shown=shown)
+        if self._looks_first:
+            self._look(name, shown)
+        self._files.write(self._last_folder, name, blocks, modified_ns, shown=shown, of=of)
+
+    def _look(self, name: str, shown: str) -> None:
+        """Raise Conflict for an existing file, before its content is written. Called once a first one was found."""
+        with suppress(FileNotFoundError), disk_errors(shown):
+            os.stat(name, dir_fd=self._last_folder.descriptor, follow_symlinks=False)
+            raise FileExistsError
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder of the tree, if it is not there. Raises InvalidInput, Conflict, OutputFailed."""
+        """Make a folder of the tree, unless it exists. Raises InvalidInput, Conflict, OutputFailed."""
         self._folder(list(safe_parts(path)))
 
-    def _folder(self, names: list[str]) -> int:
+    @property
+    def has_finished(self) -> bool:
+        """Whether `finished` returns anything."""
+        return self._files.has_finished
+
+    def finished(self) -> list[tuple[Of, CafcatError | None]]:
+        """Return, once each, files that took their names, and with an error those that could not."""
+        finished = self._files.finished()
+        if not self._looks_first and not self._output.overwrite:
+            self._looks_first = any(isinstance(error, Conflict) for _, error in finished)
+        return finished
+
+    def commit(self) -> None:
+        """Give all files their names; make these durable, and those of all folders, also above this one. Raises
+        OutputFailed."""
+        self._files.commit()
+        with disk_errors(self._output.shown):
+            sync_ancestors(self._output.shown)
+
+    def _folder(self, names: list[str]) -> OpenFolder:
         """Folders of the last path stay open, so that neighbours find theirs at once."""
         self._last = None
         common = 0
         while common < min(len(names), len(self._open)) and self._open[common][0] == names[common]:
             common += 1
-        self._close_from(common)
+        del self._open[common:]
         for depth in range(common, len(names)):
             self._open.append((names[depth], self._enter(names[depth], names[: depth + 1])))
         return self._open[-1][1] if self._open else self._root
 
-    def _enter(self, name: str, path: list[str]) -> int:
+    def _enter(self, name: str, path: list[str]) -> OpenFolder:
         parent = self._open[-1][1] if self._open else self._root
-        with disk_errors(str(self._shown.joinpath(*path))):
+        with disk_errors(str(self._output.path.joinpath(*path))):
             with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=parent)
-            return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=parent)
-
-    def _close_from(self, depth: int) -> None:
-        while len(self._open) > depth:
-            os.close(self._open.pop()[1])
+                os.mkdir(name, self._output.folder_mode, dir_fd=parent.descriptor)
+            folder = OpenFolder.at(name, below=parent)
+        self._files.has_name_in(parent)
+        return folder
 
     def __enter__(self) -> Self:
         return self
@@ -309,5 +230,5 @@ class OutputTree:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close_from(0)
-        os.close(self._root)
+        self._files.__exit__(kind, error, trace)
+        self._open.clear()

@@ -1,6 +1,7 @@
 """Where the bytes of a chunk are: in its own object and, once that fails, in the copies of it.
 
-Nothing is asked of the catalog, and nothing is remembered, as long as all goes well.
+Nothing is asked of the catalog, and nothing is remembered, as long as all goes well. After a failure the catalog is
+asked once where the chunk is now: its store may have been moved, or migrated to another one, since the look-up.
 """
 
 import time
@@ -19,6 +20,7 @@ from cafcat.errors import (
 )
 from cafcat.model import Location
 from cafcat.stores.base import RemoteStore, Store
+from cafcat.stores.presence import elsewhere, why_not_there
 
 __all__ = ["FAILURES", "ObjectPlace", "Places", "Trial"]
 
@@ -30,8 +32,10 @@ _AVOIDED_SECONDS: Final = 300.0
 patience to fail. After that it may have been mended."""
 _LOOKED_SECONDS: Final = 30.0
 """So long it holds that a store is out of reach, when the next of several reads that are under way fails."""
+_ASKED_SECONDS: Final = 1.0
+"""How old the known places of a chunk must be, in seconds, before the catalog is asked again after all failed."""
 _KEPT_CHUNKS: Final = 10_000
-"""Of so many chunks is remembered where their copies are."""
+"""Number of chunks whose places are cached."""
 
 
 class ObjectPlace(NamedTuple):
@@ -42,14 +46,21 @@ class ObjectPlace(NamedTuple):
 
 
 class _Silence(NamedTuple):
-    """A store that is out of reach: since when, in seconds of the monotonic clock, and why."""
+    """A store that is out of reach, or elsewhere: since when, in seconds of the monotonic clock, and why."""
 
     since: float
     message: str
     hint: str | None
 
     def as_error(self) -> Unavailable:
-        return Unavailable(f"the store is out of reach: {self.message}", hint=self.hint)
+        return Unavailable(self.message, hint=self.hint)
+
+
+class _Known(NamedTuple):
+    """The places of a chunk, as the catalog gave them at this time, in seconds of the monotonic clock."""
+
+    asked: float
+    places: list[ObjectPlace]
 
 
 class Places:
@@ -57,17 +68,17 @@ class Places:
 
     def __init__(
         self,
-        copies_of: Callable[[UUID], list[tuple[str, str]]],
+        places_of: Callable[[UUID], list[tuple[str, str]]],
         store_of: Callable[[str], Store],
         warn: Callable[[str], object],
     ) -> None:
-        """`copies_of` gives store and key of every copy of a chunk. `warn` is told once of each chunk that was read
-        from a copy, or of the store if that is out of reach."""
-        self._copies_of = copies_of
+        """`places_of` gives store and key of the chunk itself, as they are now, then of every copy. `warn` is told
+        once of each chunk that was read from a copy, or of the store if that is out of reach."""
+        self._places_of = places_of
         self._store_of = store_of
         self._warn = warn
-        self._copies: dict[UUID, tuple[float, list[ObjectPlace]]] = {}
-        self._avoided: dict[UUID, float] = {}
+        self._known: dict[UUID, _Known] = {}
+        self._avoided: dict[ObjectPlace, float] = {}
         self._silent: dict[str, _Silence] = {}
         self._warned: set[str | UUID] = set()
 
@@ -80,20 +91,28 @@ class Places:
         """The copy to read, if it is known that the chunk's own object cannot be read."""
         if not self.is_avoided(location):
             return None
-        copies = self.copies(location.chunk)
+        copies = self.copies(location)
         if copies and location.store in self._silent:
             self._tell_of_store(location.store)
         return copies[0] if copies else None
 
-    def copies(self, chunk: UUID) -> list[ObjectPlace]:
-        """One query, at most every few minutes for each chunk."""
-        known_until, places = self._copies.get(chunk, (0.0, []))
-        if known_until < time.monotonic():
-            if len(self._copies) >= _KEPT_CHUNKS:
-                self._copies.clear()
-            places = [ObjectPlace(store, key) for store, key in self._copies_of(chunk)]
-            self._copies[chunk] = (time.monotonic() + _AVOIDED_SECONDS, places)
-        return places
+    def copies(self, location: Location, *, again: bool = False) -> list[ObjectPlace]:
+        """Return where else the chunk of a location is: first its own object, if that has moved since the look-up,
+        then its copies. One query, at most every few minutes for each chunk; with `again` at most every second."""
+        chunk = location.chunk
+        known = self._known.get(chunk)
+        oldest = time.monotonic() - (_ASKED_SECONDS if again else _AVOIDED_SECONDS)
+        if known is None or known.asked < oldest:
+            if len(self._known) >= _KEPT_CHUNKS:
+                self._known.clear()
+            places = [ObjectPlace(store, key) for store, key in self._places_of(chunk)]
+            known = self._known[chunk] = _Known(time.monotonic(), places)
+        own = _own_place(location)
+        return [place for place in known.places if place != own]
+
+    def _is_chunk_itself(self, place: ObjectPlace, chunk: UUID) -> bool:
+        known = self._known.get(chunk)
+        return known is not None and known.places[:1] == [place]
 
     def own_failed(self, location: Location, error: CafcatError) -> Unavailable | None:
         """Notes it. What it means if the whole store is out of reach, so that not every chunk finds that out by
@@ -101,18 +120,21 @@ class Places:
         if isinstance(error, Corrupt):
             return None  # some bytes are wrong, others need not be
         store = self._store_of(location.store)
-        if isinstance(store, RemoteStore) or isinstance(error, NotFound):
-            self._avoided[location.chunk] = time.monotonic() + _AVOIDED_SECONDS
-        if isinstance(store, RemoteStore) and isinstance(error, NotFound | StoreFailed):
-            return self._reach(store, location.store)
+        is_remote = isinstance(store, RemoteStore)
+        if is_remote or isinstance(error, NotFound):
+            self._avoided[_own_place(location)] = time.monotonic() + _AVOIDED_SECONDS
+        if isinstance(error, NotFound) or (is_remote and isinstance(error, StoreFailed)):
+            return self._reach(store, location)
         return None
 
     def read_from(self, place: ObjectPlace, location: Location, error: CafcatError | None) -> None:
         """A copy, or after all the own object, gave the bytes. Says so once; `error` is what was wrong with the own
         one."""
         if place == (location.store, location.object_key):
-            self._avoided.pop(location.chunk, None)
+            self._avoided.pop(place, None)
             self._silent.pop(location.store, None)
+        elif self._is_chunk_itself(place, location.chunk):
+            pass  # its store was moved since the look-up: nothing is wrong
         elif location.store in self._silent:
             self._tell_of_store(location.store)
         elif error is not None:
@@ -134,21 +156,34 @@ class Places:
             return False
         silence = self._silent.get(location.store)
         store_until = 0.0 if silence is None else silence.since + _AVOIDED_SECONDS
-        return max(store_until, self._avoided.get(location.chunk, 0.0)) > time.monotonic()
+        return max(store_until, self._avoided.get(_own_place(location), 0.0)) > time.monotonic()
 
-    def _reach(self, store: Store, url: str) -> Unavailable | None:
+    def _reach(self, store: Store, location: Location) -> Unavailable | None:
+        url = location.store
         known = self._silent.get(url)
         if known is not None and known.since + _LOOKED_SECONDS > time.monotonic():
             return known.as_error()
         try:
-            next(iter(store.list()), None)
+            error = self._absence(store, location)
         except AccessDenied:
             return None  # it answers; who may read need not be allowed to list
-        except (NotFound, StoreFailed) as error:
+        if error is not None:
             self._silent[url] = _Silence(time.monotonic(), error.message, error.hint)
-            return self._silent[url].as_error()
+            return error
         self._silent.pop(url, None)
         return None
+
+    @staticmethod
+    def _absence(store: Store, location: Location) -> Unavailable | None:
+        try:
+            why = why_not_there(store, location.object_key)
+        except StoreFailed as error:
+            return Unavailable(f"the store is out of reach: {error.message}", hint=error.hint)
+        return None if why is None else elsewhere(location.store, why)
+
+
+def _own_place(location: Location) -> ObjectPlace:
+    return ObjectPlace(location.store, location.object_key)
 
 
 def _what_is_wrong(location: Location, error: CafcatError) -> str:
@@ -168,7 +203,7 @@ class Trial:
     def __init__(self, places: Places, location: Location) -> None:
         self._places = places
         self._location = location
-        self._own = ObjectPlace(location.store, location.object_key)
+        self._own = _own_place(location)
         self._error: CafcatError | None = None
         self._unavailable: Unavailable | None = None
         self._of_copies: tuple[str, ...] = ()
@@ -179,13 +214,20 @@ class Trial:
         avoided = self._places.is_avoided(self._location)
         if not avoided:
             yield self._own
-        yield from self._places.copies(self._location.chunk)
+        yield from self._places.copies(self._location)
         if avoided:
             yield self._own
+        yield from self._moved()
 
     def copies(self) -> Iterator[ObjectPlace]:
         """Only these: the own object has failed already."""
-        return iter(self._places.copies(self._location.chunk))
+        yield from self._places.copies(self._location)
+        yield from self._moved()
+
+    def _moved(self) -> Iterator[ObjectPlace]:
+        """Places that the catalog has by now, and did not have when it was asked last."""
+        tried = self._places.copies(self._location)
+        yield from (place for place in self._places.copies(self._location, again=True) if place not in tried)
 
     def failed(self, place: ObjectPlace, error: CafcatError) -> None:
         """`error`: as the store raised it, or Corrupt if the checksum was wrong."""

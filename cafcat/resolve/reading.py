@@ -34,11 +34,11 @@ class Reading:
         """`store_of` gives the store of a URL in `chunks.store`; `warn` is told once of each chunk, or store, of
         which copies are read."""
         self._catalog = catalog
-        self._places = Places(self._copies_of, store_of, warn)
+        self._places = Places(self._places_of, store_of, warn)
         self.store_of = store_of
 
-    def _copies_of(self, chunk: UUID) -> list[tuple[str, str]]:
-        return self._catalog.copies.of_chunk(chunk)  # imported only when one is needed
+    def _places_of(self, chunk: UUID) -> list[tuple[str, str]]:
+        return self._catalog.copies.places_of(chunk)  # imported only when one is needed
 
     def locate(self, path: str) -> Location:
         """One query. A leading "./" or "/" is dropped if the catalog has no such name. Raises NotFound."""
@@ -136,7 +136,7 @@ class Reading:
         try:
             yield from blocks
         except Damaged as error:
-            if self._places.copies(wanted.location.chunk):
+            if self._places.copies(wanted.location):
                 error.hint = "a copy may be whole: get it into a file (get -o FILE), or run cafcat repair"
             raise
 

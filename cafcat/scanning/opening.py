@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cafcat.catalog.listings import Listings
 from cafcat.errors import InvalidInput
-from cafcat.model import OnConflict
+from cafcat.model import Comparison, OnConflict
 from cafcat.remote.access import S3Access
 from cafcat.scanning.positions import Positions
 from cafcat.sources.base import Source
@@ -43,18 +43,19 @@ class SourceOptions:
     inventory: str | None = None
     restart_listing: bool = False
     on_conflict: OnConflict = OnConflict.REPLACE
+    comparison: Comparison = Comparison.TIME
 
     @property
     def scope(self) -> list[Any]:
         """What a listing depends on beside its URL and server: it can go on only for the same."""
-        return [self.prefix, list(self.include), list(self.exclude), self.on_conflict]
+        return [self.prefix, list(self.include), list(self.exclude), self.on_conflict, self.comparison]
 
     def as_recorded(self) -> dict[str, Any]:
         """For `ingest_runs.options`."""
         names = ("prefix", "follow_symlinks", "unpack_tars", "inventory", "restart_listing")
         values = {name: getattr(self, name) for name in names}
         lists = {"include": list(self.include), "exclude": list(self.exclude)}
-        return values | lists | {"on_conflict": str(self.on_conflict)}
+        return values | lists | {"on_conflict": str(self.on_conflict), "comparison": str(self.comparison)}
 
 
 @dataclass(slots=True)

@@ -24,8 +24,10 @@ _LOCATE_1: Final = _LOCATE.replace("f.content_bytes, f.decoding", "NULL, NULL")
 _CHUNK_OF: Final = "SELECT chunk FROM files WHERE file_path = ?"
 _PAGE: Final = "SELECT file_path FROM files WHERE file_path > ? AND file_path < ? ORDER BY file_path LIMIT ?"
 _PAGE_TO_THE_END: Final = "SELECT file_path FROM files WHERE file_path > ? ORDER BY file_path LIMIT ?"
-_COPIES: Final = """
-SELECT k.store, k.object_key FROM copies AS k JOIN chunks AS c ON c.id = k.chunk WHERE c.uuid = ?
+_PLACES: Final = """
+SELECT store, object_key FROM chunks WHERE uuid = ?1
+UNION ALL
+SELECT k.store, k.object_key FROM copies AS k JOIN chunks AS c ON c.id = k.chunk WHERE c.uuid = ?1
 """
 _INFO: Final = "SELECT made_at, prefix, files, bytes, journal_id, journal_uuid, cafcat_version FROM snapshot"
 
@@ -85,9 +87,9 @@ class SnapshotCopies:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
-    def of_chunk(self, chunk: UUID) -> list[tuple[str, str]]:
-        """Store and key of each."""
-        return [(store, key) for store, key in self._rows.select(_COPIES, str(chunk))]
+    def places_of(self, chunk: UUID) -> list[tuple[str, str]]:
+        """Return store and key of the chunk itself, then those of each copy."""
+        return [(store, key) for store, key in self._rows.select(_PLACES, str(chunk))]
 
 
 class SnapshotCatalog:

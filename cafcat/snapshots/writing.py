@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cafcat.errors import NotFound, OutputFailed
 from cafcat.paths import file_of, folder_of
 from cafcat.progress import Progress
-from cafcat.resolve.outputs import placed
+from cafcat.resolve.outputs import Output, placed
 from cafcat.snapshots.schema import APPLICATION_ID, TABLES, VERSION
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ class SnapshotReport:
 
 
 def write_snapshot(
-    catalog: "Catalog", prefix: str, output: Path, *, overwrite: bool, version: str, progress: Progress
+    catalog: "Catalog", prefix: str, output: Output, *, version: str, progress: Progress
 ) -> SnapshotReport:
     """As `Repository.snapshot`; version: of this program."""
-    with placed(output, overwrite=overwrite) as temporary:
-        with catalog.moment() as moment, _sqlite_errors(str(output)), closing(_new(temporary)) as connection:
+    with placed(output) as temporary:
+        with catalog.moment() as moment, _sqlite_errors(output.shown), closing(_new(temporary)) as connection:
             writing = _Writing(moment, connection, prefix, progress)
             writing.write(version)
         size_bytes = Path(temporary).stat().st_size
     return SnapshotReport(
-        str(output), moment.taken_at, prefix, writing.files, writing.bytes, len(writing.chunks), size_bytes
+        output.shown, moment.taken_at, prefix, writing.files, writing.bytes, len(writing.chunks), size_bytes
     )
 
 

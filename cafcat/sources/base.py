@@ -12,8 +12,10 @@ __all__ = [
     "OpenFile",
     "Opener",
     "PrefetchingSource",
+    "ReadOnceSource",
     "ReadingOpener",
     "ResumableSource",
+    "RootedSource",
     "ShareableSource",
     "Source",
     "open_or_error",
@@ -100,6 +102,24 @@ class PrefetchingSource(Source, Protocol):
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
         """Opens the files, in order: one result for each, looking ahead as far as memory allows. `files` is
         taken from in the caller's thread."""
+
+
+@runtime_checkable
+class ReadOnceSource(Source, Protocol):
+    """A source of which a large file can be read only once."""
+
+    def keep(self, file: SourceFile) -> None:
+        """Let a file of the last batch be opened several times, until the next batch is asked for. Contents that
+        the source does not have in memory go to a temporary file when they are first read."""
+
+
+@runtime_checkable
+class RootedSource(Source, Protocol):
+    """A source that can tell its files apart from files of the same names elsewhere."""
+
+    def root_of(self, file: SourceFile) -> str:
+        """Return the root of a file, as sources/roots.py has it: files of one root and one path are the same file
+        at different times."""
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from cafcat.model import FileProblem, NewFile, SourceFile
 from cafcat.sources.files import FileOpener, OpenedFile, problem_kind, reason
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
+from cafcat.sources.roots import root_of
 from cafcat.sources.walk import Walk
 
 __all__ = ["DirectorySource"]
@@ -46,6 +47,7 @@ class DirectorySource:
         # Patterns see the path below the folder, or the base name of a single file.
         above = folder_prefix(self._path if is_folder else self._path.rpartition("/")[0])
         self._relative_from = len(above)
+        self._root = root_of(os.path.abspath(typed), self._path)
         self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
         self._opener = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
@@ -53,6 +55,10 @@ class DirectorySource:
     def name(self) -> str:
         """As typed; printable."""
         return printable(self._typed)
+
+    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same
+        """Return the folder that the names of all files are relative to."""
+        return self._root
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
         """All files below, and all that cannot be taken. A folder that cannot be read is one problem."""

@@ -15,6 +15,7 @@ from cafcat.sources.fetched import bytes_when_open
 from cafcat.sources.files import OPEN_FLAGS, OpenedFile, problem_kind, reason
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import folder_prefix, member_name, names_in, prefixed, printable, strip_warning
+from cafcat.sources.roots import root_of, url_root
 from cafcat.sources.urls import UrlFiles, file_path, in_turn, is_url
 from cafcat.sources.walk import Walk
 
@@ -72,6 +73,12 @@ class NameListSource:
             names = names_in(read, self.name, null_separated=self._null_separated)
             for item in in_turn(names, is_url, self._visit, self._urls.find, lambda _: 0):
                 yield self._once(item)
+
+    def root_of(self, file: SourceFile) -> str:
+        """Return the folder or server that the name of this file is relative to."""
+        if is_url(file.locator):
+            return url_root(file.locator, file.path)
+        return root_of(os.path.abspath(file.locator), file.path)
 
     def open(self, file: SourceFile) -> OpenFile:
         """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file; for a URL, also if it

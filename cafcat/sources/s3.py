@@ -17,6 +17,7 @@ from cafcat.sources.filter import PathFilter
 from cafcat.sources.inventory import InventoryRow
 from cafcat.sources.names import check_name, folder_prefix, member_name, printable
 from cafcat.sources.objects import S3Objects
+from cafcat.sources.roots import root_of
 
 if TYPE_CHECKING:
     from types_boto3_s3.type_defs import ListObjectsV2OutputTypeDef as Page
@@ -66,6 +67,11 @@ class S3Source:
         self._first_page: Page | None = None
         if inventory is None:
             self._first_page = self._look()
+
+    def root_of(self, file: SourceFile) -> str:
+        """Return the bucket and its server."""
+        server = f"{self._connection.server_url}/{self._connection.bucket}"
+        return root_of(f"{server}/{file.locator}", file.path)
 
     def position_of(self, file: SourceFile) -> str:
         """Its key: a listing can begin after any."""
@@ -155,4 +161,4 @@ def _chunk_keys(store_url: str) -> re.Pattern[str]:
     names have a uuid, too."""
     prefix = re.escape(folder_prefix(parse_s3(store_url).key))
     uuid = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-    return re.compile(rf"{prefix}({uuid}\.\w+|(journal|backups)/\w+-{uuid}\.\w+)")
+    return re.compile(rf"{prefix}({uuid}\.\w+|(journal|backups)/\w+-{uuid}\.\w+|catalogs/{uuid}\.json)")

@@ -72,6 +72,11 @@ class TarFileSource:
         except SourceFailed as error:
             yield damage(self.name, error)
 
+    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same
+        """Return the archive, with its size and time: archives of one name follow each other, and builds that can
+        be reproduced give all their members the same time."""
+        return self._state.root(self._typed) if self._state else printable(os.path.abspath(self._typed))
+
     def open(self, file: SourceFile) -> "OpenedMember":
         """Raises SourceFailed if the archive is not what it was, or cannot be read."""
         return OpenedMember(self._typed, self._state, file)

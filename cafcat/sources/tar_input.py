@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol, Self
 from cafcat.errors import SourceFailed
 from cafcat.model import ProblemKind
 from cafcat.sources.files import OPEN_FLAGS, problem_kind, reason
+from cafcat.sources.names import printable
 from cafcat.sources.tar_headers import BLOCK_BYTES, cut, damaged, is_header
 
 __all__ = ["FileInput", "State", "StreamInput", "decompressed", "open_archive", "pieces", "read_at"]
@@ -39,6 +40,10 @@ class State(NamedTuple):
         except OSError as error:
             raise _unreadable(error, "looked at") from error
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def root(self, typed: str) -> str:
+        """Return the root of the members of this archive, as RootedSource has it."""
+        return printable(f"{os.path.abspath(typed)} of {self.size_bytes} bytes, {self.modified_ns} ns since 1970")
 
     def check(self, descriptor: int) -> None:
         """Raises SourceFailed if it changed."""

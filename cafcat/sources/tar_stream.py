@@ -6,6 +6,7 @@ A locator is where the contents of a member begin, in bytes from the start of th
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import BinaryIO, Final
@@ -19,6 +20,7 @@ from cafcat.sources.tar_headers import cut
 from cafcat.sources.tar_input import State, StreamInput, decompressed, open_archive, pieces
 from cafcat.sources.tar_items import Found, Items, damage, key, own_item, shown
 from cafcat.sources.tar_members import Member, MemberKind, Members, contents
+from cafcat.spool import Spool
 
 __all__ = ["TarStreamSource"]
 
@@ -26,6 +28,7 @@ _KEPT_FILE_BYTES: Final = SMALL_BYTES
 """Files up to this size are kept until the next batch; a larger one ends its batch, and is read from the stream."""
 _BATCH_BYTES: Final = 64 << 20
 _BATCH_ITEMS: Final = 5_000
+_COPY_MEMORY_BYTES: Final = 16 << 20
 
 
 class TarStreamSource:
@@ -55,8 +58,13 @@ class TarStreamSource:
         else:
             self.name = printable(typed if isinstance(typed, str) else str(getattr(typed, "name", "stream")))
         self._is_begun = False
+        self._root = f"a stream read by {os.getpid()} at {time.time_ns()} ns since 1970"
         self._items = Items(prefix, filter, warn)
         self._batch = _Batch(StreamInput(iter(())), _no_check)
+
+    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same
+        """Return the archive, as TarFileSource does; a stream has a root of its own each time."""
+        return self._root
 
     def batches(self) -> Iterator[list[SourceFile | FileProblem]]:
         """All members, in groups of at most 5,000, with at most 64 MiB of contents in memory. What ends the archive
@@ -72,6 +80,12 @@ class TarStreamSource:
         for batch in self.batches():
             yield from batch
 
+    def keep(self, file: SourceFile) -> None:
+        """Let a large file be opened several times: reading it the first time copies it to a temporary file."""
+        batch = self._batch
+        if batch.copy is None and batch.large is not None and file.locator == _locator(batch.large):
+            batch.copy = _Copy()
+
     def open(self, file: SourceFile) -> FetchedFile:
         """Raises SourceFailed if the batch of the file has gone by."""
         batch = self._batch
@@ -80,6 +94,8 @@ class TarStreamSource:
             return FetchedFile(file, content, modified_ns=file.modified_ns)
         if batch.large is not None and file.locator == _locator(batch.large):
             blocks = partial(_checked, _Contents(batch.archive, batch.large), file.path, batch.check)
+            if batch.copy is not None:
+                blocks = partial(batch.copy.blocks, blocks)
             return FetchedFile(file, None, blocks, modified_ns=file.modified_ns)
         raise SourceFailed("has gone by in the stream, which is read once", path=printable(file.path))
 
@@ -103,6 +119,7 @@ class TarStreamSource:
             descriptor = open_archive(self._archive)
             try:
                 state = State.of(descriptor)
+                self._root = state.root(self._archive)
                 yield partial(os.read, descriptor), partial(state.check, descriptor)
             finally:
                 os.close(descriptor)
@@ -149,6 +166,7 @@ class _Batch:
         self.items: list[Found] = []
         self.contents: dict[str, bytes] = {}
         self.large: Member | None = None
+        self.copy: _Copy | None = None
         self.targets: dict[str, Found] = {}
         self._kept_bytes = 0
 
@@ -176,6 +194,32 @@ class _Batch:
         )
         gone = FileProblem("", ProblemKind.UNREADABLE, message)
         return self.targets.get(key(link.link_name), gone)
+
+
+class _Copy:
+    """A copy of the large file of a batch, made while the file is read for the first time."""
+
+    def __init__(self) -> None:
+        self._spool = Spool("a member of a tar stream", _COPY_MEMORY_BYTES)
+        self._is_whole = False
+        self._failure: SourceFailed | None = None
+
+    def blocks(self, original: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
+        """The file in blocks: from the stream the first time, from the copy afterwards. Raises SourceFailed,
+        TemporaryFileFailed."""
+        if self._failure is not None:
+            raise self._failure
+        if self._is_whole:
+            yield from self._spool.blocks_from(0)
+            return
+        try:
+            for block in original():
+                self._spool.write(block)
+                yield block
+        except SourceFailed as error:
+            self._failure = error
+            raise
+        self._is_whole = True
 
 
 def _checked(blocks: Iterable[bytes], path: str, check: Callable[[], None]) -> Iterator[bytes]:

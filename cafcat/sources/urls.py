@@ -221,4 +221,6 @@ class _Bucket:
 def _refused(name: str) -> str | None:
     if not name:
         return "the URL names no object"
+    if ".." in name.split("/"):
+        return "the name has a part '..'"
     return "the URL names a folder" if name.endswith("/") else None

@@ -2,10 +2,11 @@
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["BACKUP_PREFIX", "JOURNAL_PREFIX", "PARTIAL_SUFFIX", "check_key", "is_chunk_key"]
+__all__ = ["BACKUP_PREFIX", "JOURNAL_PREFIX", "MARKER_PREFIX", "PARTIAL_SUFFIX", "check_key", "is_chunk_key"]
 
 JOURNAL_PREFIX = "journal/"
 BACKUP_PREFIX = "backups/"
+MARKER_PREFIX = "catalogs/"
 """What cafcat keeps beside the chunks."""
 
 PARTIAL_SUFFIX = ".partial"
@@ -28,7 +29,7 @@ def check_key(key: str) -> str:
 
 def is_chunk_key(key: str) -> bool:
     """False for what is kept beside the chunks."""
-    return not key.startswith((JOURNAL_PREFIX, BACKUP_PREFIX))
+    return not key.startswith((JOURNAL_PREFIX, BACKUP_PREFIX, MARKER_PREFIX))
 
 
 def _problem(key: str) -> str | None:

@@ -1,8 +1,10 @@
 """A store in a folder of the local file system."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cafcat.errors import InvalidInput, NotFound
@@ -11,7 +13,9 @@ from cafcat.stores.keys import PARTIAL_SUFFIX, check_key
 from cafcat.stores.local_errors import store_failed
 from cafcat.stores.local_files import LocalFile
 from cafcat.stores.local_kept import KeptFiles
-from cafcat.stores.local_upload import LocalUpload, sync_folder
+from cafcat.stores.local_upload import LocalUpload
+from cafcat.support.private import PRIVATE_FOLDER, give_to_owner_of
+from cafcat.support.syncing import sync_ancestors, sync_folder
 
 __all__ = ["LocalStore"]
 
@@ -23,9 +27,14 @@ class LocalStore:
     Files that were read stay open for a while, until `close`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_private: bool = False) -> None:
+        """is_private: close the folder, the one that holds it, and all files in it to other users. Otherwise the
+        umask decides."""
         self._folder = os.path.abspath(folder)
         self._kept = KeptFiles(self.open)
+        self._is_private = is_private
+        self._synced: set[tuple[str, int]] = set()
+        """Folders, by path and inode, whose own names this process has synced, with those of all folders above."""
 
     def close(self) -> None:
         """Closes the files that are still open. Idempotent; the store can still be used."""
@@ -50,7 +59,7 @@ class LocalStore:
         """Raises InvalidInput for a bad key, Conflict if the key is taken or being written, StoreFailed."""
         path = self.locate(key)
         self._make_folder(os.path.dirname(path))
-        return LocalUpload(path, self._folder, key)
+        return LocalUpload(path, self._folder, key, is_private=self._is_private)
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
         """Exactly `[start_byte, end_byte)`. Raises NotFound, Corrupt if the object ends earlier,
@@ -144,14 +153,28 @@ class LocalStore:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def _make_folder(self, folder: str) -> None:
-        """With every folder above it that is missing; their names are durable when this returns."""
+        """Make a folder of the store, with every folder above it that is missing. When this returns, the names of
+        all of them are durable, whoever made them: another process may have made one and not synced it yet."""
+        try:
+            with suppress(FileNotFoundError):
+                if (folder, os.stat(folder).st_ino) in self._synced:
+                    return
+            self._make_missing(folder)
+            sync_ancestors(folder)
+            self._synced.add((folder, os.stat(folder).st_ino))
+        except OSError as error:
+            raise store_failed("create", folder, self._folder, error) from error
+
+    def _make_missing(self, folder: str) -> None:
         missing = []
         while not os.path.isdir(folder):
             missing.append(folder)
             folder = os.path.dirname(folder)
         for path in reversed(missing):
-            try:
-                Path(path).mkdir(exist_ok=True)
-                sync_folder(os.path.dirname(path))
-            except OSError as error:
-                raise store_failed("create", path, self._folder, error) from error
+            is_ours = self._is_private and f"{path}/".startswith(f"{os.path.dirname(self._folder)}/")
+            with suppress(FileExistsError):
+                os.mkdir(path, PRIVATE_FOLDER if is_ours else 0o777)
+                if is_ours and len(path) >= len(self._folder):
+                    give_to_owner_of(os.path.dirname(path), path)
+            if not os.path.isdir(path):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)

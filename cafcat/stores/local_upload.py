@@ -14,8 +14,10 @@ from typing import NoReturn
 from cafcat.errors import CafcatError, Conflict, InvalidInput, StoreFailed
 from cafcat.stores.keys import PARTIAL_SUFFIX
 from cafcat.stores.local_errors import store_failed
+from cafcat.support.private import PRIVATE_FILE, give_to_owner_of
+from cafcat.support.syncing import sync_file, sync_folder
 
-__all__ = ["LocalUpload", "sync_folder"]
+__all__ = ["LocalUpload"]
 
 _DIRECT_UNIT_BYTES = 4096
 """O_DIRECT writes must begin and end at multiples of the device's block: this is one on every common
@@ -33,8 +35,9 @@ class LocalUpload:
     buffered.
     """
 
-    def __init__(self, path: str, folder: str, key: str) -> None:
-        """Args: path: final file name, its folder exists; folder: that of the store, for messages.
+    def __init__(self, path: str, folder: str, key: str, *, is_private: bool = False) -> None:
+        """Args: path: final file name, its folder exists; folder: that of the store, for messages; is_private:
+        close the object to other users, else the umask decides.
         Raises Conflict if the key, or an upload of it, is there; StoreFailed."""
         self._path = path
         self._temporary = path + PARTIAL_SUFFIX
@@ -47,12 +50,14 @@ class LocalUpload:
         if os.path.lexists(path):
             raise self._taken("an object of that key is there")
         try:
-            self._descriptor = os.open(self._temporary, _CREATE, 0o666)
+            self._descriptor = os.open(self._temporary, _CREATE, PRIVATE_FILE if is_private else 0o666)
         except FileExistsError as error:
             raise self._taken(f"somebody writes it, or died doing so: see {self._temporary}") from error
         except OSError as error:
             raise store_failed("create", self._temporary, folder, error) from error
         try:
+            if is_private:
+                give_to_owner_of(folder, self._descriptor)
             self._final_mode = self._make_private()
             self._direct = self._set_direct(True)
         except BaseException:
@@ -97,7 +102,7 @@ class LocalUpload:
         try:
             if self._final_mode is not None:
                 os.fchmod(self._descriptor, self._final_mode)
-            os.fsync(self._descriptor)
+            sync_file(self._descriptor)
             self._take_name()
             sync_folder(os.path.dirname(self._path))
         except FileExistsError as error:
@@ -193,15 +198,3 @@ class LocalUpload:
         self._ended = True
         with contextlib.suppress(OSError):  # nothing is left to lose: committed data were fsynced
             os.close(self._descriptor)
-
-
-def sync_folder(folder: str) -> None:
-    """Makes the names in a folder durable, where its file system knows how."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(descriptor)

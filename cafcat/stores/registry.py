@@ -2,12 +2,17 @@
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from cafcat.errors import InvalidInput, Unsupported
 from cafcat.remote.access import S3Access
 from cafcat.stores.base import Store
+
+if TYPE_CHECKING:
+    from cafcat.stores.server_checks import ServerChecks
 
 __all__ = ["UPLOAD_MEMORY", "open_store"]
 
@@ -18,11 +23,26 @@ _DEFAULT_ACCESS = S3Access()
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
 
 
-def open_store(url_or_path: str, access: S3Access = _DEFAULT_ACCESS, upload_memory: int = UPLOAD_MEMORY) -> Store:
-    """The store at "file:///srv/chunks", "s3://bucket/prefix" or a plain path; nothing is created or looked at
-    yet. access and upload_memory (bytes) are for stores over the network.
+def open_store(
+    url_or_path: str,
+    access: S3Access = _DEFAULT_ACCESS,
+    upload_memory: int = UPLOAD_MEMORY,
+    *,
+    private_folder: Path | None = None,
+    checks: "Callable[[str], ServerChecks] | None" = None,
+) -> Store:
+    """Return the store at "file:///srv/chunks", "s3://bucket/prefix" or a plain path, without looking at the store.
 
-    Raises Unsupported for other schemes, InvalidInput for what is no URL or path.
+    Args:
+        url_or_path: Where the store is.
+        access: How an S3 server is reached.
+        upload_memory: For the parts of one upload to an S3 server, in bytes.
+        private_folder: If the store is this folder, it is closed to other users.
+        checks: Gives what the S3 server of a store URL is known to lack; by default, nothing is known.
+
+    Raises:
+        Unsupported: The URL has another scheme.
+        InvalidInput: Not a URL or path.
     """
     if not url_or_path or "\0" in url_or_path:
         raise InvalidInput(f"not a store: {url_or_path!r}", hint="give a folder, or a URL as file:///folder")
@@ -30,11 +50,14 @@ def open_store(url_or_path: str, access: S3Access = _DEFAULT_ACCESS, upload_memo
     if scheme is None or scheme[1].lower() == "file":
         from cafcat.stores.local import LocalStore
 
-        return LocalStore(Path(url_or_path) if scheme is None else _path_of(url_or_path))
+        folder = Path(url_or_path) if scheme is None else _path_of(url_or_path)
+        is_private = private_folder is not None and os.path.abspath(folder) == os.path.abspath(private_folder)
+        return LocalStore(folder, is_private=is_private)
     if scheme[1].lower() == "s3":
         from cafcat.stores.s3 import S3Store
 
-        return S3Store(url_or_path, access, upload_memory)
+        known = () if checks is None else (checks,)
+        return S3Store(url_or_path, access, upload_memory, *known)
     hint = "this version has file:// and s3://"
     raise Unsupported(f"no store for {scheme[1]!r}: {url_or_path}", hint=hint)
 

@@ -1,7 +1,8 @@
 """A store in an S3 bucket."""
 
 import hashlib
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from cafcat.errors import InvalidInput
@@ -13,7 +14,9 @@ from cafcat.remote.reading import RemoteObject
 from cafcat.stores.base import ObjectInfo, Presigned
 from cafcat.stores.keys import check_key
 from cafcat.stores.s3_parts import plan_parts
-from cafcat.stores.s3_upload import S3Upload, abort_uploads, uploads_of
+from cafcat.stores.s3_unfinished import abort_uploads, check_reachable, uploads_of
+from cafcat.stores.s3_upload import S3Upload
+from cafcat.stores.server_checks import ServerCheck, ServerChecks
 
 __all__ = ["S3Store"]
 
@@ -25,8 +28,24 @@ class S3Store:
     """Objects are those of a bucket below a prefix. Safe to share by threads; nothing is asked before the first
     call that needs it."""
 
-    def __init__(self, url: str, access: S3Access, upload_memory: int) -> None:
-        """Args: url: "s3://bucket" or "s3://bucket/prefix"; upload_memory: bytes. Raises InvalidInput."""
+    def __init__(
+        self,
+        url: str,
+        access: S3Access,
+        upload_memory: int,
+        checks: Callable[[str], ServerChecks] = ServerChecks,
+    ) -> None:
+        """Open a store without a request.
+
+        Args:
+            url: "s3://bucket" or "s3://bucket/prefix".
+            access: How the server is reached.
+            upload_memory: For the parts of one upload, in bytes.
+            checks: Gives what the server of a store URL is known to lack. By default nothing.
+
+        Raises:
+            InvalidInput: Not the URL of a bucket, or too little memory.
+        """
         address = parse_s3(url)
         prefix = address.key.strip("/")
         if prefix:
@@ -35,6 +54,7 @@ class S3Store:
         self._prefix = f"{prefix}/" if prefix else ""
         self._plan = plan_parts(upload_memory)
         self._connection = S3Connection(address.bucket, access)
+        self.checks = checks(self._url)
 
     @property
     def url(self) -> str:
@@ -49,7 +69,7 @@ class S3Store:
     def create(self, key: str, *, rewrites_head: bool = False) -> S3Upload:
         """Begins a multipart upload; with rewrites_head its first part is sent last. Raises InvalidInput for a bad
         key, NotFound if there is no such bucket, AccessDenied, StoreFailed."""
-        return S3Upload(self._connection, self._key(key), self._plan, rewrites_head=rewrites_head)
+        return S3Upload(self._connection, self.checks, self._key(key), self._plan, rewrites_head=rewrites_head)
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
         """Exactly `[start_byte, end_byte)`, by one request. Raises NotFound, Corrupt if the object ends earlier,
@@ -71,12 +91,17 @@ class S3Store:
             self._connection.client.delete_object(Bucket=self._connection.bucket, Key=self._key(key))
 
     def discard(self, key: str, upload_id: str | None = None) -> None:
-        """Aborts every multipart upload of that key."""
-        abort_uploads(self._connection, self._key(key), upload_id)
+        """Abort every multipart upload of that key, as far as the server can list and abort uploads."""
+        abort_uploads(self._connection, self.checks, self._key(key), upload_id)
 
     def uploads(self) -> Iterator[str]:
-        """Keys of the multipart uploads that were neither completed nor aborted."""
-        for key, _ in uploads_of(self._connection, self._prefix):
+        """Yield the keys of unfinished multipart uploads; none if the server cannot list them.
+
+        Asks the server in any case, so that a store that is not there raises.
+        """
+        if ServerCheck.LIST_UPLOADS in self.checks:
+            check_reachable(self._connection)
+        for key, _ in uploads_of(self._connection, self.checks, self._prefix):
             yield key.removeprefix(self._prefix)
 
     def list(self, below: str = "") -> Iterator[ObjectInfo]:
@@ -120,7 +145,17 @@ class S3Store:
         session = '${AWS_SESSION_TOKEN:+-H "x-amz-security-token: $AWS_SESSION_TOKEN"}'
         who = '"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY"'
         nothing = f"-H x-amz-content-sha256:{hashlib.sha256().hexdigest()}"  # AWS wants it, curl leaves it out
-        return f"--aws-sigv4 aws:amz:{self._connection.region}:s3 --user {who} {nothing} {session}"
+        signed_for = shlex.quote(f"aws:amz:{self._connection.region}:s3")
+        return f"--aws-sigv4 {signed_for} --user {who} {nothing} {session}"
+
+    @property
+    def connection(self) -> S3Connection:
+        """The bucket of the store."""
+        return self._connection
+
+    def bucket_key(self, key: str) -> str:
+        """Return the key in the bucket of a key in the store. Raises InvalidInput."""
+        return self._key(key)
 
     def _key(self, key: str) -> str:
         return self._prefix + check_key(key)

@@ -1,8 +1,8 @@
 """Writing one object into a bucket: a multipart upload, parts on their way while the next one is filled.
 
-Nobody sees the object before CompleteMultipartUpload, which does not replace another (If-None-Match: *). Every part
-carries its CRC-64/NVME, and the whole object that of all bytes; a server that does not know these gets
-Content-MD5. An answer that was lost is settled by looking at what is there.
+Nobody sees the object before CompleteMultipartUpload, which does not replace another (If-None-Match: *). If the
+server promises to check CRC-64/NVME, every part carries its own, and the completion that of all bytes. Other
+servers get Content-MD5, and the tag of each part has to be that MD5. A HEAD request decides what a completion did.
 """
 
 import base64
@@ -11,20 +11,22 @@ import hashlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from mmap import mmap
 from queue import SimpleQueue
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 from cafcat.checksums import combined, crc64nvme, to_base64
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
-from cafcat.remote.reading import unquoted
+from cafcat.remote.reading import RemoteObject, unquoted
 from cafcat.stores.s3_parts import PartBody, PartPlan
+from cafcat.stores.s3_proof import Expected, prove
+from cafcat.stores.s3_unfinished import abort_uploads
+from cafcat.stores.server_checks import ServerCheck, ServerChecks
 
-__all__ = ["S3Upload", "abort_uploads"]
+__all__ = ["S3Upload"]
 
 _UNKNOWN_CHECKSUM: Final = ("NotImplemented", "InvalidRequest", "InvalidArgument", "UnsupportedArgument")
 _COMPLETE_ATTEMPTS: Final = 3
-_ABORT_ROUNDS: Final = 5
 
 
 class _HeldPart(NamedTuple):
@@ -37,10 +39,31 @@ class _HeldPart(NamedTuple):
 class S3Upload:
     """One object being written. `write` copies, and waits while all parts are full or on their way."""
 
-    def __init__(self, connection: S3Connection, key: str, plan: PartPlan, *, rewrites_head: bool = False) -> None:
-        """Args: key: in the bucket, not in the store; rewrites_head: the first part waits for its head. Begins
-        the upload: one request. Raises StoreFailed, NotFound if there is no such bucket, AccessDenied."""
+    def __init__(
+        self,
+        connection: S3Connection,
+        checks: ServerChecks,
+        key: str,
+        plan: PartPlan,
+        *,
+        rewrites_head: bool = False,
+    ) -> None:
+        """Begin the upload: one request.
+
+        Args:
+            connection: The bucket.
+            checks: What the server is known to lack.
+            key: In the bucket, not in the store.
+            plan: Size and number of parts on their way.
+            rewrites_head: The first part is sent last, with its new head.
+
+        Raises:
+            NotFound: There is no such bucket.
+            StoreFailed: The server fails.
+            AccessDenied: The server refuses.
+        """
         self._connection = connection
+        self._checks = checks
         self._key = key
         self._name = f"{connection.url}/{key}"
         self._where = {"Bucket": connection.bucket, "Key": key}
@@ -52,7 +75,12 @@ class S3Upload:
         self._etag: str | None = None
         self._failure: CafcatError | None = None
         self._ended = False
-        self._upload_id, self._checked = self._begin()
+        self._parts_differ = False
+        # Where the tag of an object is not made of its parts' tags, it may be the MD5 of the object. That takes all
+        # bytes in order, and so cannot be had if the first ones change at the end.
+        tags_differ = ServerCheck.ENTITY_TAG in checks
+        self._md5 = hashlib.md5(usedforsecurity=False) if tags_differ and not rewrites_head else None
+        self._upload_id, self._has_promise = self._begin()
         # Maps are given back when they are closed, and take memory only as far as they are filled.
         self._free: SimpleQueue[mmap] = SimpleQueue()
         # A first part that waits takes the memory of one on its way, unless that is the only one.
@@ -67,6 +95,11 @@ class S3Upload:
     @property
     def upload_id(self) -> str | None:
         return self._upload_id
+
+    @property
+    def has_promise(self) -> bool:
+        """Whether the server promised to check and keep the CRC-64/NVME of the object."""
+        return self._has_promise
 
     @property
     def etag(self) -> str | None:
@@ -87,8 +120,12 @@ class S3Upload:
         self._size_bytes += len(data) if isinstance(data, bytes) else data.nbytes
 
     def commit(self, crc64nvme: int | None = None) -> None:
-        """Completes the upload, and looks whether the server has what was written: size, entity tag, and its
-        checksum where it keeps one. Raises Conflict if the key is taken."""
+        """Complete the upload, and check that the server has the bytes that were written.
+
+        Raises:
+            Conflict: The key is taken, or the object is another one.
+            StoreFailed: The server fails.
+        """
         self._check_usable()
         try:
             if self._used or not (self._parts or self._head):  # an object of no bytes has one part of none
@@ -111,30 +148,36 @@ class S3Upload:
         if not self._ended:
             self._end()
             with contextlib.suppress(CafcatError):
-                abort_uploads(self._connection, self._key, self._upload_id)
+                abort_uploads(self._connection, self._checks, self._key, self._upload_id)
 
     def _begin(self) -> tuple[str, bool]:
-        """The upload's id, and whether the server takes our checksums. An upload whose answer was lost, which is
-        known by a second attempt, is removed at once."""
+        """Return the upload's id, and whether the server promises to check and keep CRC-64/NVME.
+
+        A request that needed a second attempt may have begun two uploads: all others of the key are aborted.
+        """
         with translated("write", self._name):
-            answer, checked = self._create()
+            answer = self._create()
         upload_id: str = answer["UploadId"]
         if answer["ResponseMetadata"].get("RetryAttempts"):
-            abort_uploads(self._connection, self._key, None, keep=upload_id)
-        return upload_id, checked
+            abort_uploads(self._connection, self._checks, self._key, None, keep=upload_id)
+        promise = (answer.get("ChecksumAlgorithm"), answer.get("ChecksumType"))
+        return upload_id, promise == ("CRC64NVME", "FULL_OBJECT")
 
-    def _create(self) -> tuple[Any, bool]:
+    def _create(self) -> Any:
         from botocore.exceptions import ClientError
 
         client: Any = self._connection.client
-        content = {"ContentType": "application/octet-stream"}
+        options = self._where | {"ContentType": "application/octet-stream"}
+        if ServerCheck.CHECKSUM in self._checks:
+            return client.create_multipart_upload(**options)
         try:
-            options = {"ChecksumAlgorithm": "CRC64NVME", "ChecksumType": "FULL_OBJECT"}
-            return client.create_multipart_upload(**self._where, **content, **options), True
+            return client.create_multipart_upload(
+                **options, ChecksumAlgorithm="CRC64NVME", ChecksumType="FULL_OBJECT"
+            )
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") not in _UNKNOWN_CHECKSUM:
                 raise
-            return client.create_multipart_upload(**self._where, **content), False
+            return client.create_multipart_upload(**options)
 
     def rewrite_head(self, data: bytes) -> None:
         """Changes the first part, which was not sent yet."""
@@ -156,6 +199,8 @@ class S3Upload:
         buffer, size_bytes = self._part, self._used
         with memoryview(buffer) as view, view[:size_bytes] as part:
             self._checksum = crc64nvme(part, self._checksum)
+            if self._md5 is not None:
+                self._md5.update(part)
         if self._holds_head:
             self._holds_head, self._head = False, _HeldPart(buffer, size_bytes)
             self._part, self._used = mmap(-1, self._plan.part_bytes), 0
@@ -180,13 +225,17 @@ class S3Upload:
             if self._failure is not None:
                 raise self._failure
             with translated("write", self._name), PartBody(buffer, size_bytes) as body:
+                md5 = None if self._has_promise else body.md5()
                 answer = self._connection.client.upload_part(
                     **self._where,  # type: ignore[arg-type]
                     UploadId=self._upload_id,
                     PartNumber=number,
                     Body=body,  # type: ignore[arg-type]  # all of a file that boto3 asks for
-                    **self._part_checksum(body, checksum),
+                    **_part_checksum(checksum, md5),
                 )
+            # A server may ignore Content-MD5, and keep what was altered on its way.
+            if md5 is not None and unquoted(answer["ETag"]) != md5.hex():
+                self._parts_differ = True
             return {"PartNumber": number, "ETag": answer["ETag"]}
         except BaseException as error:
             self._failure = self._failure or self._as_failure(error)
@@ -199,34 +248,30 @@ class S3Upload:
             return StoreFailed(f"the upload of {self._name} is not there any more: {error.message}")
         return error if isinstance(error, CafcatError) else StoreFailed(f"writing {self._name} failed: {error!r}")
 
-    def _part_checksum(self, body: PartBody, checksum: int) -> Any:
-        if self._checked:
-            return {"ChecksumCRC64NVME": to_base64(checksum)}
-        return {"ContentMD5": base64.b64encode(body.md5()).decode()}
-
     def _complete(self, parts: list[dict[str, Any]]) -> str | None:
-        """The object's entity tag. Whatever the server answers, or does not: what counts is what is there."""
+        """Return the object's entity tag. A HEAD request decides, whatever the completion was answered."""
         for attempt in range(1, _COMPLETE_ATTEMPTS + 1):
-            expected, failure = _etag_of(parts), StoreFailed(f"{self._name} was written, and is not there")
-            is_gone = False
+            answered, is_completed, is_gone = None, False, False
+            failure = StoreFailed(f"{self._name} was written, and is not there")
             try:
-                expected = self._ask_to_complete(parts) or expected
+                answered, is_completed = self._ask_to_complete(parts), True
             except (Conflict, NotFound, StoreFailed) as error:
-                failure, is_gone = (
-                    StoreFailed(error.message, hint="run the same command again"),
-                    error.kind == "not_found",
-                )
+                failure = StoreFailed(error.message, hint="run the same command again")
+                is_gone = error.kind == "not_found"
             try:
-                return self._look(expected)
+                whole = None if self._md5 is None else self._md5.hexdigest()
+                return self._prove((answered, _etag_of(parts), whole), is_completed=is_completed)
             except NotFound:
                 if is_gone or attempt == _COMPLETE_ATTEMPTS:
                     raise failure from None
         raise AssertionError("unreachable")
 
     def _ask_to_complete(self, parts: list[dict[str, Any]]) -> str | None:
-        """The entity tag that the server answers."""
+        """Return the entity tag that the server answers."""
+        if ServerCheck.CONDITIONAL_WRITES in self._checks:
+            self._check_key_is_free()
         options: dict[str, Any] = {"IfNoneMatch": "*", "MpuObjectSize": self._size_bytes}
-        if self._checked:
+        if self._has_promise:
             options |= {"ChecksumCRC64NVME": to_base64(self._checksum), "ChecksumType": "FULL_OBJECT"}
         client: Any = self._connection.client
         with translated("write", self._name):
@@ -235,18 +280,17 @@ class S3Upload:
             )
         return unquoted(answer.get("ETag"))
 
-    def _look(self, expected: str | None) -> str | None:
-        """The entity tag of what has our key, if that is what we wrote: by its checksum where the server keeps
-        one, else by its tag. Raises Conflict for something else, NotFound for nothing."""
-        client: Any = self._connection.client
-        with translated("look at", self._name):
-            found = client.head_object(**self._where, ChecksumMode="ENABLED")
-        etag, checksum = unquoted(found.get("ETag")), found.get("ChecksumCRC64NVME")
-        is_ours = checksum == to_base64(self._checksum) if checksum else etag == expected
-        if found["ContentLength"] != self._size_bytes or not is_ours:
-            message = f"{self._name} is not what was written there: {found['ContentLength']:,} bytes, tag {etag}"
-            raise Conflict(message, chunk=self._name)
-        return etag
+    def _check_key_is_free(self) -> None:
+        """Raise Conflict if there is an object. For servers that would replace the object."""
+        with contextlib.suppress(NotFound):
+            RemoteObject(self._connection, self._key).head()
+            raise Conflict(f"cannot write {self._name}: there is an object with this key", chunk=self._name)
+
+    def _prove(self, etags: tuple[str | None, ...], *, is_completed: bool) -> str | None:
+        expected = Expected(
+            self._size_bytes, self._checksum, etags, self._has_promise, self._parts_differ, is_completed
+        )
+        return prove(self._connection, self._checks, self._key, expected)
 
     def _check_usable(self) -> None:
         if self._failure is not None:
@@ -265,38 +309,10 @@ class S3Upload:
             self._free.get().close()
 
 
-def abort_uploads(connection: S3Connection, key: str, upload_id: str | None, keep: str | None = None) -> None:
-    """Removes every upload of a key, the one of that id first; not the one to keep. Asks again until the server
-    lists none, as a part that was on its way may have kept one alive."""
-    if upload_id is not None:
-        _abort(connection, key, upload_id)
-    for _ in range(_ABORT_ROUNDS):
-        left = [found for name, found in uploads_of(connection, key) if name == key and found != keep]
-        if not left:
-            return
-        for found in left:
-            _abort(connection, key, found)
-    _never_empty(f"{connection.url}/{key}")
-
-
-def _never_empty(name: str) -> NoReturn:
-    raise StoreFailed(f"the uploads of {name} cannot be removed: the server lists them again and again")
-
-
-def _abort(connection: S3Connection, key: str, upload_id: str) -> None:
-    name = f"{connection.url}/{key}"
-    with contextlib.suppress(NotFound), translated("remove the upload of", name):
-        connection.client.abort_multipart_upload(Bucket=connection.bucket, Key=key, UploadId=upload_id)
-
-
-def uploads_of(connection: S3Connection, prefix: str) -> list[tuple[str, str]]:
-    """Key and id of every upload under way whose key begins so."""
-    found: list[tuple[str, str]] = []
-    with translated("list the uploads of", f"{connection.url}/{prefix}"):
-        paginator = connection.client.get_paginator("list_multipart_uploads")
-        for page in paginator.paginate(Bucket=connection.bucket, Prefix=prefix):
-            found += [(upload["Key"], upload["UploadId"]) for upload in page.get("Uploads", [])]
-    return found
+def _part_checksum(checksum: int, md5: bytes | None) -> Any:
+    if md5 is None:
+        return {"ChecksumCRC64NVME": to_base64(checksum)}
+    return {"ContentMD5": base64.b64encode(md5).decode()}
 
 
 def _etag_of(parts: list[dict[str, Any]]) -> str | None:

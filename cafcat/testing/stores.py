@@ -45,6 +45,11 @@ class StoreSuite:
     def raw(self, store: Store) -> RawObjects:
         raise NotImplementedError
 
+    ordered = True
+    """False for a store whose server lists a folder before files whose names begin alike."""
+    never_replaces = True
+    """False for a store whose server ignores If-None-Match."""
+
     @pytest.mark.parametrize("size_bytes", [0, 1, 4095, 4096, 4097, 3 * MIB, 9 * MIB + 1])
     def test_an_object_comes_back_as_it_was_written(self, store: Store, raw: RawObjects, size_bytes: int) -> None:
         data = bytes(range(251)) * (size_bytes // 251 + 1)
@@ -156,13 +161,19 @@ class StoreSuite:
             upload.commit()
         assert raw.read("chunk.caf") == before
 
+    def _needs_conditional_writes(self) -> None:
+        if not self.never_replaces:
+            pytest.skip("the server of this store ignores If-None-Match")
+
     def test_an_object_never_replaces_another(self, store: Store, raw: RawObjects) -> None:
+        self._needs_conditional_writes()
         put(store, "chunk.caf", b"first")
         with pytest.raises(Conflict):
             put(store, "chunk.caf", b"second")
         assert raw.read("chunk.caf") == b"first"
 
     def test_a_key_taken_while_writing_is_not_replaced(self, store: Store, raw: RawObjects) -> None:
+        self._needs_conditional_writes()
         upload = store.create("chunk.caf")
         upload.write(b"ours")
         raw.write("chunk.caf", b"theirs")
@@ -173,6 +184,7 @@ class StoreSuite:
         assert list(store.list()) == [ObjectInfo("chunk.caf", 6)]
 
     def test_of_many_who_write_one_key_exactly_one_wins(self, store: Store, raw: RawObjects) -> None:
+        self._needs_conditional_writes()
         writers = 8
         ready = threading.Barrier(writers)
         outcomes: list[int | CafcatError] = []
@@ -264,7 +276,10 @@ class StoreSuite:
         for key in keys:
             raw.write(key, key.encode())
         expected = sorted(keys, key=str.encode)
-        assert list(store.list()) == [ObjectInfo(key, len(key.encode())) for key in expected]
+        listed = list(store.list())
+        if not self.ordered:
+            listed.sort(key=lambda found: found.key.encode())
+        assert listed == [ObjectInfo(key, len(key.encode())) for key in expected]
 
     def test_a_folder_of_keys_is_listed_alone(self, store: Store, raw: RawObjects) -> None:
         for key in ("a", "b/c", "b/d/e", "b.d", "bc/x", "b0"):

@@ -199,6 +199,10 @@ class OpenChunk(BegunChunk):
             self._hashes = {hash(taken) for taken in self._mapping.paths()}
         return hash(path) in self._hashes
 
+    def set_source(self, source_id: int | None) -> None:
+        """Set sources.id of the files that are added from now on."""
+        self._mapping.set_source(source_id)
+
     def add(self, path: str, content: bytes, modified_ns: int | None, etag: str | None = None) -> None:
         """Takes a whole file, of a path that it does not contain."""
         self._mapping.add(self._writer.add(path, content, modified_ns), etag)

@@ -12,9 +12,10 @@ from uuid import UUID
 
 from cafcat.catalog.journal import Journal, JournalChunk, JournalFile, JournalRecord
 from cafcat.checksums import crc32c
-from cafcat.errors import Conflict, StoreFailed
-from cafcat.stores.base import Store, has
+from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
+from cafcat.stores.marker import catalogs_of, marker_key
+from cafcat.stores.putting import put_once
 
 __all__ = ["journal_key", "parse_journal_key", "put_record", "remove_journal", "sweep_journal", "write_journal"]
 
@@ -51,12 +52,20 @@ def write_journal(journal: Journal, store: Store) -> None:
                 journal.written(record.sequence, store.url)
 
 
-def sweep_journal(journal: Journal, store: Store) -> None:
-    """Removes uploads of records whose writers died. Raises as write_journal does."""
-    keys = [key for key in store.uploads() if key.startswith(JOURNAL_PREFIX)]
-    if keys:
-        with journal.exclusively(store.url):  # whoever writes one has it: these are nobody's
-            for key in keys:
+def sweep_journal(journal: Journal, store: Store, catalog: UUID) -> None:
+    """Remove uploads of records, and of the marker of this catalog, whose writers died. Uploads of another catalog
+    stay: it may be alive. catalog: the identity of this one. Raises as write_journal does."""
+    own = marker_key(catalog)
+    records = {
+        key: parse_journal_key(key) for key in store.uploads() if key.startswith(JOURNAL_PREFIX) or key == own
+    }
+    if not records:
+        return
+    with journal.exclusively(store.url):  # each writer of this catalog holds this lock
+        known = journal.known([record[1] for record in records.values() if record is not None])
+        alone = set(catalogs_of(store)) <= {catalog}
+        for key, record in records.items():
+            if alone or key == own or (record is not None and record[1] in known):
                 store.discard(key)
 
 
@@ -76,26 +85,7 @@ def _write(journal: Journal, store: Store, record: JournalRecord) -> None:
 
 def put_record(store: Store, key: str, content: Callable[[], Iterable[bytes]]) -> None:
     """Writes the object of a record, if it is not there. The caller is in `exclusively` of that store."""
-    for _ in range(2):
-        try:
-            return _put(store, key, content())
-        except Conflict:
-            # The key is only ever this record's: if the object is there, it is the very same.
-            if has(store, key):
-                return None
-            store.discard(key)
-    raise StoreFailed("somebody else writes this journal record", chunk=key)
-
-
-def _put(store: Store, key: str, content: Iterable[bytes]) -> None:
-    upload = store.create(key)
-    try:
-        for block in _blocks(content):
-            upload.write(block)
-        upload.commit()
-    except BaseException:
-        upload.abort()
-        raise
+    put_once(store, key, lambda: _blocks(content()))
 
 
 def _blocks(content: Iterable[bytes]) -> Iterator[bytes]:
@@ -118,12 +108,14 @@ def _encoded(record: JournalRecord, files: Iterable[JournalFile]) -> Iterator[by
 
 
 def _documents(record: JournalRecord, files: Iterable[JournalFile]) -> Iterator[dict[str, Any]]:
-    head = {
+    head: dict[str, Any] = {
         "cafcat_journal": VERSION,
         "sequence": record.sequence,
         "kind": record.kind,
         "happened_at": record.happened_at,
     }
+    if record.catalog is not None:
+        head["catalog"] = str(record.catalog)
     yield head | ({} if record.chunk is None else {"chunk": _chunk(record.chunk)})
     for file in files:
         yield {"path": file.path, "chunk": str(file.chunk), "start_byte": file.start_byte}

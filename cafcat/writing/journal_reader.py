@@ -144,7 +144,8 @@ def _record(document: dict[str, Any], key: str) -> JournalRecord:
     if (chunk is not None) != (kind in (JournalKind.COMMIT, JournalKind.MOVE)):
         raise ValueError("a chunk is what a commit and a move have, and nothing else")
     of = None if chunk is None else _chunk(chunk)
-    return JournalRecord(found[0], found[1], JournalKind(kind), _time(document, "happened_at"), (), of)
+    catalog = None if document.get("catalog") is None else _uuid(document, "catalog")
+    return JournalRecord(found[0], found[1], JournalKind(kind), _time(document, "happened_at"), (), of, catalog)
 
 
 def _chunk(document: Any) -> JournalChunk:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
-
+from cafcat.catalog.embedded import EmbeddedServer
+from cafcat.catalog.embedded_roles import SUPERUSER
 from cafcat.database import Database
 from cafcat.settings import Settings
 from tests.bench.data import (
@@ -35,7 +35,8 @@ LARGE_BYTES = 64 * MIB
 KEPT_CHUNKS = 4
 _BLOCK_BYTES = 4096
 _ALL_TABLES = """
-SELECT string_agg(tablename, ', ') FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'
+SELECT string_agg(tablename, ', ') FROM pg_tables WHERE schemaname = 'public'
+AND tablename NOT IN ('alembic_version', 'catalog_identity')
 """
 
 
@@ -49,7 +50,8 @@ class Home:
         database = Database(self.settings)
         database.init()
         self.url = database.url()
-        self.connection = psycopg.connect(self.url, autocommit=True)
+        # A superuser: triggers rest while tables are emptied, and checkpoints are made.
+        self.connection = EmbeddedServer(self.settings.home / "postgres").connect(SUPERUSER)
 
     def cafcat(self, *words: str | Path, cwd: Path | None = None) -> None:
         run(*CAFCAT, *words, cwd=cwd, environ=self.environ)

@@ -45,7 +45,9 @@ def _commit(home: Home, files: int) -> float:
     """Seconds of committing one chunk into an empty catalog; it stays there."""
     home.empty()
     catalog, store_of = Rooms(home.settings)()
-    place = ChunkPlace(catalog, store_of(home.settings.store), formats.by_name("caf"), None, "bench")
+    store = store_of(home.settings.store)
+    catalog.stores.register(store.url)
+    place = ChunkPlace(catalog, store, formats.by_name("caf"), None, "bench")
     chunk = OpenChunk(place)
     for number in range(files):
         path = f"projects/2026/instrument-07/run-{number // 500:06}/frame-{number:09}.dat"

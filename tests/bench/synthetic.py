@@ -53,6 +53,7 @@ def main(count: int) -> None:
     settings = Settings.load()
     store = Stores(settings)[settings.store]
     with closing(Database(settings).catalog()) as catalog:
+        catalog.stores.register(store.url)
         place = ChunkPlace(catalog, store, formats.by_name("caf"), None, owner_name("bench"))
         limits = Limits(settings.target_size)
         ingest = Ingest(

@@ -27,6 +27,10 @@ class BucketBeside:
 
 @pytest.mark.usefixtures("s3_environment")
 class TestS3Source(SourceSuite):
+    @pytest.fixture(autouse=True)
+    def _server(self, s3_server: S3Server) -> None:
+        self.ordered = s3_server.has("list_order")
+
     @pytest.fixture
     def raw(self, s3_server: S3Server, s3_bucket: str) -> BucketBeside:
         return BucketBeside(s3_server, s3_bucket)

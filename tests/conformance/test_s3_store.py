@@ -27,6 +27,11 @@ class BucketBeside:
 
 @pytest.mark.usefixtures("s3_environment")
 class TestS3Store(StoreSuite):
+    @pytest.fixture(autouse=True)
+    def _server(self, s3_server: S3Server) -> None:
+        self.ordered = s3_server.has("list_order")
+        self.never_replaces = s3_server.has("conditional_writes") and s3_server.has("atomic_conditional_writes")
+
     @pytest.fixture
     def store(self, s3_bucket: str) -> S3Store:
         return S3Store(f"s3://{s3_bucket}/{PREFIX}", S3Access(), 60_000_000)

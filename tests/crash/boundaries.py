@@ -1,9 +1,9 @@
 """Counts the calls by which a program makes something durable or visible, and kills it before or after one of them.
 
 Files: write (the labels of those that pass by the page cache say so), pwrite, fsync (of files and of folders),
-link, unlink, rename, replace, mkdir, rmdir, open for writing. S3: every operation of boto3, every read of obstore.
-Postgres: every round trip, thus every statement, block of a COPY, and COMMIT. Pipes between processes of cafcat:
-every message, where it is sent and where it is received.
+syncfs, link, unlink, rename, replace, mkdir, rmdir, open for writing. S3: every operation of boto3, every read of
+obstore. Postgres: every round trip, thus every statement, block of a COPY, and COMMIT. Pipes between processes of
+cafcat: every message, where it is sent and where it is received.
 """
 
 import fcntl
@@ -52,11 +52,16 @@ class Boundaries:
 
         import psycopg
 
+        from cafcat.resolve import durable_files
+
         for name in _FILES:
             setattr(os, name, self._counted(getattr(os, name), lambda *_, _name=name: f"file {_name}"))
         vars(os)["write"] = self._counted(os.write, _write_label)
         vars(os)["fsync"] = self._counted(os.fsync, _fsync_label)
         vars(os)["open"] = self._counted(os.open, _open_label)
+        vars(durable_files)["sync_file_system"] = self._counted(
+            durable_files.sync_file_system, lambda *_: "file sync of a file system"
+        )
         connection: Any = psycopg.Connection
         connection.wait = self._counted(connection.wait, _sql_label)
         pipe: Any = Connection
@@ -80,9 +85,10 @@ class Boundaries:
             if label is None:
                 return function(*arguments, **named)
             self._step("before", label)
-            result = function(*arguments, **named)
-            self._step("after", label)
-            return result
+            try:
+                return function(*arguments, **named)
+            finally:  # a look for an object that is not there has an end, too
+                self._step("after", label)
 
         return counted
 

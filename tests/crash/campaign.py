@@ -27,7 +27,8 @@ from tests.crash.checker import Seen, crc32c, problems
 from tests.crash.places import Bucket, Folder, Place
 from tests.crash.verbs import VERBS, Verb, here
 from tests.crash.world import Outcome, State, World, fast_databases, fast_folder, zygote
-from tests.s3_server import new_bucket, swift
+from tests.s3_server import kind_of_server, new_bucket
+from tests.s3_servers.kinds import DEFAULT_KIND, KINDS
 from tests.services import Databases
 
 DIED = "a process of ingest died (exit code -9)"
@@ -224,7 +225,7 @@ def world(databases: Databases, store: str, folder: Path) -> Iterator[World]:
         places: list[Place] = [Folder(folder / name) for name in ("store", "second", "outside")]
         if store == "s3":
             (folder / "s3").mkdir()
-            server = cleanup.enter_context(swift(folder / "s3"))
+            server = cleanup.enter_context(kind_of_server(KINDS[DEFAULT_KIND], folder / "s3"))
             environment = server.environ()
             buckets = [Bucket(server, new_bucket(server.client())) for _ in places]
             for bucket in buckets:

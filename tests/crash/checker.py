@@ -24,7 +24,7 @@ from tests.crash.places import Place
 
 __all__ = ["Seen", "look", "problems"]
 
-JOURNAL, BACKUPS = "journal/", "backups/"
+JOURNAL, BACKUPS, MARKERS = "journal/", "backups/", "catalogs/"
 KEPT = ("committed", "retired")
 LOGS = "clp-s"
 Spot = tuple[int, str, int, int]
@@ -60,6 +60,7 @@ TABLES = {
     "chunk_copies": "SELECT * FROM chunk_copies ORDER BY id",
     "backups": "SELECT * FROM backups ORDER BY id",
     "ingestion_units": "SELECT * FROM ingestion_units ORDER BY chunk_id, number",
+    "catalog_identity": "SELECT * FROM catalog_identity",
 }
 
 
@@ -95,6 +96,7 @@ def problems(seen: Seen, damaged: frozenset[str] = frozenset()) -> list[str]:
         _log_files,
         _counters,
         _nothing_else,
+        _markers,
         _journal,
         _told,
         _replayed,
@@ -246,10 +248,31 @@ def _nothing_else(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
                     yield f"{table} {row.id}: no object {row.object_key} in {row.store}"
     for url, objects in seen.objects.items():
         for key in objects.keys() - expected[url]:
-            if not key.startswith(JOURNAL) and url != seen.outside:
+            if not key.startswith((JOURNAL, MARKERS)) and url != seen.outside:
                 yield f"{url} has {key}, which no row names"
+        own = expected[url] and url != seen.outside
         for key in seen.uploads[url]:
-            yield f"{url} has an upload of {key}"
+            # Before a store has anything, no row leads recover to it: the next ingest removes the upload.
+            if own or not key.startswith(MARKERS):
+                yield f"{url} has an upload of {key}"
+
+
+def _markers(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+    """A store has the marker of this catalog from before its first chunk on, and no other."""
+    [identity] = seen.tables["catalog_identity"]
+    marker = f"{MARKERS}{identity.uuid}.json"
+    rows = [row for row in seen.tables["chunks"] if row.state in KEPT and row.adopted_prefix is None]
+    rows += [row for table in ("chunk_copies", "backups") for row in seen.tables[table] if row.state == "committed"]
+    for url, objects in seen.objects.items():
+        found = {key: data for key, data in objects.items() if key.startswith(MARKERS)}
+        for key in found.keys() - {marker}:
+            yield f"{url} has {key}, the marker of another catalog"
+        if marker not in found and any(row.store == url for row in rows):
+            yield f"{url} has no marker of its catalog"
+        if marker in found:
+            document = json.loads(found[marker])
+            if (len(found[marker]), document["catalog"]) != (1024, str(identity.uuid)):
+                yield f"{url} {marker}: it is not the marker of this catalog"
 
 
 def _journal(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:

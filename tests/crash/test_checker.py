@@ -89,6 +89,10 @@ def key_of(seen: Seen, state: str) -> str:
     return str(seen.tables["chunks"][chunk_of(seen, state)].object_key)
 
 
+def marker_of(seen: Seen) -> str:
+    return next(key for key in store_of(seen) if key.startswith("catalogs/"))
+
+
 def record_of(seen: Seen, kind: str) -> str:
     row = next(row for row in seen.tables["journal"] if row.kind == kind)
     return f"journal/{row.id:020d}-{row.uuid}.jsonl"
@@ -139,6 +143,15 @@ PLANTED: dict[str, tuple[Callable[[Seen], object], str]] = {
     "an object of nobody": (lambda seen: store_of(seen).update({"0.caf": b""}), "which no row names"),
     "a backup of nobody": (drop("backups"), "which no row names"),
     "an upload": (lambda seen: seen.uploads[seen.tables["chunks"][0].store].append("x.caf"), "upload"),
+    "no marker": (lambda seen: store_of(seen).pop(marker_of(seen)), "has no marker"),
+    "half a marker": (
+        lambda seen: store_of(seen).update({marker_of(seen): store_of(seen)[marker_of(seen)].strip()}),
+        "is not the marker",
+    ),
+    "a marker of another catalog": (
+        lambda seen: store_of(seen).update({"catalogs/0.json": b""}),
+        "the marker of another catalog",
+    ),
     "no record": (lambda seen: store_of(seen).pop(record_of(seen, "commit")), "is not in"),
     "a record of nobody": (lambda seen: seen.tables["journal"].pop(), "which no row names"),
     "a record not written": (change("journal", unwritten=["s3://x"]), "is not written"),

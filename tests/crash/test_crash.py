@@ -85,6 +85,7 @@ def test_the_boundaries_of_an_ingest_are_seen(crash_world: World) -> None:
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
 def test_the_head_of_a_car_is_written_before_it_is_made_durable(crash_world: World) -> None:
     crash_world.begin()
+    packed(crash_world)  # and with it the marker of the store, which is made durable first
     write_files(crash_world, "one", "ab", 1)
     passed = crash_world.cafcat("ingest", *SMALL, "--format", "car", "one").passed
     assert (

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from cafcat.catalog.embedded_roles import SUPERUSER
 from tests.crash.checker import Seen, look
 from tests.crash.places import Place
 from tests.crash.team import Victim
-from tests.services import Databases, temporary_server, url_of
+from tests.services import Databases, temporary_server
 
 __all__ = ["Outcome", "State", "World", "Zygote", "fast_databases", "fast_folder", "in_memory", "zygote"]
 
@@ -105,7 +106,7 @@ def fast_databases() -> Iterator[Databases]:
     with (
         in_memory(),
         temporary_server() as server,
-        contextlib.closing(Databases(server.conninfo("postgres"))) as databases,
+        contextlib.closing(Databases(server.conninfo("postgres", SUPERUSER))) as databases,
     ):
         yield databases
 
@@ -128,7 +129,7 @@ class World:
 
     @property
     def database_url(self) -> str:
-        return url_of(self.databases.conninfo, self.name)
+        return self.databases.url(self.name)
 
     @property
     def everywhere(self) -> list[Place]:
@@ -247,5 +248,7 @@ def copy_database(databases: Databases, template: str) -> str:
     name = f"cafcat_test_{os.urandom(16).hex()}"
     with psycopg.connect(databases.conninfo, autocommit=True) as connection:
         strategy = "STRATEGY FILE_COPY" if connection.info.server_version >= 150000 else ""
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} {strategy}".encode())
+        connection.execute(
+            f"CREATE DATABASE {name} TEMPLATE {template} OWNER {databases.owner} {strategy}".encode()
+        )
     return name

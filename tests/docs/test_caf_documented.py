@@ -13,5 +13,5 @@ def test_the_hex_dump_is_what_the_writer_gives() -> None:
     rows = re.findall(r"^[0-9a-f]{8}  ((?:[0-9a-f]{2} ?| )+)\|", PAGE.read_text(), flags=re.MULTILINE)
     data, _, finished = pack(CAF, [("hello.txt", b"hello\n", 1_700_000_000_000_000_000), ("ü", b"", None)])
     assert bytes.fromhex("".join(rows)) == data
-    assert "begins at byte 6 and has 0xaf = 175 bytes" in PAGE.read_text()
-    assert (finished.index_start_byte, finished.index_end_byte - finished.index_start_byte) == (6, 175)
+    assert "begins at byte 6 and has 0xc9 = 201 bytes" in PAGE.read_text()
+    assert (finished.index_start_byte, finished.index_end_byte - finished.index_start_byte) == (6, 201)

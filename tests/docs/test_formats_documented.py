@@ -26,9 +26,9 @@ def test_the_chunkio_dump_is_what_the_writer_gives() -> None:
     )
     assert dumps("chunkio.md") == [data]
     assert [entry[1:3] for entry in entries] == [(0, 62), (62, 102)]
-    assert (finished.index_start_byte, finished.index_end_byte, finished.size_bytes) == (102, 321, 361)
+    assert (finished.index_start_byte, finished.index_end_byte, finished.size_bytes) == (102, 347, 387)
     text = " ".join((PAGES / "chunkio.md").read_text().split())
-    assert "the records [0, 62) and [62, 102), the index is [102, 321) with 179 bytes of text" in text
+    assert "the records [0, 62) and [62, 102), the index is [102, 347) with 205 bytes of text" in text
 
 
 def test_the_databundle_dump_is_what_the_writer_gives() -> None:

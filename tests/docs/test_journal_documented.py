@@ -22,6 +22,8 @@ from cafcat.writing.journal_reader import JournalObject
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"
 UUIDS = UUID("0b5e4a43-4c28-4b29-9a5c-3f8a70b0a1ce"), UUID("6f1f8c2e-9d0b-4f0e-8a57-2f6d1f9b7c11")
 
+CATALOG = UUID("5d0c8a52-7f4e-4c5f-9d1c-2f8f4a6b9e01")
+
 
 def examples() -> dict[str, bytes]:
     page = (FORMATS / "journal.md").read_text()
@@ -40,8 +42,14 @@ def records() -> list[tuple[JournalRecord, JournalFile]]:
     )
     removal = UUID("e2c0a1de-53f1-4b52-9f3b-4cf1f6ad0a77")
     return [
-        (JournalRecord(41, UUIDS[1], JournalKind.COMMIT, times[1], (), chunk), JournalFile("ü", UUIDS[0], 6)),
-        (JournalRecord(42, removal, JournalKind.REMOVE, times[2], (), None), JournalFile("hello.txt", UUIDS[0], 0)),
+        (
+            JournalRecord(41, UUIDS[1], JournalKind.COMMIT, times[1], (), chunk, CATALOG),
+            JournalFile("ü", UUIDS[0], 6),
+        ),
+        (
+            JournalRecord(42, removal, JournalKind.REMOVE, times[2], (), None, CATALOG),
+            JournalFile("hello.txt", UUIDS[0], 0),
+        ),
     ]
 
 
@@ -71,7 +79,8 @@ def test_the_backup_begins_as_it_says(database_url: str, tmp_path: Path) -> None
     [row] = re.findall(r"^00000000  ((?:[0-9a-f]{2} ?| )+)\|", page, re.M)
     assert data[:16] == bytes.fromhex(row)
     with tarfile.open(fileobj=io.BytesIO(data)) as found:
-        assert found.getnames() == ["backup.json", "manifest.json"]
+        filled = ["catalog_identity/000001.copy.gz", "stores/000001.copy.gz"]
+        assert found.getnames() == ["backup.json", *filled, "manifest.json"]
         head = found.extractfile("backup.json")
         assert head is not None
         text = head.read().decode()

@@ -16,8 +16,6 @@ from tests.e2e.test_cli_archives import NOWHERE, in_archive
 from tests.s3_server import S3Server
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
-
 FILES = {f"d/{n}": b"content %d\n" % n * 500 for n in range(5)} | {"zeros": bytes(700_000), "empty": b""}
 
 
@@ -146,7 +144,7 @@ def test_no_copy_of_an_index_stays(alone: Cafcat, number: signal.Signals) -> Non
 WITHOUT = """
 import subprocess
 import sys
-sys.modules["plyvel"] = None
+sys.modules["plyvel_next"] = sys.modules["plyvel"] = None
 from cafcat.cli.app import run
 sys.exit(run(sys.argv[1:]))
 """

@@ -17,6 +17,7 @@ SUMMARY_KEYS = {
     "files_added",
     "files_replaced",
     "files_unchanged",
+    "files_compared",
     "files_skipped",
     "files_failed",
     "bytes_added",
@@ -196,5 +197,25 @@ def test_the_second_signal_drops_what_is_open(many: Cafcat) -> None:
     assert b'"warning": "dropping the open chunk' in dropping
     assert err == b'{"notice": "interrupted; committed before: 0 files, 0 B in 0 chunks"}\n'
     assert paths(many) == []
-    assert not [path for path in (many.folder / "store").rglob("*") if path.is_file()]
+    store = many.folder / "store"
+    assert {path.parent for path in store.rglob("*") if path.is_file()} == {store / "catalogs"}
     assert [chunk["state"] for chunk in many("chunks", "ls", "--json").documents] == ["abandoned"]
+
+
+def test_checksum_and_force_on_the_command_line(cafcat: Cafcat) -> None:
+    file = cafcat.folder / "tree" / "a.txt"
+    file.parent.mkdir()
+    file.write_bytes(b"first")
+    before = file.stat()
+    cafcat("ingest", "tree")
+    file.write_bytes(file.read_bytes()[::-1])
+    os.utime(file, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    assert cafcat("ingest", "tree", "--json").documents[-1]["summary"]["files_replaced"] == 0
+    found = cafcat("verify", "--level", "source", "tree", code=5)
+    assert "cafcat ingest --checksum SRC" in found.lines[-1]
+    result = cafcat("ingest", "tree", "--checksum")
+    assert "replaced 1" in result.text
+    assert ", compared " in result.text
+    assert cafcat("verify", "--level", "source", "tree").code == 0
+    assert "unchanged 0" in cafcat("ingest", "tree", "--force").text
+    assert "leave one of them out" in cafcat("ingest", "tree", "--force", "--checksum", code=2).err

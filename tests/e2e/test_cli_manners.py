@@ -110,6 +110,18 @@ URLS = {
     "broken port": f"postgresql://user:{SECRET}@127.0.0.1:x/none",
     "broken keyword": f"password={SECRET} nonsense=1",
     "unescaped": f"postgresql://user:/{SECRET}@127.0.0.1:1/none",
+    "two ats": f"postgresql://user:p@{SECRET}@127.0.0.1:1/none",
+    "slash": f"postgresql://user:{SECRET}/more@127.0.0.1:1/none",
+    "slash behind digits": f"postgresql://user:12/{SECRET}@127.0.0.1:1/none",
+    "question mark": f"postgresql://user:{SECRET}?more@127.0.0.1:1/none",
+    "question mark before": f"postgresql://user:more?{SECRET}@127.0.0.1:1/none",
+    "question mark, digits": f"postgresql://user:1?{SECRET}=@127.0.0.1:1/none",
+    "percent": f"postgresql://user:{SECRET}%zz@127.0.0.1:1/none",
+    "percent zero": f"postgresql://user:{SECRET}%00@127.0.0.1:1/none",
+    "bracket": f"postgresql://user:x@[{SECRET}/none",
+    "space in a keyword": f"host=127.0.0.1 password=more {SECRET}",
+    "quote in a keyword": f"host=127.0.0.1 password='{SECRET}",
+    "not UTF-8": f"postgresql://user:{SECRET}\udce9@127.0.0.1:x/none",
 }
 
 
@@ -117,7 +129,7 @@ URLS = {
 def test_a_password_is_never_shown(tmp_path: Path, name: str) -> None:
     cafcat = Cafcat(tmp_path, URLS[name])
     (tmp_path / "f").write_bytes(b"f")
-    verbs = [["config", "--json"], ["ingest", "f", "--debug"]]
+    verbs = [["config", "--json"], ["ingest", "f", "--debug"], ["db", "current", "--debug"]]
     for verb in verbs:
         process = subprocess.run(
             cafcat.command(*verb), env=cafcat.environment, cwd=tmp_path, capture_output=True, check=False
@@ -176,7 +188,8 @@ def test_output_that_cannot_be_written_is_an_error(filled: Cafcat) -> None:
 def test_ctrl_c_in_other_verbs(filled: Cafcat) -> None:
     process = filled.popen("sql", "-c", "SELECT pg_sleep(60)")
     assert filled.database_url
-    asks = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()"
+    # By the wait event: the text of the query that runs is that of a FETCH.
+    asks = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
     with psycopg.connect(filled.database_url, autocommit=True) as connection:
         wait_until(lambda: connection.execute(asks).fetchone())
     process.send_signal(signal.SIGINT)

@@ -7,7 +7,8 @@ from dataclasses import fields
 import pytest
 
 from cafcat.maintenance.compare import Difference
-from cafcat.maintenance.rebuild import Damage, RebuildReport
+from cafcat.maintenance.rebuild import RebuildReport
+from cafcat.maintenance.rebuild_damage import Damage
 from tests.e2e.conftest import Cafcat, documented_keys, write_tree
 from tests.services import Databases
 

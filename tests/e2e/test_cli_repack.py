@@ -41,7 +41,7 @@ def test_it_says_what_it_would_do_and_then_does_it(cafcat: Cafcat) -> None:
     assert cafcat("repack").text == dry.text
     done = cafcat("repack", "--yes", "-v")
     assert re.fullmatch(
-        r"copied 1 live file \(1.0 kB\) into 1 new chunk \(1.1 kB\); 1 of 1 chunk retired: prune removes them\n",
+        r"copied 1 live file \(1.0 kB\) into 1 new chunk \(1.2 kB\); 1 of 1 chunk retired: prune removes them\n",
         done.text,
     )
     assert f"chunk {chunk}: 2.0 kB dead" in done.err

@@ -116,7 +116,10 @@ def test_a_store_that_cannot_be_reached_makes_the_code_3(cafcat: Cafcat) -> None
     pack(cafcat, {"g": b"2"})
     store = cafcat.folder / "store"
     assert cafcat("verify").code == 0
-    command = "UPDATE chunks SET store = 'unheard-of://x' WHERE id = 1"
+    command = (
+        "INSERT INTO stores (url) VALUES ('unheard-of://x');\n"
+        "UPDATE chunks SET store = 'unheard-of://x' WHERE id = 1;\n"
+    )
     cafcat("sql", stdin=command.encode())
     result = cafcat("verify", code=3)
     assert "unreadable: it cannot be read: no store for 'unheard-of'" in result.lines[0]
@@ -130,10 +133,11 @@ def test_source(cafcat: Cafcat) -> None:
     pack(cafcat, {"t/a": b"first", "t/b": b"second"})
     (cafcat.folder / "t" / "a").write_bytes(b"FIRST")
     (cafcat.folder / "t" / "b").unlink()
-    first, second, last = cafcat("verify", "--level", "source", "t", code=5).lines
+    first, second, last, remedy = cafcat("verify", "--level", "source", "t", code=5).lines
     assert re.fullmatch(r"t: source t/a: it has CRC-32C [0-9a-f]{8} at its source, [0-9a-f]{8} here", first)
     assert second == "t: source t/b: it is not at its source any more"
     assert last == "verified 1 source (source): 1 damaged; 1 file, 5 B read"
+    assert "cafcat ingest --checksum SRC" in remedy
     cafcat("verify", "--level", "source", "nowhere", code=4)
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 
 from cafcat.checksums import crc32c
@@ -29,6 +28,7 @@ from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests import car_archives as car
 from tests.bundles import inline_shard
 from tests.fuzz.mutations import damaged_bytes
+from tests.vector_files import VECTORS
 
 __all__ = [
     "Wrong",
@@ -45,7 +45,6 @@ __all__ = [
     "read_databundle",
 ]
 
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
 _MOST_SEED_BYTES = 200_000
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import tarfile
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
@@ -14,11 +13,9 @@ from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, TarWriter
 from cafcat.testing.formats import CONTENTS, ODD_NAMES, pack
 from tests.fuzz.formats import car_files, chunkio_files, clp_archives, databundle_chunks
 from tests.fuzz.mutations import footed, sealed
+from tests.vector_files import VECTORS
 
 __all__ = ["KINDS", "Seed", "seeds_of"]
-
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "caf"
-"""Not part of the project: where they are missing, the archives of our own writer have to do."""
 
 MODIFIED = 1_795_255_200_123_456_789
 
@@ -81,8 +78,7 @@ def _parts(archive: bytes) -> tuple[bytes, bytes]:
 
 
 def _original_archives() -> list[Seed]:
-    found = sorted(VECTORS.glob("*.caf")) if VECTORS.is_dir() else []
-    archives = [(path.name, path.read_bytes()) for path in found]
+    archives = [(path.name, path.read_bytes()) for path in sorted((VECTORS / "caf").glob("*.caf"))]
     return [Seed(name, data, 1 if len(data) > 100_000 else 10) for name, data in archives]
 
 

@@ -60,16 +60,16 @@ class RawStore:
     def locate(self, key: str) -> str:
         return key
 
-    def list(self, below: str = "") -> Iterator[ObjectInfo]:  # noqa: ARG002 - nothing lies beside it
+    def list(self, below: str = "") -> Iterator[ObjectInfo]:
         return iter(())
 
     def stat(self, key: str) -> ObjectInfo:
         return ObjectInfo(key, self._archive.size_bytes)
 
-    def read(self, key: str, start_byte: int, end_byte: int) -> bytes:  # noqa: ARG002 - it has one object
+    def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
         return self._archive.read_at(start_byte, end_byte)
 
-    def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:  # noqa: ARG002 - the same
+    def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
         for start in range(start_byte, end_byte, MIB):
             yield self._archive.read_at(start, min(end_byte, start + MIB))
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import random
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -18,18 +19,22 @@ from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 from cafcat.formats.caf import CAF
 from cafcat.formats.car import CAR
+from cafcat.formats.car.cid import RAW
 from cafcat.formats.chunkio import CHUNKIO
+from cafcat.formats.chunkio.records_writer import RecordWriter
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.maintenance import check_index
 from cafcat.maintenance.adopt import AdoptReport
 from cafcat.model import OnConflict, VerifyLevel
 from cafcat.stores.local_files import LocalFile
-from cafcat.testing.formats import pack
+from cafcat.testing.formats import ListSink, pack
+from tests.car_archives import cid, leaf, v1
 from tests.catalog_world import MODIFIED, Opener, commit, live, sql
 from tests.damage import flip
 from tests.killing import killed_at_each_step
 from tests.listeners import Heard, problems
 from tests.places import Bucket, Folder
+from tests.vector_files import FIXTURES_OF_OTHERS, VECTORS, vector_path
 
 
 @pytest.fixture
@@ -38,12 +43,11 @@ def repository(local: cafcat.Repository) -> cafcat.Repository:
     return local
 
 
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
-needs_vectors = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared/vectors is not there")
+CONTENT = random.Random(1)
 FILES = {
     "a/1": b"one",
     "a/2": b"two" * 50_000,
-    "b": os.urandom(2_500_000),
+    "b": CONTENT.randbytes(2_500_000),
     "empty": b"",
     "ü/x": b"same",
     "y": b"same",
@@ -108,11 +112,12 @@ def readable(path: Path) -> tuple[str, dict[str, bytes]] | None:
 
 
 def vectors() -> Iterator[Path]:
+    """Those of this repository, and the fixtures of other projects where these are there."""
     suffixes = (".caf", ".car", ".cio", ".clp")
-    return (path for path in sorted(VECTORS.rglob("*")) if path.name.endswith(suffixes))
+    found = [*sorted(VECTORS.rglob("*")), *map(vector_path, FIXTURES_OF_OTHERS)]
+    return (path for path in found if path.name.endswith(suffixes) and path.exists())
 
 
-@needs_vectors
 def test_every_vector_is_as_its_own_reader_says(repository: cafcat.Repository, tmp_path: Path) -> None:
     whole: set[str] = set()
     for number, vector in enumerate(vectors()):
@@ -185,6 +190,43 @@ def test_an_object_whose_key_no_store_has_is_not_taken_for_another(
     [message] = adopt(repository, f"s3://{bucket.bucket}/deep//there.caf").failed
     assert "bad object key 'deep//there.caf'" in message
     assert live(repository) == set()
+
+
+def test_a_file_without_its_first_bytes_is_adopted_with_its_format_named(
+    repository: cafcat.Repository, tmp_path: Path
+) -> None:
+    sink = ListSink()
+    RecordWriter(sink).write(bytes(16), b"content")
+    path = tmp_path / "there" / "x.cio"
+    path.parent.mkdir()
+    path.write_bytes(bytes(16) + sink.data[16:])
+    assert "name the format" in adopt(repository, path).failed[0]
+    adopted(repository, path, format="chunkio")
+    assert repository.read("x.cio/0000000000000000") == b"content"
+    for level in (VerifyLevel.INDEX, VerifyLevel.DATA):
+        assert verdicts(repository, level) == {str(path): "ok"}
+    with pytest.raises(InvalidInput, match="no format 'zip'"):
+        adopt(repository, path, format="zip")
+
+
+def test_a_padded_car_with_unchecked_hashes_is_adopted_and_both_are_told(
+    repository: cafcat.Repository, tmp_path: Path
+) -> None:
+    path = tmp_path / "there" / "x.car"
+    path.parent.mkdir()
+    blocks = [leaf(b"checked"), (cid(RAW, 0x1B, bytes(32)), b"keccak"), (cid(RAW, 0x1B, b"1" * 32), b"another")]
+    path.write_bytes(v1([], blocks) + bytes(1000))
+    assert "--zero-padding" in adopt(repository, path).failed[0]
+    heard = Heard()
+    report = adopted(repository, path, zero_padding=True, progress=heard)
+    assert (report.files, report.unchecked_blocks) == (3, 2)
+    assert heard.warnings == [f"{path}: cafcat does not check the hashes of 2 blocks: Keccak-256 (0x1b)"]
+    for level in (VerifyLevel.INDEX, VerifyLevel.DATA):
+        verified = repository.custody.verify(level=level, restart=True)
+        assert (verified.ok, verified.damaged, verified.unchecked_blocks) == (1, 0, 2)
+    data = path.read_bytes()
+    path.write_bytes(v1([], blocks[:1]) + bytes(len(data) - len(v1([], blocks[:1]))))
+    assert verdicts(repository, VerifyLevel.INDEX) == {str(path): "damaged"}
 
 
 def test_an_archive_that_is_changed_meanwhile_is_not_adopted(repository: cafcat.Repository, tmp_path: Path) -> None:

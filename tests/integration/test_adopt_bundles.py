@@ -18,14 +18,12 @@ from cafcat.formats.databundle.layout import RECORD_BYTES
 from cafcat.formats.databundle.messages import messages
 from cafcat.maintenance.adopt import AdoptReport
 from cafcat.model import VerifyLevel
-from tests.bundles import everything, foreign_bundle, inline_shard
+from tests.bundles import everything, foreign_bundle, hide_leveldb, inline_shard
 from tests.catalog_world import Opener, commit, live
 from tests.damage import flip
 from tests.killing import killed_at_each_step
 from tests.listeners import Heard, problems
 from tests.places import Bucket, Folder
-
-pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
 
 NOISE = random.Random(21).randbytes(3 << 20)
 FILES = {
@@ -342,7 +340,7 @@ def test_a_missing_library_is_no_damage(
 ) -> None:
     bundle(tmp_path / "there")
     adopt(local, tmp_path / "there")
-    monkeypatch.setitem(sys.modules, "plyvel", None)
+    hide_leveldb(monkeypatch)
     assert "pip install 'cafcat[databundle]'" in adopt(local, tmp_path / "there").failed[0]
     assert dict(local.read_many(FILES)) == FILES
     assert verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS

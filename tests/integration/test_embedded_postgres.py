@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -16,8 +17,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cafcat.catalog import embedded_sockets
 from cafcat.catalog.embedded import EmbeddedServer
 from cafcat.catalog.embedded_programs import choose_user, run_program
+from cafcat.catalog.embedded_roles import SUPERUSER
 from cafcat.catalog.embedded_state import read_postmaster
 from cafcat.errors import CatalogUnavailable
 from tests.services import missing_service
@@ -403,6 +406,24 @@ def test_a_normal_user_and_root_as_a_guest(home: Path, public_programs: Path, ui
 
 
 @only_root
+def test_a_copy_from_another_machine_is_open_to_a_normal_user(home: Path, public_programs: Path) -> None:
+    """The process number that came along belongs to somebody else here, and the modes were lost on the way."""
+    folder = home / "theirs" / "postgres"
+    folder.parent.mkdir()
+    os.chown(folder.parent, UNNAMED_UID, UNNAMED_UID)
+    theirs = run_child(folder, UNNAMED_UID, public_programs)["found"]
+    server = EmbeddedServer(folder, programs=public_programs)
+    assert server.stop()
+    record = folder / "postmaster.pid"
+    record.write_text(f"1\n{folder}\n1700000000\n5432\n/nowhere\n\n  1  1\nready   \n")
+    os.chown(record, UNNAMED_UID, UNNAMED_UID)
+    folder.chmod(0o755)
+    assert run_child(folder, UNNAMED_UID, public_programs)["found"][0] == theirs[0]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert server.stop()
+
+
+@only_root
 def test_root_becomes_nobody_where_namespaces_are_refused(
     home: Path, public_programs: Path, no_namespaces: None
 ) -> None:
@@ -453,7 +474,7 @@ def refusal(server: EmbeddedServer) -> str:
 
 @pytest.mark.parametrize("trap", ["symlink", "open", "file", pytest.param("foreign", marks=only_root)])
 @pytest.mark.parametrize("level", ["base", "leaf"])
-def test_a_socket_folder_that_is_not_private_is_refused(
+def test_a_socket_folder_that_is_not_private_is_passed_over(
     shared: EmbeddedServer, temporary: Path, trap: str, level: str
 ) -> None:
     leaf = Path(psycopg.conninfo.conninfo_to_dict(shared.conninfo())["host"])
@@ -472,8 +493,34 @@ def test_a_socket_folder_that_is_not_private_is_refused(
         place.mkdir(mode=0o700)
         place.chmod(0o750 if trap == "open" else 0o700)
         os.chown(place, pwd.getpwnam("daemon").pw_uid if trap == "foreign" else -1, -1)
-    assert f"{place} for the database's socket is not a private folder" in refusal(shared)
-    assert not shared.is_running()
+    before = place.lstat()
+    assert one_value(shared, "SELECT number FROM kept") == 42
+    sockets = Path(psycopg.conninfo.conninfo_to_dict(shared.conninfo())["host"])
+    assert not sockets.is_relative_to(place)
+    for folder in (sockets, sockets.parent):
+        assert stat.S_IMODE(folder.lstat().st_mode) == 0o700
+    assert (place.lstat().st_mode, place.lstat().st_uid) == (before.st_mode, before.st_uid)
+    assert not place.is_dir() or list(place.iterdir()) == []
+    shared.stop()
+    assert not sockets.exists()
+
+
+def test_folders_planted_in_every_place_do_not_keep_the_server_from_starting(
+    server: EmbeddedServer, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last place has a random name, which nobody can take first."""
+    uid = server.folder.stat().st_uid
+    planted = [temporary / f"cafcat-{uid}", temporary / f"cafcat-{uid}-"]
+    for folder in planted:
+        folder.mkdir(mode=0o777)
+    monkeypatch.setattr(embedded_sockets, "_temporary_folders", lambda _: iter([temporary]))
+    assert one_value(server, "SELECT number FROM kept") == 42
+    sockets = Path(psycopg.conninfo.conninfo_to_dict(server.conninfo())["host"])
+    assert sockets.parent.parent == temporary
+    assert sockets.parent not in planted
+    assert run_child(server.folder)["found"][2] == "UTC"
+    server.stop()
+    assert sorted(temporary.iterdir()) == planted
 
 
 def test_a_running_server_in_a_folder_opened_to_others_is_not_trusted(
@@ -481,10 +528,10 @@ def test_a_running_server_in_a_folder_opened_to_others_is_not_trusted(
 ) -> None:
     shared.connect().close()
     sockets = next(temporary.glob("cafcat-*/*"))
+    before = start_time(shared)
     sockets.chmod(0o777)
-    assert "is not a private folder" in refusal(shared)
-    sockets.chmod(0o700)
-    assert one_value(shared, "SELECT number FROM kept") == 42
+    assert start_time(shared) > before
+    assert not Path(psycopg.conninfo.conninfo_to_dict(shared.conninfo())["host"]).is_relative_to(sockets)
 
 
 def test_a_cluster_of_another_major_version_is_refused(shared: EmbeddedServer) -> None:
@@ -538,7 +585,7 @@ def test_the_servers_last_fatal_line_is_in_the_message(server: EmbeddedServer) -
 
 def test_a_connection_that_the_server_refuses_does_not_start_another(shared: EmbeddedServer) -> None:
     before = start_time(shared)
-    with psycopg.connect(shared.conninfo("postgres"), autocommit=True) as connection:
+    with psycopg.connect(shared.conninfo("postgres", SUPERUSER), autocommit=True) as connection:
         connection.execute("ALTER DATABASE cafcat ALLOW_CONNECTIONS false")
         assert 'database "cafcat" is not currently accepting connections' in refusal(shared)
         connection.execute("ALTER DATABASE cafcat ALLOW_CONNECTIONS true")

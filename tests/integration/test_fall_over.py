@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -109,7 +110,14 @@ LOST: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("loss", [name for name in LOST if name != "all bytes wrong"])
+def test_a_lost_store(world: World, chunk: str, tmp_path: Path) -> None:
+    LOST["store gone"](object_of(world, chunk))
+    check_every_way(world, tmp_path)
+    assert f"cannot find the store {world.first.url}" in world.warnings[0]
+    assert "reading the copies of its chunks" in world.warnings[0]
+
+
+@pytest.mark.parametrize("loss", [name for name in LOST if name not in ("all bytes wrong", "store gone")])
 def test_a_lost_chunk(world: World, chunk: str, tmp_path: Path, loss: str) -> None:
     LOST[loss](object_of(world, chunk))
     check_every_way(world, tmp_path)
@@ -195,13 +203,13 @@ def test_one_further_query_and_one_warning(world: World, chunk: str, tmp_path: P
 def asked_for_copies(repository: cafcat.Repository) -> list[Any]:
     """Of which chunks the catalog is asked for copies, from now on."""
     asked: list[Any] = []
-    of_chunk = repository._catalog.copies.of_chunk
+    places_of = repository._catalog.copies.places_of
 
     def counted(chunk: Any) -> Any:
         asked.append(chunk)
-        return of_chunk(chunk)
+        return places_of(chunk)
 
-    repository._reading._places._copies_of = counted
+    repository._reading._places._places_of = counted
     return asked
 
 
@@ -257,6 +265,7 @@ def test_a_copy_that_fails_too(world: World, chunk: str, tmp_path: Path) -> None
     flip(copy, *(world.repository.locate(f"tree/{name}").start_byte for name in ("first", "large")))
     shutil.copy(copy, tmp_path / "third" / copy.name)
     copy.unlink()
+    world.sql("INSERT INTO stores (url) VALUES (%s) ON CONFLICT DO NOTHING", third.url)
     world.sql(
         "INSERT INTO chunk_copies (chunk_id, store, object_key, state, committed_at) "
         "SELECT id, %s, object_key, 'committed', now() FROM chunks",
@@ -351,7 +360,7 @@ def test_answers_that_break_off_for_good_amid_a_large_file(
     remote: World, s3_proxy: S3Proxy, tmp_path: Path
 ) -> None:
     """A part of it has been handed out when the server goes away."""
-    large = {"large": os.urandom(20_000_000)}
+    large = {"large": random.randbytes(20_000_000)}
     commit(remote.repository, large)
     remote.copy()
     for attempt in (

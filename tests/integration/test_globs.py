@@ -27,7 +27,7 @@ def matches(connection: psycopg.Connection, pattern: str, path: str) -> bool:
 PATTERNS = st.text(ALPHABET.replace("\\", "") + "[[[]]", max_size=8)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pattern=PATTERNS, name=st.text(ALPHABET, min_size=1, max_size=5))
 def test_a_pattern_matches_the_last_part_as_fnmatch_does(
     connection: psycopg.Connection, pattern: str, name: str

@@ -1,6 +1,7 @@
 """Ingest by several processes: the same as by one, whoever dies, stops or fails."""
 
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -9,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import cafcat
 from cafcat.checksums import crc32c
-from cafcat.errors import Conflict, InvalidInput, StoreFailed, Unavailable
+from cafcat.errors import CatalogLocked, Conflict, InvalidInput, StoreFailed, Unavailable
 from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
 from tests.listeners import Heard
 
@@ -43,7 +45,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         file = tree / f"d{number // 100:03}" / f"f{number:05}"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"%d " % number * (number % 50))
-    (tree / "large").write_bytes(os.urandom(LARGE_BYTES))
+    (tree / "large").write_bytes(random.randbytes(LARGE_BYTES))
     (tree / "link").symlink_to("large")
     return tree
 
@@ -93,13 +95,13 @@ class Once(Heard):
         self.chunks: list[str] = []
         self._after, self._act = after, act
 
-    def advance(self, files: int, size_bytes: int) -> None:  # noqa: ARG002
+    def advance(self, files: int, size_bytes: int) -> None:
         self.files += files
         if self.files >= self._after and self._act is not None:
             act, self._act = self._act, lambda: None
             act()
 
-    def chunk_committed(self, chunk: str, files: int, size_bytes: int) -> None:  # noqa: ARG002
+    def chunk_committed(self, chunk: str, files: int, size_bytes: int) -> None:
         self.chunks.append(chunk)
 
 
@@ -150,6 +152,20 @@ def test_a_process_that_dies_costs_its_open_chunk(
     run = repository.runs(1)[0]
     assert run.state is RunState.FAILED
     assert run.chunks_committed >= len(committed(repository)) - 1  # the dead one may not have told of its last
+    repository.recover()
+    assert repository.ingest(["tree"], jobs=2).files_failed == 0
+    check(repository, store, contents(tree))
+
+
+def test_its_processes_wait_for_a_lock_for_a_limited_time(
+    repository: cafcat.Repository, tree: Path, store: Path, database_url: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(database_url) as holder:
+        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
+        options = {"database_url": database_url, "home": tmp_path / "home", "store": str(store), "lock_timeout": 1}
+        with cafcat.open(**options) as other, pytest.raises(CatalogLocked, match=str(holder.info.backend_pid)):
+            other.ingest(["tree"], jobs=2)
+    assert packers() == []
     repository.recover()
     assert repository.ingest(["tree"], jobs=2).files_failed == 0
     check(repository, store, contents(tree))

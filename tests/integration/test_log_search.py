@@ -25,6 +25,7 @@ __all__ = ["clp_program"]
 DAY = 86_400_000
 ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 START = 1_767_225_600_000
+FLOAT_SECONDS = Path(__file__).parents[1] / "searched_logs" / "v0.4.1_float_seconds.clp"
 LAST_MS = 9_223_372_036_854  # in nanoseconds, that is as much as 64 bits with a sign hold
 
 
@@ -51,6 +52,37 @@ def archives(clp_program: Path, tmp_path: Path) -> list[Path]:
 def repository(local: cafcat.Repository, archives: list[Path]) -> cafcat.Repository:
     assert local.custody.adopt(archives).failed == []
     return local
+
+
+def test_clp_s_gets_no_secret_of_the_environment(
+    clp_program: Path, tmp_path: Path, archives: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither when it searches nor when it compresses."""
+    recorded = tmp_path / "environment"
+    script = tmp_path / "clp-s"
+    script.write_text(f'#!/bin/sh\nenv >> {recorded}\nexec {clp_program} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(program, "program", lambda: script)
+    secrets = (
+        "CAFCAT_DATABASE_URL",
+        "PGPASSWORD",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+    )
+    for name in secrets:
+        monkeypatch.setenv(name, "correct-horse")
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    assert list(program.search(str(archives[0]), "level: ERROR"))
+    (tmp_path / "a.log").write_text('{"n": 1}\n')
+    (tmp_path / "names").write_text("a.log\n")
+    output = tmp_path / "out"
+    output.mkdir()
+    finished = program.compress(output, tmp_path / "names", tmp_path, timestamp_key=None, checkpoint=lambda: None)
+    assert finished.error is None
+    lines = recorded.read_text().splitlines()
+    assert lines.count("TZ=Europe/Berlin") == 2
+    assert not [line for line in lines if "correct-horse" in line or line.split("=")[0] in secrets]
 
 
 def search(repository: cafcat.Repository, *arguments: Any, **options: Any) -> tuple[list[bytes], SearchReport]:
@@ -105,6 +137,24 @@ def test_the_catalog_leaves_out_archives_of_other_times(
     arguments += [] if to_ms is None else ["--tle", str(to_ms)]
     assert found == searched_by_hand(clp_program, archives[:3], "level: *", *arguments)
     assert (report.archives, report.searched) == (4, searched)
+
+
+def float_seconds_searches() -> list[Any]:
+    answers = json.loads(FLOAT_SECONDS.with_suffix(".clp.json").read_text())["searches"]
+    return [pytest.param(*answer.values(), id=f"{answer['tge']}-{answer['tle']}") for answer in answers]
+
+
+@pytest.mark.parametrize(("from_ms", "to_ms", "found"), float_seconds_searches())
+def test_times_that_are_float_seconds_are_compared_as_the_program_does(
+    local: cafcat.Repository, clp_program: Path, from_ms: int | None, to_ms: int | None, found: list[str]
+) -> None:
+    assert local.custody.adopt([FLOAT_SECONDS]).failed == []
+    records, report = search(local, "level: *", from_ms=from_ms, to_ms=to_ms)
+    arguments = [] if from_ms is None else ["--tge", str(from_ms)]
+    arguments += [] if to_ms is None else ["--tle", str(to_ms)]
+    assert records == searched_by_hand(clp_program, [FLOAT_SECONDS], "level: *", *arguments)
+    assert [json.loads(record)["msg"] for record in records] == found
+    assert (report.searched, report.failed) == (len(found), [])
 
 
 @pytest.mark.parametrize(
@@ -286,6 +336,7 @@ def test_copies_are_searched_where_the_first_object_is_gone(
     other.mkdir()
     shutil.copy(archives[3], other)
     archives[3].unlink()
+    sql(repository, "INSERT INTO stores (url) VALUES (%s) ON CONFLICT DO NOTHING", other.as_uri())
     sql(
         repository,
         "INSERT INTO chunk_copies (chunk_id, state, store, object_key, committed_at) "

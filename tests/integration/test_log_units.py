@@ -106,7 +106,7 @@ def test_times_of_one_key_are_the_widest() -> None:
     archive = container([("a", 0, 1)], [("t", 5, 6), ("t", 1, 2), ("u", 3.5, 4.5)])
     units = ClpReader(BytesArchive(archive, "x")).units()
     assert units.units == [LogUnit("a", 0, 1, '{"_file_split_number": 0}')]
-    assert units.times == [TimeRange("t", 1, 6), TimeRange("u", 3.5, 4.5)]
+    assert units.times == [TimeRange("t", 1, 6), TimeRange("u", 3500, 4500)]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def sizes(repository: cafcat.Repository, *chunks: str) -> int:
 
 
 def chunks_in(place: Place) -> set[str]:
-    return {key.removesuffix(".caf") for key in place.everything() if not key.startswith("journal/")}
+    return {key.removesuffix(".caf") for key in place.everything() if not key.startswith(("journal/", "catalogs/"))}
 
 
 def with_a_record(place: Place) -> set[str]:
@@ -153,6 +153,7 @@ def copied(
 ) -> None:
     copy.folder.mkdir(exist_ok=True)
     (copy.folder / f"{chunk}.caf").write_bytes(source.everything()[f"{chunk}.caf"])
+    sql(repository, "INSERT INTO stores (url) VALUES (%s) ON CONFLICT DO NOTHING", copy.url)
     sql(
         repository,
         "INSERT INTO chunk_copies (chunk_id, store, object_key, state, committed_at) "

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import random
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,8 @@ from cafcat.stores.local_files import LocalFile
 from tests.damage import flip
 from tests.open_files import open_files
 
-LARGE = os.urandom(9_000_000)
+CONTENT = random.Random(1)
+LARGE = CONTENT.randbytes(9_000_000)
 
 
 @pytest.fixture

@@ -17,9 +17,10 @@ import cafcat
 from cafcat.catalog.dump import TABLES
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Conflict, Locked, NotFound, StoreFailed
+from cafcat.formats.registry import by_name
 from cafcat.maintenance import rebuild as rebuilding
 from cafcat.maintenance.compare import Difference
-from cafcat.maintenance.rebuild import DamageKind
+from cafcat.maintenance.rebuild_damage import DamageKind
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
@@ -329,6 +330,24 @@ def test_a_damaged_index_costs_only_its_chunk(world: World, damage: Any) -> None
     assert live(rebuilt) == {"b": b"1"}
 
 
+@pytest.mark.parametrize("name", ["caf", "car"])
+def test_a_flipped_bit_in_a_name_is_noticed_without_the_journal(local: World, name: str) -> None:
+    files = {"aaa": b"1", "ccc": b"2"}
+    chunk = begin(local.repository, files, all_new=False, archive_format=by_name(name))
+    chunk.finish(OnConflict.REPLACE, lambda: None)
+    key = f"{chunk.uuid}.{name}"
+    for record in local.journal():
+        local.objects.delete(record)
+    data = local.read(key)
+    local.write(key, data[: data.rindex(b'"aaa":{')] + data[data.rindex(b'"aaa":{') :].replace(b"aaa", b"aac", 1))
+    empty, report = local.rebuilt()
+    assert not report.written
+    [damage] = report.damages
+    assert (damage.kind, damage.lost) == (DamageKind.CHUNK, True)
+    assert "the index is damaged: it has the CRC-32C" in damage.message
+    assert live(empty) == {}
+
+
 def test_a_damaged_object_whose_copy_is_whole_costs_nothing(local: World, tmp_path: Path) -> None:
     copies = str(tmp_path / "copies")
     chunk = commit(local.repository, FILES)
@@ -433,9 +452,11 @@ def test_a_number_that_no_catalog_has_is_no_record(local: World) -> None:
     commit(rebuilt, {"b": b"1"})
 
 
-def test_two_catalogs_in_one_store(local: World) -> None:
-    """Both begin to count at one. By default, nobody mixes them."""
+def test_two_copies_of_a_catalog_in_one_store(local: World) -> None:
+    """Both begin to count at one, and nobody can tell them apart. By default, they are not mixed."""
     other = local.empty()
+    [(identity,)] = sql(local.repository, "SELECT uuid FROM catalog_identity")
+    sql(other, "UPDATE catalog_identity SET uuid = %s", identity)
     commit(local.repository, {"a": b"1", "x": b"1"})
     commit(local.repository, {"b": b"1"})
     commit(other, {"c": b"2", "x": b"2"})
@@ -538,7 +559,8 @@ def check_history(urls: tuple[str, str], folder: Path, store: str, history: list
     for url in urls:
         with psycopg.connect(url) as connection:
             connection.execute("SET session_replication_role = replica")  # its triggers keep the rows of chunks
-            connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY CASCADE")
+            filled = [table for table in TABLES if table != "catalog_identity"]
+            connection.execute(f"TRUNCATE {', '.join(filled)} RESTART IDENTITY CASCADE")
     with (
         cafcat.open(database_url=urls[0], home=folder, store=store) as repository,
         cafcat.open(database_url=urls[1], home=folder, store=store) as empty,

@@ -2,6 +2,7 @@
 the rest. What it does beside others is in test_recover_leases.py, and in stores in test_recover_stores.py."""
 
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import cafcat
 from cafcat.checksums import crc32c
 from cafcat.errors import NotFound
 from cafcat.formats.caf import CAF
+from cafcat.formats.index_checksum import CHECKSUM_BYTES, checksum_text
 from cafcat.maintenance import recover as recovering
 from cafcat.maintenance.recover import Outcome, SettledChunk
 from cafcat.model import ChunkState, OnConflict
@@ -127,7 +129,7 @@ def test_many_blocks_are_checked_and_the_lease_is_kept_meanwhile(
 ) -> None:
     """A lease that is over after each block was renewed before the next one; no block is larger than 1 MiB."""
     monkeypatch.setattr(recovering, "_RENEW_SECONDS", 0)
-    files = {f"{number:02}": os.urandom(700_001) for number in range(10)}
+    files = {f"{number:02}": random.randbytes(700_001) for number in range(10)}
     files |= {f"{number:0100}": b"" for number in range(15_000)}  # an index of several blocks
     leave_whole(repository, files)
     live: list[bool] = []
@@ -217,11 +219,11 @@ def test_what_cafcat_does_not_write_is_not_adopted(local: cafcat.Repository, fol
     assert check(local, folder) == {}
 
 
-def test_of_a_name_that_comes_twice_the_last_counts(local: cafcat.Repository, folder: Folder) -> None:
+def test_a_chunk_with_a_name_twice_is_not_adopted(local: cafcat.Repository, folder: Folder) -> None:
     chunk = leave_whole(local, FILES)
     folder.write(key_of(chunk), archive([("twice", b"old"), ("once", b"once"), ("twice", b"new")]))
-    assert counted(recover(local)) == {"adopted": 1}
-    assert check(local, folder) == {"twice": b"new", "once": b"once"}
+    assert counted(recover(local)) == {"abandoned": 1}
+    assert check(local, folder) == {}
 
 
 def test_what_was_committed_after_the_dead_chunk_was_begun_stays(local: cafcat.Repository, folder: Folder) -> None:
@@ -328,7 +330,10 @@ def test_a_chunk_of_a_later_version_is_left_for_that(local: cafcat.Repository, f
     chunk = leave_whole(local, FILES)
     leave_whole(local, {"other": b"other"})
     data = chunk_objects(folder)[key_of(chunk)]
-    folder.write(key_of(chunk), data.replace(b'"format_version":"1.0"', b'"format_version":"9.0"'))
+    later = data.replace(b'"format_version":"1.0"', b'"format_version":"9.0"')
+    start, end = later.rindex(b'{"format_version"'), later.rindex(b',"index_crc32c":"')
+    text = checksum_text(crc32c(later[start:end]))
+    folder.write(key_of(chunk), later[:end] + text + later[end + CHECKSUM_BYTES :])
     report = recover(local)
     assert (report.adopted, report.abandoned, len(report.failed)) == (1, 0, 1)
     assert str(chunk.uuid) in report.failed[0]

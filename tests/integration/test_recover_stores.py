@@ -1,6 +1,7 @@
 """recover and stores: what is left there goes, what is not ours stays, what cannot be asked costs only itself."""
 
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ __all__ = ["place"]
 def test_parts_of_an_upload_are_removed(open_at: Opener, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAFCAT_UPLOAD_MEMORY", "16MB")
     repository = open_at(bucket)
-    chunk = begin(repository, {f"{number:02}": os.urandom(1_000_000) for number in range(20)})
+    chunk = begin(repository, {f"{number:02}": random.randbytes(1_000_000) for number in range(20)})
     [upload] = bucket.client.list_multipart_uploads(Bucket=bucket.bucket)["Uploads"]
     where = {"Bucket": bucket.bucket, "Key": upload["Key"], "UploadId": upload["UploadId"]}
     wait_until(lambda: bucket.client.list_parts(**where).get("Parts"))
@@ -94,6 +95,7 @@ def left_in(repository: cafcat.Repository, store: str) -> None:
         "INSERT INTO chunks (uuid, format, store, object_key, lease_expires_at) "
         f"VALUES (gen_random_uuid(), 'caf', '{store}', 'key.caf', now() - interval '1s')"
     )
+    sql(repository, "INSERT INTO stores (url) VALUES (%s) ON CONFLICT DO NOTHING", store)
     sql(repository, statement)
 
 

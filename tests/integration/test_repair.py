@@ -1,6 +1,6 @@
 """repair: right bytes from wherever they are, wrong ones from nowhere; and what nobody has is said by name."""
 
-import os
+import random
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,8 +23,9 @@ from tests.places import Folder, Place
 from tests.removal_world import check
 from tests.s3_server import S3Server
 
-LARGE = os.urandom(2_500_000)
-FILES = {f"tree/{number:02}": os.urandom(1000 + number) for number in range(20)} | {
+CONTENT = random.Random(1)
+LARGE = CONTENT.randbytes(2_500_000)
+FILES = {f"tree/{number:02}": CONTENT.randbytes(1000 + number) for number in range(20)} | {
     "tree/large": LARGE,
     "tree/empty": b"",
 }

@@ -17,7 +17,9 @@ import pytest
 from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError, ResponseStreamingError
 
 from tests.s3_proxy import ANYWHERE, Fault, Request, S3Proxy, faults_in_order, operation_of, seeded_faults
-from tests.s3_server import S3Server, answers, empty_bucket, swift
+from tests.s3_server import S3Server, empty_bucket, kind_of_server, needs
+from tests.s3_servers.keeper import answers
+from tests.s3_servers.kinds import DEFAULT_KIND, KINDS
 from tests.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -41,6 +43,9 @@ def through(s3_proxy: S3Proxy) -> Iterator["S3Client"]:
         yield client
 
 
+SILENT_WITH_GET = {Fault.SLOW, Fault.ERROR_200, Fault.FLIPPED_BIT, Fault.STATUS_200}
+
+
 def keys(client: "S3Client", bucket: str) -> list[str]:
     return [item["Key"] for item in client.list_objects_v2(Bucket=bucket).get("Contents", [])]
 
@@ -58,7 +63,7 @@ def test_a_fresh_bucket_is_empty_and_takes_objects(client: "S3Client", s3_bucket
 def test_a_bucket_is_emptied_of_odd_keys_and_of_uploads(
     client: "S3Client", s3_server: S3Server, s3_bucket: str
 ) -> None:
-    for key in ["new\nline", "\x01", "per%cent+plus", "\U0001f600"] + ["a//b"] * (not s3_server.keys_are_paths):
+    for key in ["new\nline", "\x01", "per%cent+plus", "\U0001f600"] + ["a//b"] * s3_server.has("any_key"):
         client.put_object(Bucket=s3_bucket, Key=key, Body=b"")
         with contextlib.suppress(ClientError):  # Swift begins one for "\x01", and cannot say so in XML
             client.create_multipart_upload(Bucket=s3_bucket, Key=key)
@@ -68,13 +73,17 @@ def test_a_bucket_is_emptied_of_odd_keys_and_of_uploads(
 
 
 def test_a_wrong_secret_is_refused(s3_server: S3Server, s3_bucket: str) -> None:
+    needs(s3_server, "signatures")
     stranger = S3Server(s3_server.endpoint_url, s3_server.access_key, "wrong", s3_server.region)
     with contextlib.closing(stranger.client()) as client, pytest.raises(ClientError, match="SignatureDoesNotMatch"):
         client.list_objects_v2(Bucket=s3_bucket)
     assert "wrong" not in repr(stranger)
 
 
-def test_an_object_is_never_replaced_where_that_is_asked_for(client: "S3Client", s3_bucket: str) -> None:
+def test_an_object_is_never_replaced_where_that_is_asked_for(
+    client: "S3Client", s3_server: S3Server, s3_bucket: str
+) -> None:
+    needs(s3_server, "conditional_writes")
     client.put_object(Bucket=s3_bucket, Key="taken", Body=b"first", IfNoneMatch="*")
     with pytest.raises(ClientError, match="PreconditionFailed"):
         client.put_object(Bucket=s3_bucket, Key="taken", Body=b"second", IfNoneMatch="*")
@@ -91,7 +100,10 @@ def test_an_object_is_never_replaced_where_that_is_asked_for(client: "S3Client",
     assert client.get_object(Bucket=s3_bucket, Key="taken")["Body"].read() == b"first"
 
 
-def test_of_many_writers_of_a_key_one_wins(client: "S3Client", s3_bucket: str) -> None:
+def test_of_many_writers_of_a_key_one_wins(client: "S3Client", s3_server: S3Server, s3_bucket: str) -> None:
+    needs(s3_server, "conditional_writes")
+    needs(s3_server, "atomic_conditional_writes")
+
     def write(number: int) -> str:
         try:
             client.put_object(Bucket=s3_bucket, Key=f"k{number % 4}", Body=b"%d" % number, IfNoneMatch="*")
@@ -115,12 +127,12 @@ def test_a_program_finds_the_server_by_its_environment(s3_environment: None, s3_
 
 
 def test_workers_of_one_run_share_a_server(tmp_path: Path) -> None:
-    with swift(tmp_path) as first:
-        with swift(tmp_path) as second:
+    with kind_of_server(KINDS[DEFAULT_KIND], tmp_path) as first:
+        with kind_of_server(KINDS[DEFAULT_KIND], tmp_path) as second:
             assert second == first
         assert answers(first.endpoint_url)
     assert not answers(first.endpoint_url)
-    with swift(tmp_path) as third:
+    with kind_of_server(KINDS[DEFAULT_KIND], tmp_path) as third:
         assert answers(third.endpoint_url)
 
 
@@ -128,8 +140,10 @@ def test_nothing_is_left_of_a_killed_session(tmp_path: Path) -> None:
     shared, objects = tmp_path / "shared", tmp_path / "objects"
     objects.mkdir()
     code = (
-        "import sys, pathlib, signal; from tests.s3_server import swift\n"
-        "with swift(pathlib.Path(sys.argv[1])) as server: print(server.endpoint_url, flush=True); signal.pause()"
+        "import sys, pathlib, signal; from tests.s3_server import kind_of_server\n"
+        "from tests.s3_servers.kinds import DEFAULT_KIND, KINDS\n"
+        "with kind_of_server(KINDS[DEFAULT_KIND], pathlib.Path(sys.argv[1])) as server:\n"
+        "    print(server.endpoint_url, flush=True); signal.pause()"
     )
     command = [sys.executable, "-c", code, str(shared)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(objects)}) as session:
@@ -223,7 +237,7 @@ def test_a_fault_of_a_put_fails_it_once(
     assert client.get_object(Bucket=s3_bucket, Key="k")["Body"].read() == BODY
 
 
-@pytest.mark.parametrize("fault", [fault for fault in Fault if fault not in {Fault.SLOW, Fault.ERROR_200}])
+@pytest.mark.parametrize("fault", [fault for fault in Fault if fault not in SILENT_WITH_GET])
 def test_a_fault_of_a_get_fails_it_once(
     s3_proxy: S3Proxy, through: "S3Client", client: "S3Client", s3_bucket: str, fault: Fault
 ) -> None:

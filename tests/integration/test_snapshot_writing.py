@@ -109,7 +109,7 @@ NAMES = st.text(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(names=st.sets(NAMES, min_size=1, max_size=30), prefixes=st.lists(NAMES, max_size=3), pages=st.integers(1, 7))
 def test_whatever_the_names_are(
     repository: cafcat.Repository, tmp_path: Path, names: set[str], prefixes: list[str], pages: int

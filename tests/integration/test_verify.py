@@ -44,7 +44,7 @@ def repository(database_url: str, tmp_path: Path) -> Iterator[cafcat.Repository]
 
 def begin(repository: cafcat.Repository) -> OpenChunk:
     run = repository._catalog.runs.begin_run(sources=["tree"], options={}, version="0")
-    store = repository._store_of(repository.settings.store)
+    store = repository.custody.store_to_write()
     return OpenChunk(ChunkPlace(repository._catalog, store, CAF, run, "here:1:test"))
 
 
@@ -195,17 +195,64 @@ def test_an_object_that_is_too_short_or_too_long(repository: cafcat.Repository, 
     whole = file.read_bytes()
     file.write_bytes(whole[: with_gap.index_start_byte - 1])
     kinds = [(finding.kind, finding.path) for finding in check(repository, with_gap).findings]
-    assert kinds == [("size", None), ("index", None), ("file", "ü/日本")]
-    assert {finding.kind for finding in check(repository, with_gap, INDEX).findings} == {"size", "index"}
+    assert kinds == [("size", "ü/日本")]
+    assert {finding.kind for finding in check(repository, with_gap, INDEX).findings} == {"size"}
     file.write_bytes(whole[:-1])
     kinds = [(finding.kind, finding.path) for finding in check(repository, with_gap).findings]
-    assert kinds == [("size", None), ("index", None)]
+    assert kinds == [("size", None)]
     file.write_bytes(whole + b"!")
     for level in (INDEX, DATA):
         assert [finding.kind for finding in check(repository, with_gap, level).findings] == ["size"]
     file.write_bytes(b"")
-    findings = check(repository, with_gap).findings
-    assert [finding.kind for finding in findings] == ["size", "index", "file", "file", "file"]
+    [finding] = check(repository, with_gap).findings
+    assert (finding.kind, finding.file_count, finding.is_live) == ("size", 3, True)
+
+
+def test_a_truncated_chunk_is_one_finding_with_a_count_and_ten_names(repository: cafcat.Repository) -> None:
+    uuid = commit(repository, {f"f{n:02}": b"content" for n in range(40)})
+    commit(repository, {"f30": b"newer"})
+    os.truncate(file_of(repository, uuid), 7 * 15)
+    for level in ("index", "data"):
+        report, [cut, _] = verify(repository, level=level)
+        assert verdicts(report) == {"ok": 1, "damaged": 1}
+        [finding] = cut.findings
+        assert (finding.kind, finding.path, finding.file_count, finding.start_byte) == ("size", "f15", 25, 105)
+        names = ", ".join(f"f{n}" for n in range(15, 25))
+        assert f"25 files are cut off, 24 of them live: {names} and 15 more" in finding.detail
+        assert "its index is cut off" in finding.detail
+    rows = sql(repository, "SELECT file_path, file_count, is_live FROM findings")
+    assert rows == [("f15", 25, True)] * 2
+
+
+def test_damage_that_no_live_file_needs_does_not_count_as_damage(repository: cafcat.Repository) -> None:
+    """So verify is green after a repair, and not only when the old chunk is pruned, a week later."""
+    uuid = commit(repository, FILES)
+    path = next(iter(FILES))
+    start = sql(repository, "SELECT start_byte FROM file_locations WHERE file_path = %s", path)[0][0]
+    flip(file_of(repository, uuid), start)
+    commit(repository, {path: b"newer"})
+    report, [checked, _] = verify(repository, level="data")
+    assert (verdicts(report), report.unneeded, report.findings) == ({"ok": 1}, 1, 1)
+    assert [(finding.path, finding.is_live) for finding in checked.findings] == [(path, False)]
+    assert sql(repository, "SELECT verdict FROM verifications ORDER BY id") == [("damaged",), ("ok",)]
+
+
+@pytest.mark.parametrize("fault", ["flipped", "missing"])
+def test_verify_is_green_after_a_repair(repository: cafcat.Repository, tmp_path: Path, fault: str) -> None:
+    repository.custody.join(repository._store_of(repository.settings.store))
+    uuid = commit(repository, FILES)
+    repository.custody.copy([uuid], to=str(tmp_path / "copies"))
+    if fault == "missing":
+        file_of(repository, uuid).unlink()
+    else:
+        flip(file_of(repository, uuid), 0)
+    assert set(verdicts(verify(repository, level="data")[0])) == {
+        "ok",
+        "missing" if fault == "missing" else "damaged",
+    }
+    repository.custody.repair(from_copies=True)
+    report, _ = verify(repository, level="data")
+    assert (verdicts(report), report.unneeded) == ({"ok": 2}, 1)
 
 
 def test_an_object_that_is_missing(repository: cafcat.Repository) -> None:
@@ -215,12 +262,12 @@ def test_an_object_that_is_missing(repository: cafcat.Repository) -> None:
     assert verdicts(report) == {"missing": 1}
     assert [finding.kind for finding in checked.findings] == ["missing"]
     shutil.rmtree(repository.settings.store)
-    assert verdicts(verify(repository, level="data")[0]) == {"missing": 1}
+    assert verdicts(verify(repository, level="data")[0]) == {"unreadable": 1}
 
 
 def test_a_store_that_does_not_answer_is_no_damage(repository: cafcat.Repository) -> None:
     commit(repository, FILES)
-    sql(repository, "UPDATE chunks SET store = 'unheard-of://store'")
+    sql(repository, "UPDATE stores SET url = 'unheard-of://store'")
     [target] = targets(repository)
     result = check(repository, target)
     assert (result.verdict, result.findings[0].kind) == (Verdict.UNREADABLE, FindingKind.UNREADABLE)
@@ -260,11 +307,12 @@ def test_rows_that_share_bytes(repository: cafcat.Repository) -> None:
 
 def test_findings_are_a_thousand_at_most_and_the_rest_is_counted(repository: cafcat.Repository) -> None:
     uuid = commit(repository, {f"f{n:05}": b"content" for n in range(2500)})
-    os.truncate(file_of(repository, uuid), 0)
+    file = file_of(repository, uuid)
+    file.write_bytes(bytes(file.stat().st_size))
     [target] = targets(repository)
     findings = check(repository, target).findings
     assert len(findings) == 1001
-    assert findings[-1] == Finding(FindingKind.FILE, "and 1,502 more of this kind")
+    assert findings[-1] == Finding(FindingKind.FILE, "and 1,501 more of this kind")
 
 
 def test_an_index_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,6 +352,7 @@ def test_retired_chunks_and_copies_are_verified(repository: cafcat.Repository, t
     copies = tmp_path / "copies"
     copies.mkdir()
     shutil.copy(file_of(repository, first), copies / "copy.caf")
+    sql(repository, "INSERT INTO stores (url) VALUES (%s) ON CONFLICT DO NOTHING", copies.as_uri())
     sql(
         repository,
         "INSERT INTO chunk_copies (chunk_id, store, object_key, state, committed_at) "
@@ -316,9 +365,9 @@ def test_retired_chunks_and_copies_are_verified(repository: cafcat.Repository, t
     flip(copies / "copy.caf", 0)
     flip(file_of(repository, first), 6)
     report, checked = verify(repository, level="data")
-    assert verdicts(report) == {"ok": 1, "damaged": 2}
+    assert (verdicts(report), report.unneeded) == ({"ok": 1}, 2)
     assert found(checked) == [("file", "a/second"), ("file", "a/first")]
-    assert verdicts(verify(repository, level="data", store=str(copies))[0]) == {"damaged": 1}
+    assert verdicts(verify(repository, level="data", store=str(copies))[0]) == {}
     rows = sql(repository, "SELECT chunk_id, copy_id, verdict FROM verifications WHERE run_id = 2 ORDER BY id")
     assert rows == [(1, None, "damaged"), (1, 1, "damaged"), (2, None, "ok")]
     assert [chunk.id for chunk in repository._catalog.verification.damaged()] == [1]
@@ -621,6 +670,7 @@ def test_damaged_chunks_for_repair(repository: cafcat.Repository) -> None:
 )
 def test_level_catalog(repository: cafcat.Repository, statement: str) -> None:
     commit(repository, FILES)
+    sql(repository, "INSERT INTO stores (url) VALUES ('x')")
     report, [checked] = verify(repository, level="catalog")
     assert verdicts(report) == {"ok": 1}
     sql(repository, statement)
@@ -637,6 +687,7 @@ def test_level_catalog(repository: cafcat.Repository, statement: str) -> None:
 def test_copies_of_chunks_that_are_gone(repository: cafcat.Repository) -> None:
     commit(repository, {"f": b"1"})
     commit(repository, {"f": b"2"})
+    sql(repository, "INSERT INTO stores (url) VALUES ('x')")
     sql(
         repository,
         "INSERT INTO chunk_copies (chunk_id, store, object_key, state) VALUES (1, 'x', 'y', 'committed')",

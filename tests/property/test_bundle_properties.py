@@ -18,8 +18,6 @@ from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive
 from tests.bundles import foreign_bundle, inline_shard, rows_of, spans_alone, stored
 
-pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
-
 SHARD = "shard-00000000"
 COMPRESSIONS = pytest.mark.parametrize("compression", ["none", "snappy", "zlib"])
 NAMES = st.text("ab/\u00fc", min_size=1, max_size=6)

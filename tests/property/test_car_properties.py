@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cafcat.errors import CafcatError, Corrupt, Unsupported
@@ -14,7 +14,7 @@ from cafcat.formats.car.index import INDEX_SORTED, MULTIHASH_INDEX_SORTED, Index
 from cafcat.formats.car.manifest import trailer
 from cafcat.model import MAX_PATH_BYTES, Entry
 from cafcat.testing.formats import BytesArchive, pack
-from tests.car_archives import cid, directory, file, leaf, node, v1, v2
+from tests.car_archives import cid, directory, file, leaf, node, v1, v2, without_manifest
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
@@ -23,7 +23,7 @@ PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 FILES = st.lists(st.tuples(PATHS, st.binary(max_size=200), st.none() | INT64), unique_by=lambda file: file[0])
 PLAIN = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size=4).map("/".join)
 TREES = st.dictionaries(PLAIN, st.binary(max_size=50))
-HASHES = st.sampled_from([0, 0x12, 0x13, 0x1E, 0xB220])
+HASHES = st.sampled_from([0, 0x12, 0x13, 0x1B, 0xB220])
 CIDS = st.builds(cid, st.sampled_from([0x55, 0x70, 0x71, 0x0129]), HASHES, st.binary(max_size=64))
 
 
@@ -41,10 +41,10 @@ def test_what_goes_in_comes_out(files: list[tuple[str, bytes, int | None]]) -> N
 
 
 @given(TREES)
+@example({"a": trailer(0, 0), "b": trailer(0, 0)[:16]})  # contents that look like the mark of a manifest
 def test_other_programs_find_what_went_in(tree: dict[str, bytes]) -> None:
     data, _, _ = pack(CAR, [(path, content, None) for path, content in tree.items()])
-    data = data.replace(trailer(0, 0)[:16], b"\1" * 16)
-    assert read(data) == {
+    assert read(without_manifest(data)) == {
         path: content for path, content in tree.items() if not any(other.startswith(path + "/") for other in tree)
     }
 

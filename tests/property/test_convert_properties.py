@@ -14,7 +14,7 @@ from tests.property.test_chunkio_properties import FILES
 from tests.written_formats import WRITTEN
 
 # Each example syncs several files.
-few = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 @few

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt
 from cafcat.formats.databundle import DATABUNDLE
+from cafcat.formats.databundle.bundle import Bundle, NewBundleFile, write_bundle
 from cafcat.formats.databundle.decoding import decoding_text, parse_decoding
 from cafcat.formats.databundle.layout import LARGE_BYTES, RECORD_BYTES, file_key, path_of, trailer
 from cafcat.model import MAX_PATH_BYTES, Entry
@@ -153,9 +154,6 @@ def test_any_span_is_answered(span: bytes, size_bytes: int, decoding: str) -> No
 @given(files=FILES, shards=st.integers(1, 4))
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 def test_bundles_come_back(compression: str, files: list[tuple[str, bytes, int | None]], shards: int) -> None:
-    pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
-    from cafcat.formats.databundle.bundle import Bundle, NewBundleFile, write_bundle
-
     with tempfile.TemporaryDirectory() as folder:
         new = [NewBundleFile(path, content) for path, content, _ in files]
         write_bundle(Path(folder), new, shards=shards, workers=2, compression=compression)

@@ -366,6 +366,7 @@ def counted(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
         print(f"\n{CustodyMachine.steps.total():,} steps: {steps}")
 
 
+@pytest.mark.hypothesis  # hypothesis marks only its own functions
 def test_custody_is_a_dict(databases: Databases, counted: None) -> None:
     """A few examples; `make nightly`: ten thousand steps."""
     template = databases.template()

@@ -4,7 +4,9 @@ what it lists `convert` makes a CAF of, with the same contents."""
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,11 @@ import pytest
 import cafcat
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, Refused, Unsupported
+from tests.vector_files import FIXTURES_OF_OTHERS, VECTORS, needs_fixtures, vector_path, with_fixtures
 
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
 SUFFIXES = {".caf": "caf", ".car": "car", ".cio": "chunkio", ".clp": "clp-s"}
-ARCHIVES = sorted(str(path.relative_to(VECTORS)) for path in VECTORS.rglob("*") if path.suffix in SUFFIXES)
+OWN = sorted(str(path.relative_to(VECTORS)) for path in VECTORS.rglob("*") if path.suffix in SUFFIXES)
+ARCHIVES = with_fixtures([*OWN, *FIXTURES_OF_OTHERS])
 REFUSED = {
     "caf/odd_bad_utf8_name.caf": Corrupt,
     "caf/odd_case_keys.caf": Corrupt,
@@ -46,8 +49,6 @@ NAMELESS = ("caf/names.go.caf", "caf/names.ts.caf")
 Answer = list[tuple[str, int, str | None]]
 """Name, size and SHA-256 of the content, in order of the names; None where the answer does not say."""
 
-pytestmark = pytest.mark.skipif(not ARCHIVES, reason="../shared/vectors is not there")
-
 
 def plain(value: Any) -> str:
     return str(value["/"] if isinstance(value, dict) else value)
@@ -55,7 +56,7 @@ def plain(value: Any) -> str:
 
 def answer_of(name: str) -> Answer | None:
     """What the JSON says; None if there is none."""
-    path = VECTORS / name
+    path = vector_path(name)
     if name.startswith("caf/odd_"):
         dump = json.loads((VECTORS / "caf/odd_reader_behaviour.json").read_text())[path.name]["ts_dump"]
         return sorted((file["path"], file["size"], file["sha256"]) for file in dump)
@@ -88,12 +89,12 @@ def test_inspect_lists_what_the_answer_says_or_refuses(name: str) -> None:
     kind = REFUSED.get(name)
     if kind is not None:
         with pytest.raises(kind) as caught:
-            list(cafcat.inspect(VECTORS / name).entries)
+            list(cafcat.inspect(vector_path(name)).entries)
         assert "\n" not in str(caught.value)
         return
-    inspection = cafcat.inspect(VECTORS / name)
+    inspection = cafcat.inspect(vector_path(name))
     assert inspection.format == SUFFIXES[Path(name).suffix]
-    assert (inspection.object, inspection.size_bytes) == (str(VECTORS / name), (VECTORS / name).stat().st_size)
+    assert (inspection.object, inspection.size_bytes) == (str(vector_path(name)), vector_path(name).stat().st_size)
     entries = inspection.blocks() if inspection.format == "car" else inspection.entries
     found = sorted((entry.path, entry.size_bytes) for entry in entries)
     expected = answer_of(name)
@@ -102,17 +103,17 @@ def test_inspect_lists_what_the_answer_says_or_refuses(name: str) -> None:
 
 
 def test_the_version_and_roots_are_those_of_the_answers() -> None:
-    for name in ARCHIVES:
+    for name in OWN:
         beside = VECTORS / name.split(".")[0]
         if name.startswith("car/js"):
             said = json.loads(beside.with_suffix(".json").read_text())
-            about = cafcat.inspect(VECTORS / name).about()
+            about = cafcat.inspect(vector_path(name)).about()
             assert about["roots"] == said["roots"]
             assert about["version"] == (2 if ".v2" in name else 1)
             assert about["fully_indexed"] == ("fullyindexed" in name)
         elif name.startswith("clp/v"):
             said = json.loads((VECTORS / f"{name}.json").read_text())
-            about = cafcat.inspect(VECTORS / name).about()
+            about = cafcat.inspect(vector_path(name)).about()
             assert (about["version"], about["log_bytes"]) == (said["version"], said["uncompressed_size"])
             assert [(one["type"], one["size_bytes"]) for one in about["packets"]] == [
                 (one["type"], one["size"]) for one in said["packets"]
@@ -136,13 +137,13 @@ def test_convert_makes_a_caf_with_these_contents_or_leaves_nothing(name: str, tm
     kind = Refused if name in NAMELESS else Corrupt if name == DAMAGED else REFUSED.get(name)
     if kind is not None:
         with pytest.raises(kind):
-            cafcat.convert(VECTORS / name, "out.caf")
+            cafcat.convert(vector_path(name), "out.caf")
         assert list(tmp_path.iterdir()) == []
         return
-    report = cafcat.convert(VECTORS / name, "out.caf")
+    report = cafcat.convert(vector_path(name), "out.caf")
     found = sorted(contents(tmp_path / "out.caf"))
     assert (report.files, report.bytes) == (len(found), sum(line[1] for line in found))
-    listed = sorted((entry.path, entry.size_bytes) for entry in cafcat.inspect(VECTORS / name).entries)
+    listed = sorted((entry.path, entry.size_bytes) for entry in cafcat.inspect(vector_path(name)).entries)
     assert [line[:2] for line in found] == listed
     expected = answer_of(name)
     if expected is not None:
@@ -150,12 +151,12 @@ def test_convert_makes_a_caf_with_these_contents_or_leaves_nothing(name: str, tm
         assert [(*line[:2], line[2] if said[2] else None) for line, said in pairs] == expected
 
 
-@pytest.mark.parametrize("name", [name for name in ARCHIVES if name.startswith("clp/v")])
+@pytest.mark.parametrize("name", [name for name in OWN if name.startswith("clp/v")])
 def test_clp_archives_come_out_byte_for_byte(name: str) -> None:
-    report = cafcat.convert(VECTORS / name, "again.clp")
+    report = cafcat.convert(vector_path(name), "again.clp")
     assert Path("again.clp").read_bytes() == (VECTORS / name).read_bytes()
     assert report.size_bytes == (VECTORS / name).stat().st_size
-    assert report.files == len(list(cafcat.inspect(VECTORS / name).entries))
+    assert report.files == len(list(cafcat.inspect(vector_path(name)).entries))
 
 
 @pytest.mark.parametrize("name", ["clp/v0.5.0_two_files.clp", "chunkio/many_small.cio", "car/js/basic.car"])
@@ -171,9 +172,22 @@ def test_archives_that_are_cut_anywhere_leave_nothing(name: str, tmp_path: Path)
             assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+@needs_fixtures
 def test_a_unixfs_car_gives_its_paths_and_its_cids() -> None:
-    inspection = cafcat.inspect(VECTORS / "car/gocar/simple-unixfs.car")
+    inspection = cafcat.inspect(vector_path("car/gocar/simple-unixfs.car"))
     assert [entry.path for entry in inspection.entries][:3] == ["a/1/A.txt", "a/2/B.txt", "a/3/C.txt"]
     cids = [entry.path for entry in inspection.blocks()]
     assert inspection.about()["roots"][0] in cids
     assert len(cids) > 9
+
+
+def test_the_readme_names_the_program_behind_every_vector() -> None:
+    readme = (VECTORS / "README.md").read_text()
+    patterns = set(re.findall(r"`((?:caf|car|chunkio|clp)/[^`]+)`", readme))
+    patterns |= {pattern.replace("NAME", "*") for pattern in patterns} | {
+        "clp/*.clp.json",
+        "clp/*.decompressed.jsonl",
+    }
+    files = {str(path.relative_to(VECTORS)) for path in VECTORS.rglob("*") if path.is_file()} - {"README.md"}
+    assert {name for name in files if not any(fnmatch(name, pattern) for pattern in patterns)} == set()
+    assert files.isdisjoint(FIXTURES_OF_OTHERS)

@@ -1,6 +1,7 @@
 """Archives without a catalog: the parts of convert, and what it makes of archives of our own."""
 
 import os
+import random
 import resource
 import struct
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from cafcat.formats.caf import CAF
 from cafcat.model import Entry
 from cafcat.progress import Progress
 from cafcat.read_ahead import ReadAhead
+from cafcat.resolve.outputs import Output
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests.car_archives import directory, leaf, v1
 from tests.written_formats import WRITTEN
@@ -101,7 +103,7 @@ def test_an_empty_archive_stays_one() -> None:
 @pytest.mark.parametrize("source", WRITABLE, ids=lambda one: one.name)
 def test_one_damaged_file_ends_it_and_leaves_nothing(source: Format, folder: Path) -> None:
     """A format may keep several small files so that damage hits all of them."""
-    files = [("a", os.urandom(300_000), 1), ("b", os.urandom(5 * MIB), 2)]
+    files = [("a", random.randbytes(300_000), 1), ("b", random.randbytes(5 * MIB), 2)]
     data, entries, _ = pack(source, files)
     for damaged in entries:
         broken = bytearray(data)
@@ -219,7 +221,7 @@ def broken_off() -> Iterator[bytes]:
 
 def test_a_large_file_that_breaks_off_may_come_again() -> None:
     watching = Watching()
-    with new_archive(Path("out.caf"), CAF, overwrite=False, progress=watching) as made:
+    with new_archive(Output(Path("out.caf")), CAF, progress=watching) as made:
         made.take("small", 1, 1, iter((b"s",)))
         with pytest.raises(Corrupt):
             made.take("large", 3 * MIB, 2, broken_off())
@@ -274,7 +276,7 @@ class Asked:
 
 
 def test_reading_ahead_asks_seldom_where_reads_follow_each_other() -> None:
-    asked = Asked(os.urandom(20 * MIB))
+    asked = Asked(random.randbytes(20 * MIB))
     ahead = ReadAhead(asked, len(asked.data))
     for start in range(0, len(asked.data) - 1000, 1000):
         assert ahead.read_at(start, start + 900) == asked.data[start : start + 900]
@@ -283,7 +285,7 @@ def test_reading_ahead_asks_seldom_where_reads_follow_each_other() -> None:
 
 
 def test_reading_ahead_asks_little_where_they_do_not() -> None:
-    asked = Asked(os.urandom(20 * MIB))
+    asked = Asked(random.randbytes(20 * MIB))
     ahead = ReadAhead(asked, len(asked.data))
     size = len(asked.data)
     for start, end in ((size - 64, size), (0, 64), (10 * MIB, 10 * MIB + 5), (MIB, 13 * MIB), (size, size), (5, 5)):

@@ -24,9 +24,7 @@ from cafcat.model import Entry
 from cafcat.stores.base import StoredFolder, StoredObject
 from cafcat.stores.local import LocalStore
 from cafcat.testing.formats import BytesArchive, pack
-from tests.bundles import foreign_bundle, inline_shard, spans_alone, stored
-
-plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
+from tests.bundles import foreign_bundle, hide_leveldb, inline_shard, leveldb, spans_alone, stored
 
 SHARD = "shard-00000000"
 FILES = [("a", b"a" * 300), ("b", b"text of b\n" * 40), ("c", b"c")]
@@ -43,7 +41,7 @@ def made(folder: Path, compression: str = "zlib", **options: Any) -> None:
 
 
 def change(folder: Path, key: bytes, value: bytes | None) -> None:
-    with plyvel.DB(str(folder / "index")) as database:
+    with leveldb().DB(str(folder / "index")) as database:
         if value is None:
             database.delete(key)
         else:
@@ -414,7 +412,7 @@ def test_copies_of_an_index_that_killed_processes_left_are_removed(
 
 def test_without_leveldb_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(folder)
-    monkeypatch.setitem(sys.modules, "plyvel", None)
+    hide_leveldb(monkeypatch)
     with pytest.raises(NotInstalled, match=r"plyvel.*cafcat\[databundle\]"):
         DATABUNDLE.spread(stored(folder))
 

@@ -1,10 +1,11 @@
 """What the CAF reader takes and what it refuses: by the archives of the original programs, and by our own."""
 
 import hashlib
+import itertools
 import json
 import os
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import pytest
 
 from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.formats.caf import CAF
+from cafcat.formats.index_checksum import CHECKSUM_BYTES
 from cafcat.formats.json_cursor import MAX_NESTING, MAX_TOKEN_BYTES, WINDOW_BYTES
 from cafcat.formats.registry import by_name, detect
 from cafcat.model import Entry
 from cafcat.stores.local_files import LocalFile
 from cafcat.testing.formats import BytesArchive, pack
+from tests import vector_files
 
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "caf"
-needs_vectors = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared/vectors/caf is not there")
+VECTORS = vector_files.VECTORS / "caf"
 
 FILES = b'"files":{"a":{"start_byte":0,"end_byte":5}}'
 GOOD = b'{"format_version":"1.0",' + FILES + b"}"
@@ -64,12 +66,10 @@ ODDITIES: dict[str, Any] = {
 }
 
 
-@needs_vectors
 def test_every_oddity_of_the_vectors_is_expected_here() -> None:
     assert {path.stem for path in VECTORS.glob("odd_*.caf")} == set(ODDITIES)
 
 
-@needs_vectors
 @pytest.mark.parametrize("name", sorted(ODDITIES))
 def test_oddities_are_read_or_refused(name: str) -> None:
     with LocalFile(str(VECTORS / f"{name}.caf")) as source:
@@ -86,7 +86,6 @@ def test_oddities_are_read_or_refused(name: str) -> None:
         assert "\n" not in str(caught.value)
 
 
-@needs_vectors
 @pytest.mark.parametrize("writer", ["go", "ts"])
 @pytest.mark.parametrize("name", ["dup_names", "empty_archive", "many_small", "names", "one_empty_file", "order"])
 def test_archives_of_the_original_programs(name: str, writer: str) -> None:
@@ -319,6 +318,67 @@ def test_an_entry_that_makes_no_sense_is_refused_though_superseded() -> None:
         read(archive(index))
 
 
+def test_a_checksum_of_a_file_marks_an_archive_of_cafcat_where_no_name_may_stand_twice() -> None:
+    index = b'{"format_version":"1.0","files":{"a":{%b,"crc32c":1},"a":{%b}}}' % (SPAN, SPAN)
+    with pytest.raises(Corrupt, match="stands twice"):
+        read(archive(index))
+
+
+def flips(start: int, end: int, data: bytes) -> Iterator[bytes]:
+    """The data with each bit of `[start, end)` flipped in turn."""
+    for at, bit in itertools.product(range(start, end), range(8)):
+        yield data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("name", ["caf", "car", "chunkio"])
+@pytest.mark.parametrize("paths", [("folder/one", "folder/two", "z"), ("z", "b", "a")])
+def test_every_flipped_bit_in_an_own_index_is_noticed_or_changes_nothing(name: str, paths: Sequence[str]) -> None:
+    archive_format = by_name(name)
+    data, entries, finished = pack(archive_format, [(path, b"content", 1) for path in paths])
+    end = data.rindex(b',"index_crc32c":"') + CHECKSUM_BYTES
+    accepted = 0
+    for damaged in flips(finished.index_start_byte, end, data):
+        try:
+            assert list(archive_format.reader(BytesArchive(damaged)).entries()) == entries
+        except CafcatError:
+            continue
+        accepted += 1
+    assert accepted < 8 * CHECKSUM_BYTES  # only of the member with the checksum
+
+
+def test_an_index_without_checksum_is_read_as_before() -> None:
+    data, entries, finished = pack(CAF, [("a", b"1", 1), ("b", b"2", 2)])
+    index = data[finished.index_start_byte : finished.index_end_byte]
+    without = index[:-CHECKSUM_BYTES] + b"}"
+    data = data[: finished.index_start_byte] + without + len(without).to_bytes(4, "little")
+    assert list(CAF.reader(BytesArchive(data)).entries()) == entries
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        b',"index_crc32c":"00000000" }',
+        b',"index_crc32c":"0000000"}',
+        b',"index_crc32c":"0000000G"}',
+        b',"index_crc32c":0}',
+        b',"index_crc32c":"00000000","x":1}',
+    ],
+)
+def test_a_member_of_that_name_in_any_other_form_is_ignored(end: bytes) -> None:
+    assert read(archive(b'{"format_version":"1.0","files":{"a":{%b}}' % SPAN + end)) == [A]
+
+
+def test_a_checksum_in_an_index_of_many_windows() -> None:
+    for paths in ([f"file{n:06}" for n in range(30_000)], [f"file{n % 977:03}/{n}" for n in range(30_000)]):
+        data, entries, finished = pack(CAF, [(path, b"", 1) for path in paths])
+        assert finished.index_end_byte - finished.index_start_byte > 2 * WINDOW_BYTES
+        assert list(CAF.reader(BytesArchive(data)).entries()) == entries
+        for path in (paths[0], paths[-1]):
+            damaged = data.replace(path.encode(), path.replace("file", "fill").encode())
+            with pytest.raises(Corrupt, match="the index is damaged: it has the CRC-32C"):
+                CAF.reader(BytesArchive(damaged)).entries()
+
+
 def many_entries(count: int, names: int) -> Iterator[bytes]:
     """An index of so many entries with so many names, in the usual layout."""
     yield b'{"format_version":"1.0","files":{'
@@ -373,7 +433,7 @@ def test_reads_are_small_and_lie_within_the_index() -> None:
     assert source.reads[0] == (end, end + 4)
     assert all(start <= first <= last <= end for first, last in source.reads[1:])
     assert max(last - first for first, last in source.reads) <= WINDOW_BYTES
-    assert sum(last - first for first, last in source.reads[1:]) == 2 * len(index)
+    assert sum(last - first for first, last in source.reads[1:]) == 2 * len(index) + CHECKSUM_BYTES
 
 
 def test_formats_by_name_and_by_content() -> None:

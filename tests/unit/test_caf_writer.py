@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from cafcat.checksums import crc32c
-from cafcat.errors import Refused, StoreFailed
+from cafcat.errors import Corrupt, Refused, StoreFailed
 from cafcat.formats.caf import CAF
 from cafcat.formats.caf_writer import CafWriter
+from cafcat.formats.registry import by_name
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 
@@ -31,7 +32,7 @@ def test_chunks_have_the_published_layout() -> None:
     files = [("z.txt", b"first", 5), ("a/b.txt", b"", None), ("ü/日本", b"\0\xff" * 1000, -7)]
     data, _, finished = pack(CAF, files)
     content, index = parse(data)
-    assert list(index) == ["format_version", "files"]
+    assert list(index) == ["format_version", "files", "index_crc32c"]
     assert index["format_version"] == "1.0"
     assert content == b"".join(content for _, content, _ in files)
     assert list(index["files"]) == [path for path, _, _ in files]
@@ -55,13 +56,15 @@ def test_the_bytes_of_an_archive() -> None:
     data, _, _ = pack(CAF, [('a"b\\c\n\x01é\u2028<&', b"hello", 12)])
     index = HEAD + (
         b'"a\\"b\\\\c\\n\\u0001\xc3\xa9\xe2\x80\xa8<&":'
-        b'{"start_byte":0,"end_byte":5,"crc32c":2591144780,"modified_ns":12}}}'
+        b'{"start_byte":0,"end_byte":5,"crc32c":2591144780,"modified_ns":12}}'
     )
+    index += b',"index_crc32c":"%08x"}' % crc32c(index)
     assert data == b"hello" + index + len(index).to_bytes(4, "little")
 
 
-def test_an_empty_archive_has_39_bytes() -> None:
-    assert pack(CAF, [])[0] == b'{"format_version":"1.0","files":{}}#\0\0\0'
+def test_an_empty_archive_is_an_index_with_its_checksum() -> None:
+    covered = b'{"format_version":"1.0","files":{}'
+    assert pack(CAF, [])[0] == covered + b',"index_crc32c":"%08x"}=\0\0\0' % crc32c(covered)
 
 
 @pytest.mark.parametrize("modified_ns", [1 << 63, -(1 << 63) - 1, 10**30])
@@ -83,10 +86,14 @@ def test_abandoned_bytes_stay_dead_before_the_next_file() -> None:
     assert finished.data_bytes == 8
 
 
-def test_a_path_given_twice_is_read_as_its_last_bytes() -> None:
-    data, entries, finished = pack(CAF, [("a", b"old", None), ("b", b"", None), ("a", b"new!", None)])
-    assert list(CAF.reader(BytesArchive(data)).entries()) == entries[1:]
+@pytest.mark.parametrize("name", ["caf", "car", "chunkio"])
+def test_an_own_archive_with_a_name_twice_is_refused(name: str) -> None:
+    archive_format = by_name(name)
+    data, _, finished = pack(archive_format, [("a", b"old", None), ("b", b"", None), ("a", b"new!", None)])
     assert finished.file_count == 3
+    with pytest.raises(Corrupt, match="stands twice") as caught:
+        list(archive_format.reader(BytesArchive(data)).entries())
+    assert caught.value.path == "a"
 
 
 def test_the_size_is_foretold_exactly_for_what_is_written() -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +16,17 @@ from cafcat.formats.car.index import INDEX_SORTED, MULTIHASH_INDEX_SORTED, Index
 from cafcat.formats.car.sections import MAX_SECTION_BYTES, SectionStream
 from cafcat.formats.car.varint import encode
 from cafcat.testing.formats import BytesArchive
+from tests import vector_files
 from tests.car_archives import cbor, cid, cid_of, directory, header, leaf, section, v1, v2
+from tests.vector_files import FIXTURES_OF_OTHERS, needs_fixtures, vector_path, with_fixtures
 
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "car"
-needs_vectors = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared/vectors/car is not there")
-
+VECTORS = vector_files.VECTORS / "car"
 A, B = leaf(b"first block"), leaf(b"second")
 GOOD = v1([A[0]], [A, B])
 
 
 def vector(name: str) -> BytesArchive:
-    return BytesArchive((VECTORS / name).read_bytes(), name)
+    return BytesArchive(vector_path(f"car/{name}").read_bytes(), name)
 
 
 def read(data: bytes, **options: bool) -> dict[str, bytes]:
@@ -60,22 +59,20 @@ WRAPPED = ["basic", "many_300", "mixed_hashes"]
 COUNTS = {"sample-v1": 1049, "sample-v1-noidentity": 1043, "sample-v2-indexless": 1049, "sample-wrapped-v2": 1049}
 
 
-@needs_vectors
 def test_every_vector_is_read_here() -> None:
     names = {f"{path.parent.name}/{path.stem}" for path in VECTORS.glob("*/*.car")}
+    names |= {name.removeprefix("car/").removesuffix(".car") for name in FIXTURES_OF_OTHERS}
     wrapped = {f"js/{name}.{kind}" for name in WRAPPED for kind in ("v2", "v2pad", "v2fullyindexed")}
     odd = {f"gocar/{name}" for name in ("badheaderlength", "sample-corrupt-pragma", "simple-unixfs", *COUNTS)}
     assert names == {*ANSWERED} | wrapped | odd
 
 
-@needs_vectors
-@pytest.mark.parametrize("name", ANSWERED)
+@pytest.mark.parametrize("name", with_fixtures(ANSWERED))
 def test_sections_and_roots_are_those_of_the_answers(name: str) -> None:
-    answer = json.loads((VECTORS / f"{name}.json").read_text())
+    answer = json.loads(vector_path(f"car/{name}.json").read_text())
     check_answer(vector(f"{name}.car"), answer, 0)
 
 
-@needs_vectors
 @pytest.mark.parametrize("name", WRAPPED)
 @pytest.mark.parametrize("kind", ["v2", "v2pad", "v2fullyindexed"])
 def test_a_wrapped_archive_has_the_same_sections_at_its_payload(name: str, kind: str) -> None:
@@ -112,7 +109,7 @@ def plain(value: Any) -> str:
     return str(value["/"] if isinstance(value, dict) else value)
 
 
-@needs_vectors
+@needs_fixtures
 @pytest.mark.parametrize("name", sorted(COUNTS))
 def test_archives_of_go_are_read_and_every_block_is_checked(name: str) -> None:
     archive = vector(f"gocar/{name}.car")
@@ -123,18 +120,18 @@ def test_archives_of_go_are_read_and_every_block_is_checked(name: str) -> None:
     assert sum(len(b"".join(reader.open(entry))) for entry in entries) > 400_000
 
 
-@needs_vectors
+@needs_fixtures
 @pytest.mark.parametrize(
     ("name", "message"),
     [("badheaderlength", "a header of 216,830,324,832 bytes"), ("sample-corrupt-pragma", "its header")],
 )
 def test_corrupt_archives_of_go_are_refused(name: str, message: str) -> None:
-    assert message in str(refusal((VECTORS / "gocar" / f"{name}.car").read_bytes()))
+    assert message in str(refusal(vector_path(f"car/gocar/{name}.car").read_bytes()))
 
 
-@needs_vectors
+@needs_fixtures
 def test_a_tree_of_go_gives_its_paths_and_its_blocks() -> None:
-    data = (VECTORS / "gocar" / "simple-unixfs.car").read_bytes()
+    data = vector_path("car/gocar/simple-unixfs.car").read_bytes()
     names = [
         f"{folder}/{n}/{letter}.txt"
         for folder, n, letter in zip("aaabbbccc", range(1, 10), "ABCDEFGHI", strict=True)
@@ -145,7 +142,6 @@ def test_a_tree_of_go_gives_its_paths_and_its_blocks() -> None:
     assert len(read(data, by_cid=True)) == 22
 
 
-@needs_vectors
 @pytest.mark.parametrize("codec", [INDEX_SORTED, MULTIHASH_INDEX_SORTED])
 @pytest.mark.parametrize("name", [*WRAPPED, "no_blocks"])
 def test_indexes_are_written_as_cardex_writes_them(name: str, codec: int) -> None:
@@ -160,10 +156,11 @@ def test_indexes_are_written_as_cardex_writes_them(name: str, codec: int) -> Non
     check_index_reads(expected)
 
 
-@needs_vectors
 @pytest.mark.parametrize(
     "name",
-    ["gocar/sample-wrapped-v2", *(f"js/{name}.{kind}" for name in WRAPPED for kind in ("v2", "v2fullyindexed"))],
+    with_fixtures(
+        ["gocar/sample-wrapped-v2", *(f"js/{name}.{kind}" for name in WRAPPED for kind in ("v2", "v2fullyindexed"))]
+    ),
 )
 def test_indexes_are_written_as_go_writes_them(name: str) -> None:
     archive = vector(f"{name}.car")
@@ -188,7 +185,7 @@ def check_index_reads(index: bytes) -> None:
     assert b"".join(builder.blocks()) == index
 
 
-@needs_vectors
+@needs_fixtures
 def test_an_index_of_an_older_kind_does_not_hinder_reading() -> None:
     archive = vector("ipld_spec/carv2-basic.car")
     assert len(list(CarReader(archive).entries())) == 5
@@ -225,7 +222,7 @@ def test_a_block_that_is_damaged_is_refused_when_it_is_opened() -> None:
 
 
 def test_a_hash_that_is_not_known_is_given_and_said_not_to_be_verifiable() -> None:
-    odd = (cid(RAW, 0x1E, b"\x07" * 32), b"content")
+    odd = (cid(RAW, 0x1B, b"\x07" * 32), b"content")
     reader = CarReader(BytesArchive(v1([], [odd, A])))
     unknown, known = reader.entries()
     assert b"".join(reader.open(unknown)) == b"content"

@@ -170,7 +170,7 @@ def test_shards() -> None:
 
 def forged(data: bytes, *links: tuple[bytes, bytes], name: bytes) -> Block:
     """A node with a CID that nobody can check, so that nodes can contain each other."""
-    return cid(DAG_PB, 0x1E, name), node(data, *links)[1]
+    return cid(DAG_PB, 0x1B, name), node(data, *links)[1]
 
 
 def read_all(data: bytes) -> None:
@@ -186,7 +186,7 @@ def ends(data: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("kind", ["directory", "shard", "file"])
 def test_cycles_end(kind: str) -> None:
-    me = cid(DAG_PB, 0x1E, b"me")
+    me = cid(DAG_PB, 0x1B, b"me")
     data = {"directory": unixfs.DIRECTORY, "shard": unixfs.shard_data(1), "file": unixfs.file_data(1, [])}[kind]
     name = {"directory": b"again", "shard": b"00", "file": b""}[kind]
     block = forged(data, (name, me), (name, me), name=b"me")

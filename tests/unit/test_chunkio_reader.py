@@ -22,9 +22,9 @@ from cafcat.formats.chunkio.writer import ChunkIoWriter
 from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive, ListSink, pack
+from tests import vector_files
 
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "chunkio"
-needs_vectors = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared/vectors/chunkio is not there")
+VECTORS = vector_files.VECTORS / "chunkio"
 USER = bytes(range(16))
 MIB = 1 << 20
 SIZES = [0, 1, 65_464, 65_480, 65_481, MIB - 1, MIB, MIB + 1, 2 * MIB, 5 * MIB + 77]
@@ -56,7 +56,6 @@ def decoded(data: bytes, entry: Entry, block_bytes: int = 1 << 20) -> bytes:
     return b"".join(CHUNKIO.decode(blocks, entry))
 
 
-@needs_vectors
 @pytest.mark.parametrize("path", sorted(VECTORS.glob("*.cio")), ids=lambda path: path.stem)
 def test_archives_of_the_original_program(path: Path) -> None:
     data, expected = path.read_bytes(), json.loads(path.with_suffix(".json").read_text())["original_reader"]
@@ -143,11 +142,6 @@ def test_an_index_of_several_pieces() -> None:
         pass
     assert tracemalloc.get_traced_memory()[1] < 12 * MIB
     tracemalloc.stop()
-
-
-def test_a_name_that_comes_twice_counts_as_the_last() -> None:
-    data, entries, _ = pack(CHUNKIO, [("a", b"first", 1), ("b", b"b", 2), ("a", b"second", 3)])
-    assert listed(data) == entries[1:]
 
 
 @pytest.mark.parametrize("size", SIZES)

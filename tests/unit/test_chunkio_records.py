@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +26,9 @@ from cafcat.formats.chunkio.records_reader import RecordReader
 from cafcat.formats.chunkio.records_writer import RecordWriter
 from cafcat.formats.chunkio.siphash import hasher, siphash
 from cafcat.testing.formats import BytesArchive, FailingSink, ListSink
+from tests import vector_files
 
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "chunkio"
-needs_vectors = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared/vectors/chunkio is not there")
+VECTORS = vector_files.VECTORS / "chunkio"
 NAMES = ["boundary_m17", "boundary_m40", "boundary_p0", "corrupt_content10", "corrupt_header10", "empty_content"]
 NAMES += ["large_multi_meter", "many_small", "open_only_no_chunks", "reopen_append_pads", "two_small"]
 WRITTEN = [name for name in NAMES if not name.startswith("corrupt")]
@@ -72,12 +71,10 @@ def written(contents: list[bytes]) -> bytes:
     return sink.data
 
 
-@needs_vectors
 def test_every_vector_is_tested_here() -> None:
     assert {path.stem for path in VECTORS.glob("*.cio")} == set(NAMES)
 
 
-@needs_vectors
 def test_siphash_is_that_of_the_vectors() -> None:
     vectors = json.loads((VECTORS / "siphash24_romkatv_key_vectors.json").read_text())
     assert len(vectors) == 64
@@ -95,7 +92,6 @@ def test_siphash_without_the_vectors() -> None:
     assert siphash(bytes(range(15)))[::-1].hex() == "2c0f15a08167ae2f"
 
 
-@needs_vectors
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reader_answers_as_the_original(name: str) -> None:
     data, expected = vector(name)
@@ -106,7 +102,6 @@ def test_the_reader_answers_as_the_original(name: str) -> None:
     assert backwards(RecordReader(BytesArchive(data))) == records
 
 
-@needs_vectors
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_writer_writes_what_the_original_wrote(name: str) -> None:
     data, expected = vector(name)

@@ -10,6 +10,7 @@ from typing import Any
 import msgpack
 import pytest
 
+import cafcat
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, Unsupported
 from cafcat.formats.clp import CLP
@@ -31,10 +32,10 @@ from cafcat.formats.clp.packing import pack_head, repacked
 from cafcat.formats.clp.program import below
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.testing.formats import BytesArchive, ListSink
+from tests import vector_files
 from tests.log_archives import SECTIONS
 
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "clp"
-needs_vectors = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared/vectors/clp is not there")
+VECTORS = vector_files.VECTORS / "clp"
 NAMES = ["v0.3.1_multi_stream", "v0.3.1_no_timestamp", "v0.3.1_two_files", "v0.5.0_two_files"]
 BAD = {"bad_bad_magic": "does not begin with", "bad_trunc": "its header says 2,754 bytes, it has 2,704"}
 MIB = 1 << 20
@@ -66,12 +67,10 @@ def read_all(data: bytes) -> dict[str, bytes]:
     return {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()}
 
 
-@needs_vectors
 def test_every_vector_is_tested_here() -> None:
     assert {path.stem for path in VECTORS.glob("*.clp")} == {*NAMES, *BAD}
 
 
-@needs_vectors
 @pytest.mark.parametrize("name", NAMES)
 def test_header_and_sections_are_those_of_the_vectors(name: str) -> None:
     data, expected = vector(name)
@@ -92,7 +91,6 @@ def test_header_and_sections_are_those_of_the_vectors(name: str) -> None:
         assert hashlib.sha256(content).hexdigest() == said["sha256"]
 
 
-@needs_vectors
 @pytest.mark.parametrize("name", NAMES)
 def test_metadata_is_that_of_the_vectors(name: str) -> None:
     data, expected = vector(name)
@@ -109,7 +107,6 @@ def test_metadata_is_that_of_the_vectors(name: str) -> None:
     assert [log.file_name for log in reader.ranges] == [r["f"]["_filename"] for r in said[3]]
 
 
-@needs_vectors
 def test_times_of_the_vectors() -> None:
     first = TimestampRange("timestamp", (3,), 1704067200000, 1704067299000)
     found = reader_of(vector("v0.3.1_two_files")[0]).timestamps
@@ -123,7 +120,6 @@ def test_times_of_the_vectors() -> None:
     assert reader_of(vector("v0.3.1_no_timestamp")[0]).timestamps == ((), {})
 
 
-@needs_vectors
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("trailing", [b"", b"ignored by the original"])
 def test_an_archive_is_put_together_again_byte_for_byte(name: str, trailing: bytes) -> None:
@@ -138,7 +134,6 @@ def test_an_archive_is_put_together_again_byte_for_byte(name: str, trailing: byt
     assert read_all(anew) == read_all(data)
 
 
-@needs_vectors
 @pytest.mark.parametrize("name", BAD)
 def test_damaged_vectors_are_refused(name: str) -> None:
     with pytest.raises(Corrupt, match=BAD[name]) as caught:
@@ -146,7 +141,6 @@ def test_damaged_vectors_are_refused(name: str) -> None:
     assert caught.value.chunk == "chunk-7"
 
 
-@needs_vectors
 @pytest.mark.parametrize("name", NAMES)
 def test_vectors_that_are_cut_or_changed_anywhere_are_read_or_refused(name: str) -> None:
     data, _ = vector(name)
@@ -481,6 +475,21 @@ def test_what_cafcat_notes_is_read_again_and_the_archive_put_together_again() ->
         ("a", 0, 1, 5, 1_700_000_000_000_000_001), ("b/c", 1, 2, 0, -1),
     ]  # fmt: skip
     assert b"".join(repacked(reader)) == whole
+
+
+def test_open_and_convert_refuse_a_section_with_another_checksum_than_cafcat_noted(tmp_path: Path) -> None:
+    archive = noted_archive(reader_of(made(SECTIONS, [ranges_of("a")])), [LogSource("a", 5, 0)], "x")
+    data = bytearray(b"".join(archive.blocks))
+    (entry,) = (entry for entry in archive.entries if entry.path == "/log.dict")
+    data[entry.start_byte] ^= 1  # the count of a dictionary: zstd does not protect it
+    with pytest.raises(Corrupt, match="CRC-32C") as caught:
+        list(reader_of(bytes(data)).open(entry))
+    assert (caught.value.path, caught.value.byte) == ("/log.dict", entry.start_byte)
+    damaged, converted = tmp_path / "damaged.clp", tmp_path / "converted.clp"
+    damaged.write_bytes(data)
+    with pytest.raises(Corrupt, match="CRC-32C"):
+        cafcat.convert(damaged, converted)
+    assert not converted.exists()
 
 
 def test_an_archive_of_other_log_files_is_not_taken_for_ours() -> None:

@@ -35,9 +35,7 @@ from cafcat.formats.databundle.layout import (
 from cafcat.formats.databundle.messages import messages
 from cafcat.formats.databundle.rows import record_value
 from cafcat.model import ProblemKind
-from tests.bundles import foreign_bundle, inline_shard, rows_of, spans_alone
-
-plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for this Python: bundles as folders need it")
+from tests.bundles import foreign_bundle, hide_leveldb, inline_shard, leveldb, rows_of, spans_alone
 
 NOISE = random.Random(8).randbytes(2 << 20)
 FILES = {
@@ -67,7 +65,7 @@ def overwrite(path: Path, at: int, data: bytes) -> None:
 
 
 def change_row(folder: Path, key: bytes, value: bytes | None) -> None:
-    database = plyvel.DB(str(folder / "index"))
+    database = leveldb().DB(str(folder / "index"))
     if value is None:
         database.delete(key)
     else:
@@ -100,7 +98,7 @@ def test_the_same_files_make_the_same_shards(tmp_path: Path, compression: str) -
 
 def test_the_index_is_read_by_leveldb(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", new_files(), shards=2)
-    database = plyvel.DB(str(tmp_path / "b" / "index"), create_if_missing=False)
+    database = leveldb().DB(str(tmp_path / "b" / "index"), create_if_missing=False)
     rows = dict(database.iterator(verify_checksums=True))
     database.close()
     config = messages().BundleConfig.FromString(rows.pop(b"\x01"))
@@ -124,7 +122,7 @@ def test_data_that_are_not_compressed_need_no_rows(tmp_path: Path) -> None:
     assert large.offset % 4096 == 0
     data = shard_path(tmp_path / "b", 0).read_bytes()
     assert data[HEAD_BYTES + large.offset :][: len(NOISE)] == NOISE
-    database = plyvel.DB(str(tmp_path / "b" / "index"))
+    database = leveldb().DB(str(tmp_path / "b" / "index"))
     assert not list(database.iterator(prefix=b"\x03"))
     database.close()
 
@@ -320,7 +318,7 @@ def test_libraries_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "cramjam", None)
     with pytest.raises(NotInstalled, match=r"cramjam.*cafcat\[databundle\]"):
         write_bundle(tmp_path / "b", [], compression="snappy")
-    monkeypatch.setitem(sys.modules, "plyvel", None)
+    hide_leveldb(monkeypatch)
     with pytest.raises(NotInstalled, match="plyvel"):
         write_bundle(tmp_path / "b", [])
 
@@ -339,7 +337,7 @@ def test_the_index_has_rows_before_and_after_records(tmp_path: Path) -> None:
 def test_a_large_file_begins_a_record(tmp_path: Path) -> None:
     files = [NewBundleFile("a", b"x"), NewBundleFile("b", NOISE[:LARGE_BYTES]), NewBundleFile("c", b"y")]
     write_bundle(tmp_path / "b", files)
-    database = plyvel.DB(str(tmp_path / "b" / "index"))
+    database = leveldb().DB(str(tmp_path / "b" / "index"))
     offsets = [int.from_bytes(key[9:]) for key in database.iterator(prefix=b"\x03", include_value=False)]
     database.close()
     assert offsets == [0, 1, *range(1 + RECORD_BYTES, 1 + LARGE_BYTES, RECORD_BYTES), 1 + LARGE_BYTES]

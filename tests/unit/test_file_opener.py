@@ -1,7 +1,7 @@
 """Small files read at once, and several of them where reading takes long."""
 
-import os
 import pickle
+import random
 import threading
 import time
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.open_files import open_files
 def tree(tmp_path: Path) -> Path:
     for number in range(300):
         (tmp_path / f"f{number:03}").write_bytes(b"%d" % number)
-    (tmp_path / "large").write_bytes(os.urandom(200_000))
+    (tmp_path / "large").write_bytes(random.randbytes(200_000))
     return tmp_path
 
 

@@ -83,13 +83,14 @@ def test_only_the_object_is_left_and_others_may_read_it_as_the_umask_says(store:
 def test_everything_is_synced_before_commit_returns(
     store: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file before it takes its name; its folder after; the folders above new folders before anything."""
+    """The file before it takes its name; its folder after; all folders above before anything."""
     folder.mkdir()
     log: list[str] = []
     fsync, link = os.fsync, os.link
 
     def logged_fsync(descriptor: int) -> None:
-        log.append("sync " + os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), folder))
+        path = os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), folder)
+        log.append("sync above" if set(path) <= {".", "/"} and path != "." else f"sync {path}")
         fsync(descriptor)
 
     def logged_link(*paths: str) -> None:
@@ -99,7 +100,41 @@ def test_everything_is_synced_before_commit_returns(
     monkeypatch.setattr(os, "fsync", logged_fsync)
     monkeypatch.setattr(os, "link", logged_link)
     put(store, "a/b/chunk.caf")
-    assert log == ["sync .", "sync a", "sync a/b/chunk.caf.partial", "link", "sync a/b"]
+    above = log.count("sync above")
+    last = ["sync a/b/chunk.caf.partial", "link", "sync a/b"]
+    assert above >= 1
+    assert log == ["sync a", "sync .", *["sync above"] * above, *last]
+    log.clear()
+    put(store, "a/b/chunk2.caf")
+    assert log == [step.replace("chunk", "chunk2") for step in last]
+
+
+def test_folders_that_another_process_made_are_synced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be gone before it comes to that: the chunk relies on them all the same."""
+    (folder / "a/b").mkdir(parents=True)
+    synced: list[int] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.fstat(file).st_ino), fsync(file)))
+    put(LocalStore(folder), "a/b/chunk.caf")
+    device = folder.stat().st_dev
+    above = [path for path in [folder / "a", folder, *folder.parents] if path.stat().st_dev == device]
+    assert synced[: len(above)] == [path.stat().st_ino for path in above]
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_a_private_store_is_closed_to_others_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        private, named = LocalStore(tmp_path / "home/chunks", is_private=True), LocalStore(tmp_path / "named")
+        for store in (private, named):
+            put(store, "journal/record.jsonl")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "home").rglob("*")}
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+    assert modes == {"chunks": 0o700, "journal": 0o700, "record.jsonl": 0o600}
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "named").rglob("*")}
+    assert modes == {"journal": 0o777 & ~mask, "record.jsonl": 0o666 & ~mask}
 
 
 def test_an_upload_that_died_is_not_listed_and_can_be_discarded(store: LocalStore, folder: Path) -> None:

@@ -2,16 +2,23 @@
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cafcat.errors import Conflict, Corrupt, InvalidInput, OutputFailed
-from cafcat.resolve.outputs import OutputTree
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, OutputFailed
+from cafcat.resolve import durable_files
+from cafcat.resolve.outputs import Output, OutputTree, placed, write_single
+from cafcat.support.syncing import can_sync_file_system
 
 MODIFIED_NS = 1_234_567_890_123_456_000
 
@@ -34,18 +41,45 @@ def refuse_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", refuse)
 
 
-@pytest.fixture(params=["all", "no unnamed files", "no links", "neither"])
+@pytest.fixture(params=["all", "no unnamed files", "no links", "neither", "nor renames that replace nothing"])
 def _file_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param in ("no unnamed files", "neither"):
+    if request.param not in ("all", "no links"):
         refuse_unnamed_files(monkeypatch)
-    if request.param in ("no links", "neither"):
+    if request.param not in ("all", "no unnamed files"):
         refuse_links(monkeypatch)
+    if request.param.startswith("nor"):
+        monkeypatch.setattr("cafcat.support.new_file.rename_new", lambda *_: False)
+
+
+class Target:
+    """A folder to extract to; each file is committed by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, path: str, blocks: Iterable[bytes], modified_ns: int | None, *, overwrite: bool) -> None:
+        tree: OutputTree[str]
+        with OutputTree(Output(self.folder, overwrite)) as tree:
+            tree.write(path, blocks, modified_ns, path)
+            commit(tree)
+
+
+def commit(tree: OutputTree[str]) -> list[str]:
+    """The names of the files; raises the first error of one."""
+    tree.commit()
+    names = []
+    for name, error in tree.finished():
+        if error is not None:
+            raise error
+        names.append(name)
+    return names
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Iterator[OutputTree]:
-    with OutputTree(tmp_path / "out") as tree:
-        yield tree
+def tree(tmp_path: Path) -> Target:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return Target(folder)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -53,7 +87,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("_file_system")
-def test_a_file_is_written_and_replaced_only_if_asked(tree: OutputTree, tmp_path: Path) -> None:
+def test_a_file_is_written_and_replaced_only_if_asked(tree: Target, tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         tree.write("a/x", [b"one", b"", b"two"], MODIFIED_NS, overwrite=False)
@@ -70,7 +104,7 @@ def test_a_file_is_written_and_replaced_only_if_asked(tree: OutputTree, tmp_path
 
 
 @pytest.mark.usefixtures("_file_system")
-def test_a_folder_or_a_link_in_the_way_stays(tree: OutputTree, tmp_path: Path) -> None:
+def test_a_folder_or_a_link_in_the_way_stays(tree: Target, tmp_path: Path) -> None:
     (tmp_path / "out/folder").mkdir()
     (tmp_path / "out/link").symlink_to(tmp_path / "outside")
     for overwrite in (False, True):
@@ -84,7 +118,7 @@ def test_a_folder_or_a_link_in_the_way_stays(tree: OutputTree, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("_file_system")
-def test_blocks_that_fail_leave_nothing(tree: OutputTree, tmp_path: Path) -> None:
+def test_blocks_that_fail_leave_nothing(tree: Target, tmp_path: Path) -> None:
     def blocks() -> Iterator[bytes]:
         yield b"half"
         raise Corrupt("damaged")
@@ -98,7 +132,7 @@ def test_blocks_that_fail_leave_nothing(tree: OutputTree, tmp_path: Path) -> Non
 
 
 def test_a_disk_that_takes_less_at_once_is_asked_again(
-    tree: OutputTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
@@ -106,7 +140,7 @@ def test_a_disk_that_takes_less_at_once_is_asked_again(
     assert files(tmp_path / "out") == {"x": b"0123456789" * 5 + b"!"}
 
 
-def test_a_disk_that_fails_is_said(tree: OutputTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_is_said(tree: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_file: int, _data: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -120,40 +154,51 @@ def test_a_disk_that_fails_is_said(tree: OutputTree, tmp_path: Path, monkeypatch
     "path", ["/b", "a//b", "a/../b", "../b", "a/", "a/.", "a/..", "", ".", "..", "a/b\0", "/a/b"]
 )
 @pytest.mark.parametrize("first", ["b", "a/b", "a/a/b"])
-def test_no_name_leaves_the_folder_whatever_was_written_before(tree: OutputTree, first: str, path: str) -> None:
+def test_no_name_leaves_the_folder_whatever_was_written_before(tmp_path: Path, first: str, path: str) -> None:
     """The folder of the file before is still open: only a name that is really in it may be taken for one."""
-    tree.write(first, [b"x"], None, overwrite=False)
-    with pytest.raises(InvalidInput):
-        tree.write(path, [b"y"], None, overwrite=True)
-    tree.write(first, [b"z"], None, overwrite=True)
+    with OutputTree(Output(tmp_path / "out", overwrite=True)) as tree:
+        tree.write(first, [b"x"], None, first)
+        with pytest.raises(InvalidInput):
+            tree.write(path, [b"y"], None, path)
+        tree.write(first, [b"z"], None, first)
+        commit(tree)
+    assert files(tmp_path / "out") == {first: b"z"}
 
 
-def test_folders_are_told_apart(tree: OutputTree, tmp_path: Path) -> None:
+def test_folders_are_told_apart(tmp_path: Path) -> None:
     paths = ["x", "a/x", "a/b/x", "a/x2", "b/x", "ab/x", "x2", "a/b/c/x", "a/b/x2", "b/b/x"]
-    for path in paths:
-        tree.write(path, [path.encode()], None, overwrite=False)
-    tree.make_folder("z/a")
-    tree.write("b/b/x3", [b"b/b/x3"], None, overwrite=False)
+    tree: OutputTree[str]
+    with OutputTree(Output(tmp_path / "out")) as tree:
+        for path in paths:
+            tree.write(path, [path.encode()], None, path)
+        tree.make_folder("z/a")
+        tree.write("b/b/x3", [b"b/b/x3"], None, "b/b/x3")
+        assert files(tmp_path / "out") == {}
+        assert commit(tree) == [*paths, "b/b/x3"]
     assert files(tmp_path / "out") == {path: path.encode() for path in [*paths, "b/b/x3"]}
 
 
-def test_a_folder_that_cannot_be_entered_is_not_taken_for_the_one_before(tree: OutputTree, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_entered_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
     (tmp_path / "out/link").symlink_to(tmp_path)
-    for _ in range(2):
-        tree.write("a/x", [b"x"], None, overwrite=True)
-        with pytest.raises(Conflict):
-            tree.write("link/x", [b"y"], None, overwrite=True)
+    tree: OutputTree[str]
+    with OutputTree(Output(tmp_path / "out", overwrite=True)) as tree:
+        for _ in range(2):
+            tree.write("a/x", [b"x"], None, "a/x")
+            with pytest.raises(Conflict):
+                tree.write("link/x", [b"y"], None, "link/x")
+        commit(tree)
     assert files(tmp_path) == {"out/a/x": b"x"}
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from cafcat.resolve.outputs import OutputTree
+from cafcat.resolve.outputs import Output, OutputTree
 def blocks():
     yield b"half"
     os.kill(os.getpid(), signal.SIGKILL)
-OutputTree(Path(sys.argv[1])).write("x", blocks(), None, overwrite=False)
+OutputTree(Output(Path(sys.argv[1]))).write("x", blocks(), None, "x")
 """
 
 
@@ -165,3 +210,166 @@ def test_a_process_that_is_killed_leaves_no_half_file(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
+
+
+def write_many(
+    folder: Path, names: Iterable[str], after_each: Callable[[int], object] = lambda _: None
+) -> dict[str, CafcatError | None]:
+    """What became of the files that are finished, also if writing them fails."""
+    found: dict[str, CafcatError | None] = {}
+    tree: OutputTree[str]
+    with suppress(OutputFailed, KeyboardInterrupt), OutputTree(Output(folder)) as tree:
+        try:
+            for number, name in enumerate(names):
+                tree.write(name, [name.encode()], None, name)
+                after_each(number)
+            tree.commit()
+        finally:
+            found |= dict(tree.finished())
+    return found
+
+
+NAMES = [f"{number % 7}/{number}" for number in range(100)]
+
+
+def no_room(monkeypatch: pytest.MonkeyPatch, name: str, after: int) -> None:
+    """This function of the module of durable files fails from that call on."""
+    calls = iter(range(after))
+    real = getattr(durable_files, name)
+
+    def fail(*arguments: Any) -> Any:
+        if next(calls, None) is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*arguments)
+
+    monkeypatch.setattr(durable_files, name, fail)
+
+
+def is_synced_at_once(folder: Path) -> bool:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        return can_sync_file_system(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def test_many_files_are_synced_at_once_and_few_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_synced_at_once(tmp_path):
+        pytest.skip("the file system of the temporary folder cannot be synced as a whole")
+    calls: Counter[str] = Counter()
+    for name in ("sync_file", "sync_file_system", "sync_folder"):
+        real = getattr(durable_files, name)
+        count = partial(lambda name, real, file: (calls.update([name]), real(file)), name, real)
+        monkeypatch.setattr(durable_files, name, count)
+    monkeypatch.setattr(durable_files, "_MOST_DESCRIPTORS", 50)
+    for folder, names in {"few": NAMES[:5], "many": NAMES}.items():
+        assert write_many(tmp_path / folder, names) == dict.fromkeys(names)
+        assert files(tmp_path / folder) == {name: name.encode() for name in names}
+        if folder == "few":
+            assert calls == {"sync_file": 5, "sync_folder": 6}
+            calls.clear()
+    assert calls["sync_file"] == calls["sync_folder"] == 0
+    assert 3 <= calls["sync_file_system"] <= 6
+
+
+def test_without_a_sync_of_the_file_system_each_file_and_folder_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[int] = set()
+    real = os.fsync
+    monkeypatch.setattr(durable_files, "can_sync_file_system", lambda _: False)
+    monkeypatch.setattr(durable_files, "_MOST_DESCRIPTORS", 50)
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.add(os.fstat(file).st_ino), real(file)))
+    assert write_many(tmp_path / "out", NAMES) == dict.fromkeys(NAMES)
+    assert {path.stat().st_ino for path in [tmp_path, tmp_path / "out", *(tmp_path / "out").rglob("*")]} <= synced
+
+
+def test_descriptors_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("as if 300 were the hard limit")
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/dev/fd"))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, before[1]))
+        monkeypatch.setattr(resource, "setrlimit", refuse)
+        counts: list[int] = []
+        names = [f"{number}/x" for number in range(400)]
+        found = write_many(tmp_path / "out", names, lambda _: counts.append(len(os.listdir("/dev/fd"))))
+        assert found == dict.fromkeys(names)
+        assert max(counts) <= used + 2 * 22 + 8  # two batches, and the folders on the way to the next file
+    finally:
+        monkeypatch.undo()
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("_file_system")
+@pytest.mark.parametrize(("failing", "after"), [("write_all", 80), ("sync_file_system", 2), ("sync_file", 60)])
+def test_a_full_disk_leaves_whole_files_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, after: int
+) -> None:
+    """What took its name before stays, and is counted; what was to be synced has none."""
+    monkeypatch.setattr(durable_files, "_MOST_DESCRIPTORS", 30)
+    if failing != "sync_file_system":
+        monkeypatch.setattr(durable_files, "can_sync_file_system", lambda _: False)
+    elif not is_synced_at_once(tmp_path):
+        pytest.skip("the file system of the temporary folder cannot be synced as a whole")
+    no_room(monkeypatch, failing, after)
+    found = write_many(tmp_path / "out", NAMES)
+    assert files(tmp_path / "out") == {name: name.encode() for name, error in found.items() if error is None}
+    assert 0 < len(found) < 100
+
+
+@pytest.mark.usefixtures("_file_system")
+def test_an_interrupt_leaves_whole_files_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable_files, "_MOST_DESCRIPTORS", 30)
+
+    def interrupt(number: int) -> None:
+        if number == 80:
+            raise KeyboardInterrupt
+
+    found = write_many(tmp_path / "out", NAMES, interrupt)
+    assert files(tmp_path / "out") == {name: name.encode() for name in found}
+    assert 0 < len(found) < 80
+
+
+def test_after_a_first_file_in_the_way_the_others_are_looked_for_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    for name in "abc":
+        (tmp_path / "out" / name).write_bytes(b"older")
+    tree: OutputTree[str]
+    with OutputTree(Output(tmp_path / "out")) as tree:
+        tree.write("a", [b"x"], None, "a")
+        with pytest.raises(Conflict):
+            commit(tree)
+        monkeypatch.setattr(durable_files, "write_all", None)
+        for name in "bc":
+            with pytest.raises(Conflict, match="already"):
+                tree.write(name, [b"x"], None, name)
+    assert files(tmp_path / "out") == dict.fromkeys("abc", b"older")
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_files_and_folders_are_not_wider_than_the_umask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        Target(tmp_path / "out").write("a/b/x", [b"x"], None, overwrite=False)
+        write_single(Output(tmp_path / "single"), [b"x"], None)
+        write_single(Output(tmp_path / "private", mode=0o600), [b"x"], None)
+        with placed(Output(tmp_path / "placed")) as path:
+            assert Path(path).stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    wide, wide_folder = 0o666 & ~mask, 0o777 & ~mask
+    assert modes == {
+        "out": wide_folder,
+        "a": wide_folder,
+        "b": wide_folder,
+        "x": wide,
+        "single": wide,
+        "placed": wide,
+        "private": 0o600,
+    }

@@ -31,6 +31,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert settings.target_size == 30_000_000_000
     assert settings.upload_memory == 256_000_000
     assert settings.prepared_statements is True
+    assert settings.lock_timeout is None
     assert settings.stores == {}
     assert settings.access("s3://bucket/prefix") == S3Access()
     assert settings.origins == {
@@ -40,6 +41,7 @@ def test_defaults(tmp_path: Path) -> None:
         "target_size": "default",
         "upload_memory": "default",
         "prepared_statements": "default",
+        "lock_timeout": "default",
     }
 
 
@@ -65,6 +67,7 @@ def test_flags_win_over_environment_over_file_over_defaults(write: Write, tmp_pa
         "target_size": "flag",
         "upload_memory": "default",
         "prepared_statements": "default",
+        "lock_timeout": "default",
     }
 
 
@@ -512,3 +515,13 @@ def test_the_examples_of_the_page_are_right(write: Write) -> None:
     assert (settings.store, settings.stores["old"].url) == ("s3://bucket/prefix", "/srv/chunks")
     assert settings.access("s3://bucket/prefix/2026").profile == "archive"
     assert settings.access("s3://bucket/prefix2") == S3Access()
+
+
+@pytest.mark.parametrize(("text", "seconds"), [('"0"', 0), ("0", 0), ("90", 90), ('"30s"', 30), ('"15m"', 900)])
+def test_a_lock_timeout_is_a_duration(write: Write, text: str, seconds: int) -> None:
+    assert Settings.load(environ={}, config=write(f"lock_timeout = {text}\n")).lock_timeout == seconds
+    environ = {"CAFCAT_LOCK_TIMEOUT": text.strip('"')}
+    assert Settings.load(environ=environ).lock_timeout == seconds
+    for wrong in ("true", "1.5", '"soon"', "-1"):
+        with pytest.raises(InvalidInput, match=r"lock_timeout \(file .*\) is not a duration"):
+            Settings.load(environ={}, config=write(f"lock_timeout = {wrong}\n"))

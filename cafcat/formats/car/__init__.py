@@ -21,6 +21,14 @@ _FIRST_MEMBERS: Final = (b"\xa2\x65roots", b"\xa2\x67version")
 class CarFormat:
     """CARv2 is written, both are read."""
 
+    def __init__(self, *, zero_ends: bool = False) -> None:
+        """Args: zero_ends: as in CarReader."""
+        self._zero_ends = zero_ends
+
+    def zero_padded(self) -> "CarFormat":
+        """Return the format with readers that take a section of size zero for the end of the payload."""
+        return CarFormat(zero_ends=True)
+
     name: Final = "car"
     suffix: Final = ".car"
     names_files: Final = True
@@ -37,7 +45,7 @@ class CarFormat:
 
     def reader(self, archive: RandomReader) -> CarReader:
         """Raises Corrupt or Unsupported if the head cannot be right."""
-        return CarReader(archive)
+        return CarReader(archive, zero_ends=self._zero_ends)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """The content of an entry with `decoding`; every block is checked against its hash. Raises Corrupt;

@@ -3,7 +3,7 @@
 import hashlib
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from cafcat.errors import Corrupt
@@ -20,6 +20,8 @@ _RECORD: Final = struct.Struct(">16sQIHxx")
 _MEMORY_BYTES: Final = 8 << 20
 _PAGE_RECORDS: Final = 128
 _MOST_FENCES: Final = 1 << 17
+_MOST_MARKED: Final = 1 << 28
+"""Records whose finding is noted: a bit for each, 32 MiB."""
 
 
 class BlockPlace(NamedTuple):
@@ -61,6 +63,7 @@ class BlockTable:
         self.count = sort.count
         self._page_bytes = _RECORD.size * max(_PAGE_RECORDS, -(-sort.count // _MOST_FENCES))
         self._fences: list[bytes] = []
+        self._found = bytearray(sort.count // 8 + 1 if sort.count <= _MOST_MARKED else 0)
         self._spool = Spool("a table of blocks", _MEMORY_BYTES)
         self._fill(sort)
         sort.close()
@@ -83,10 +86,36 @@ class BlockTable:
         page = bisect_left(self._fences, key)
         for number in range(max(page - 1, 0), min(page + 1, len(self._fences))):
             self._spool.seek(number * self._page_bytes)
-            found = _first(self._spool.read(self._page_bytes), key)
-            if found is not None:
-                return found
+            records = self._spool.read(self._page_bytes)
+            at = _first(records, key)
+            if at is not None:
+                self._mark((number * self._page_bytes + at) // _RECORD.size)
+                return _place_of(records, at)
         return None
+
+    def _mark(self, ordinal: int) -> None:
+        if self._found:
+            self._found[ordinal >> 3] |= 1 << (ordinal & 7)
+
+    def never_found(self) -> tuple[int, int]:
+        """Return how many different blocks were never found by their CID, and where the first one's section begins.
+
+        In a table of more than 268 million blocks none are counted. Raises TemporaryFileFailed.
+        """
+        count, first, last_key = 0, 1 << 63, b""
+        if self._found:
+            for ordinal, record in enumerate(self._records()):
+                key, start, _, _ = _RECORD.unpack(record)
+                # Of equal blocks only the first is ever found.
+                if key != last_key and not self._found[ordinal >> 3] >> (ordinal & 7) & 1:
+                    count, first = count + 1, min(first, start)
+                last_key = key
+        return count, first
+
+    def _records(self) -> Iterator[bytes]:
+        for page in self._spool.blocks_from(0, self._page_bytes):
+            for at in range(0, len(page), _RECORD.size):
+                yield page[at : at + _RECORD.size]
 
     def block(self, cid: bytes) -> tuple[BlockPlace, bytes] | None:
         """The place and the block, checked. Raises Corrupt if it is not the one that the CID means."""
@@ -104,7 +133,8 @@ class BlockTable:
         self._spool.close()
 
 
-def _first(page: bytes, key: bytes) -> BlockPlace | None:
+def _first(page: bytes, key: bytes) -> int | None:
+    """Return where the first record of this key stands in a page; None if it has none."""
     low, high = 0, len(page) // _RECORD.size
     while low < high:
         middle = (low + high) // 2
@@ -114,5 +144,9 @@ def _first(page: bytes, key: bytes) -> BlockPlace | None:
             high = middle
     if page[low * _RECORD.size : low * _RECORD.size + 16] != key:
         return None
-    _, start, size_bytes, head_bytes = _RECORD.unpack_from(page, low * _RECORD.size)
+    return low * _RECORD.size
+
+
+def _place_of(page: bytes, at: int) -> BlockPlace:
+    _, start, size_bytes, head_bytes = _RECORD.unpack_from(page, at)
     return BlockPlace(start, start + head_bytes, start + head_bytes + size_bytes)

@@ -3,11 +3,13 @@
 import base64
 import hashlib
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from cafcat.formats.car import varint
 
 __all__ = [
+    "BLAKE3",
     "CID_BYTES",
     "DAG_PB",
     "IDENTITY",
@@ -18,6 +20,7 @@ __all__ = [
     "Cid",
     "cid_end",
     "hash_is_known",
+    "hash_name",
     "is_block_of",
     "parse",
     "text_of",
@@ -36,12 +39,13 @@ CID_BYTES: Final = 36
 
 _V0_HEAD: Final = b"\x12\x20"
 _V0_BYTES: Final = 34
+_USUAL_HEADS: Final = (RAW_SHA256, b"\x01\x70\x12\x20", _V0_HEAD)
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 _Hash = Callable[[bytes], bytes]
 
 
-def _sha2(name: str) -> _Hash:
+def _from_hashlib(name: str) -> _Hash:
     new: Any = getattr(hashlib, name)
     return lambda block: new(block).digest()
 
@@ -50,18 +54,66 @@ def _blake2b(size_bytes: int) -> _Hash:
     return lambda block: hashlib.blake2b(block, digest_size=size_bytes).digest()
 
 
+def _blake2s(size_bytes: int) -> _Hash:
+    return lambda block: hashlib.blake2s(block, digest_size=size_bytes).digest()
+
+
+def _shake(name: str, size_bytes: int) -> _Hash:
+    new: Any = getattr(hashlib, name)
+    return lambda block: new(block).digest(size_bytes)
+
+
 def _identity(block: bytes) -> bytes:
     return block
 
 
 _HASHES: Final[dict[int, _Hash]] = {
     IDENTITY: _identity,
-    SHA256: _sha2("sha256"),
-    0x13: _sha2("sha512"),
-    0x20: _sha2("sha384"),
+    SHA256: _from_hashlib("sha256"),
+    0x13: _from_hashlib("sha512"),
+    0x14: _from_hashlib("sha3_512"),
+    0x15: _from_hashlib("sha3_384"),
+    0x16: _from_hashlib("sha3_256"),
+    0x17: _from_hashlib("sha3_224"),
+    0x18: _shake("shake_128", 32),
+    0x19: _shake("shake_256", 64),
+    0x20: _from_hashlib("sha384"),
     **{0xB200 + size_bytes: _blake2b(size_bytes) for size_bytes in range(1, 65)},
+    **{0xB240 + size_bytes: _blake2s(size_bytes) for size_bytes in range(1, 33)},
 }
-"""Functions by their code in the table of multiformats."""
+"""Functions by their code in the table of multiformats. BLAKE3 comes with an extra."""
+BLAKE3: Final = 0x1E
+_UNCHECKED_NAMES: Final = {
+    0x11: "SHA-1",
+    0x1A: "Keccak-224",
+    0x1B: "Keccak-256",
+    0x1C: "Keccak-384",
+    0x1D: "Keccak-512",
+    BLAKE3: "BLAKE3",
+    0x56: "double SHA-256",
+    0xD5: "MD5",
+    0x1012: "SHA-256 cut to 254 bits",
+    0xB401: "Poseidon",
+}
+
+
+@cache
+def _blake3() -> _Hash | None:
+    """Return BLAKE3; None if the extra is not installed."""
+    try:
+        from blake3 import blake3
+    except ImportError:
+        return None
+    return lambda block: blake3(block).digest()
+
+
+def _hash_of(code: int) -> _Hash | None:
+    return _blake3() if code == BLAKE3 else _HASHES.get(code)
+
+
+def hash_name(code: int) -> str:
+    """Return the name of a hash function that is not checked here, for messages."""
+    return f"{_UNCHECKED_NAMES[code]} (0x{code:x})" if code in _UNCHECKED_NAMES else f"0x{code:x}"
 
 
 class Cid(NamedTuple):
@@ -112,12 +164,12 @@ def _fields(data: bytes, at: int) -> tuple[int, int, int, int]:
 
 
 def is_block_of(raw: bytes, block: bytes) -> bool | None:
-    """Whether the block is the one that this CID means; None if nobody can tell here, because the hash function is
-    not one of those above. Raises ValueError if it is no CID."""
+    """Return whether the CID is that of the block; None if its hash function is not checked here. Raises ValueError
+    if it is no CID."""
     if raw.startswith(RAW_SHA256):
         return hashlib.sha256(block).digest() == raw[4:]
     _, _, code, digest = parse(raw)
-    compute = _HASHES.get(code)
+    compute = _hash_of(code)
     if compute is None:
         return None
     found = compute(block)
@@ -128,8 +180,8 @@ def is_block_of(raw: bytes, block: bytes) -> bool | None:
 
 
 def hash_is_known(raw: bytes) -> bool:
-    """Whether is_block_of can tell. Raises ValueError if it is no CID."""
-    return parse(raw).code in _HASHES
+    """Return whether is_block_of checks this hash function. Raises ValueError if it is no CID."""
+    return raw.startswith(_USUAL_HEADS) or _hash_of(parse(raw).code) is not None
 
 
 def text_of(raw: bytes) -> str:

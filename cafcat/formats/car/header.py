@@ -17,6 +17,7 @@ __all__ = [
     "Layout",
     "head_of",
     "read_layout",
+    "roots_at",
 ]
 
 MAX_HEADER_BYTES: Final = 32 << 20
@@ -36,8 +37,11 @@ HEAD_BYTES: Final = V2_DATA_START + 1 + len(_BEFORE_ROOT) + CID_BYTES + len(_BEH
 
 
 class Layout(NamedTuple):
-    """Where things stand, in bytes from the start of the archive. The payload, a whole CARv1, is
-    `[data_start, data_end)`; `sections_start`: its first section."""
+    """Positions in an archive, in bytes from its start.
+
+    The payload, a whole CARv1, is `[data_start, data_end)`; `sections_start`: its first section. damage: set if the
+    end of the archive is missing; then data_end is at most the size of the object.
+    """
 
     version: int
     roots: tuple[bytes, ...]
@@ -46,6 +50,7 @@ class Layout(NamedTuple):
     data_end: int
     index_start: int | None = None
     fully_indexed: bool = False
+    damage: Corrupt | None = None
 
 
 def head_of(root: bytes, data_bytes: int, index_start: int) -> bytes:
@@ -68,12 +73,44 @@ def read_layout(archive: RandomReader) -> Layout:
         )
     bits, data_start, data_bytes, index_start = _V2_HEADER.unpack_from(head, len(PRAGMA))
     _check_v2(archive, data_start, data_bytes, index_start)
-    data_end = data_start + data_bytes
+    damage = _missing_end(archive, data_start + data_bytes, index_start)
+    data_end = min(data_start + data_bytes, size)
     head = head[data_start:data_end] or archive.read_at(data_start, min(data_end, data_start + _FIRST_BYTES))
-    roots, sections_start = _v1_header(archive, data_start, data_end, head)
+    try:
+        roots, sections_start = _v1_header(archive, data_start, data_end, head)
+    except Corrupt as error:
+        raise damage or error from error
     # An index that begins before the payload ends cannot be one; it is not needed, so this is no reason to refuse.
     where = index_start if data_end <= index_start < size else None
-    return Layout(2, roots, data_start, sections_start, data_end, where, bool(bits[0] & _FULLY_INDEXED))
+    return Layout(2, roots, data_start, sections_start, data_end, where, bool(bits[0] & _FULLY_INDEXED), damage)
+
+
+def _missing_end(archive: RandomReader, data_end: int, index_start: int) -> Corrupt | None:
+    """Return the damage of a CARv2 that ends before its data do, or before its index begins."""
+    size = archive.size_bytes
+    if data_end > size:
+        missing = f"the data should end at byte {data_end}"
+    elif index_start >= size:
+        missing = f"the index should begin at byte {index_start}"
+    else:
+        return None
+    return _corrupt(archive, f"the end of the archive is missing: {missing}, the object ends at {size}", size)
+
+
+def roots_at(archive: RandomReader, start: int, end: int) -> tuple[bytes, ...] | None:
+    """Return the roots of a CAR that begins in the middle of another one; None if none begins there.
+
+    Raises:
+        Corrupt: reading the archive failed.
+    """
+    head = archive.read_at(start, min(end, start + _FIRST_BYTES))
+    try:
+        if not head.startswith(PRAGMA):
+            return _v1_header(archive, start, end, head)[0]
+        (data_start,) = struct.unpack_from("<Q", head, len(PRAGMA) + 16)
+        return _v1_header(archive, start + data_start, end, head[data_start:])[0]
+    except (Corrupt, Unsupported, struct.error):
+        return None
 
 
 def _check_v2(archive: RandomReader, data_start: int, data_bytes: int, index_start: int) -> None:
@@ -85,9 +122,9 @@ def _check_v2(archive: RandomReader, data_start: int, data_bytes: int, index_sta
         )
     if not data_bytes:
         raise _corrupt(archive, "the header says that there is no data", 35)
-    if data_start + data_bytes > archive.size_bytes:
-        message = f"the data should end at byte {data_start + data_bytes}, the object ends at {archive.size_bytes}"
-        raise _corrupt(archive, message, 35)
+    if data_start > archive.size_bytes:
+        message = f"the data should begin at byte {data_start}, the object ends at {archive.size_bytes}"
+        raise _corrupt(archive, message, 27)
 
 
 def _v1_header(archive: RandomReader, start: int, end: int, head: bytes) -> tuple[tuple[bytes, ...], int]:

@@ -36,7 +36,7 @@ def trailer(manifest_start: int, archive_bytes: int) -> bytes:
 
 
 def find(archive: RandomReader, layout: Layout) -> "Manifest | None":
-    """None if cafcat did not write this. Raises Corrupt if it did, and the archive is not whole."""
+    """Return the manifest; None in archives of other programs. Raises Corrupt if its place cannot be right."""
     end = layout.index_start or 0
     start = end - TRAILER_BYTES
     if start < layout.data_end:
@@ -44,10 +44,11 @@ def find(archive: RandomReader, layout: Layout) -> "Manifest | None":
     magic, manifest_start, archive_bytes = _TRAILER.unpack(archive.read_at(start, end))
     if magic != _MAGIC:
         return None
+    damage = None
     if archive_bytes != archive.size_bytes:
         message = f"not a whole CAR: it should have {archive_bytes:,} bytes, there are {archive.size_bytes:,}"
-        raise Corrupt(message, chunk=archive.name, byte=archive.size_bytes)
-    manifest = Manifest(archive, start)
+        damage = Corrupt(message, chunk=archive.name, byte=archive.size_bytes)
+    manifest = Manifest(archive, start, damage)
     if manifest_start != layout.data_end or manifest.start != manifest_start:
         raise Corrupt("the manifest of the files is not where it should be", chunk=archive.name, byte=start)
     return manifest
@@ -67,16 +68,20 @@ def large_file_bytes(span_bytes: int) -> int:
 class Manifest:
     """The files as their writer has listed them."""
 
-    def __init__(self, archive: RandomReader, end: int) -> None:
-        """Raises Corrupt if its footer cannot be right."""
+    def __init__(self, archive: RandomReader, end: int, damage: Corrupt | None = None) -> None:
+        """Args: damage: of the archive beyond the manifest. Raises Corrupt if its footer cannot be right."""
         self._archive = archive
+        self._damage = damage
         self._caf = CafReader(_Beginning(archive, end))
         self.start = self._caf.index_span[0]
 
     def entries(self) -> Iterator[Entry]:
-        """In the order in which they were written. Raises Corrupt; bounds as CafReader."""
+        """Return the files in the order of writing. Raises Corrupt, also in place of the end if the archive is
+        damaged elsewhere; bounds as CafReader."""
         for entry in self._caf.entries():
             yield entry if entry.end_byte - entry.start_byte <= LEAF_BYTES else self._large(entry)
+        if self._damage is not None:
+            raise self._damage
 
     def _large(self, entry: Entry) -> Entry:
         try:

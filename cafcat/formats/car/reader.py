@@ -3,19 +3,22 @@
 What is refused, and how, is listed in docs/formats/car.md.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from cafcat.errors import Corrupt, Unsupported
-from cafcat.formats.base import RandomReader
+from cafcat.formats.base import NOT_IN_TREE, UNCHECKED_HASH, RandomReader, Remark
 from cafcat.formats.car import varint
-from cafcat.formats.car.assembling import DAG, INLINE, decode, gather, pieces
+from cafcat.formats.car.assembling import BROKEN, DAG, INLINE, decode, gather, pieces
 from cafcat.formats.car.blocks import BlockTable
 from cafcat.formats.car.cid import (
+    BLAKE3,
     CID_BYTES,
     DAG_PB,
     RAW_SHA256,
     hash_is_known,
+    hash_name,
     is_block_of,
     parse,
     text_of,
@@ -49,6 +52,9 @@ class CarReader:
         self._by_cid = by_cid
         self._manifest = None if by_cid else find(archive, self._layout)
         self._table: BlockTable | None = None
+        self._damage = self._layout.damage
+        self._tree_listed = False
+        self._unchecked: Counter[int] | None = None
 
     @property
     def layout(self) -> Layout:
@@ -64,19 +70,67 @@ class CarReader:
         return size if self._layout.index_start is None else self._layout.index_start, size
 
     def entries(self) -> Iterator[Entry]:
-        """Each path once: the files of cafcat's own archives in the order of writing; otherwise those of a tree, if
-        the only root is a UnixFS directory or file; otherwise a block for each CID in the order of the archive.
+        """Return each path once.
 
-        Raises Corrupt, Unsupported; TemporaryFileFailed if millions of entries find no room.
+        In cafcat's own archives these are the files in the order of writing. In others they are the files of the
+        tree, if the only root is a UnixFS directory or file. Else they are a block for each CID, in archive order.
+        In a damaged archive they are the files or blocks that are whole before the damage.
+
+        Raises:
+            Corrupt: in place of the end, if the archive is damaged.
+            Unsupported: see docs/formats/car.md.
+            TemporaryFileFailed: millions of entries find no room.
         """
         if self._manifest is not None:
             return self._manifest.entries()
         tree = None if self._by_cid else self._tree()
-        return first_of_each(self._blocks() if tree is None else tree.entries())
+        return self._up_to_damage(self._blocks() if tree is None else self._whole_files(tree))
 
     def blocks(self) -> Iterator[Entry]:
         """A block for each CID in the order of the archive, also where `entries` gives files. Raises as that."""
-        return first_of_each(self._blocks())
+        return self._up_to_damage(self._blocks())
+
+    def _up_to_damage(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+        yield from first_of_each(entries)
+        if self._damage is not None:
+            raise self._damage
+
+    def _whole_files(self, tree: TreeReader) -> Iterator[Entry]:
+        """The files of a tree. Those with missing blocks are left out where the end of the archive is missing."""
+        for entry in tree.entries():
+            if self._damage is None or not (entry.decoding or "").startswith(BROKEN):
+                yield entry
+        self._tree_listed = True
+
+    def remarks(self) -> Sequence[Remark]:
+        """Return what is unusual in an archive of another program: blocks that cannot be checked here, and blocks
+        that are in no file of the tree. See Remarks."""
+        if self._manifest is not None:
+            return ()  # all of it is cafcat's
+        if self._unchecked is None:
+            for _ in self._whole_sections():
+                pass
+        return [*self._unchecked_remark(self._unchecked or Counter()), *self._not_in_tree()]
+
+    def _unchecked_remark(self, unchecked: Counter[int]) -> Iterator[Remark]:
+        count = unchecked.total()
+        if count:
+            names = ", ".join(map(hash_name, sorted(unchecked)))
+            message = f"cafcat does not check the hashes of {count:,} blocks: {names}"
+            extra = "; pip install 'cafcat[blake3]' for BLAKE3" if BLAKE3 in unchecked else ""
+            yield Remark(UNCHECKED_HASH, count, message + extra)
+
+    def _not_in_tree(self) -> Iterator[Remark]:
+        if not self._tree_listed or self._table is None or self._damage is not None:
+            return
+        count, first = self._table.never_found()
+        if count:
+            section = next(scan(self._archive, first, self._layout.data_end))
+            message = (
+                f"{count:,} blocks are in no file of the tree that the header names, the first is "
+                f"{text_of(section.cid)} at byte {first}; --blocks lists all blocks"
+            )
+            yield Remark(NOT_IN_TREE, count, message)
 
     def about(self) -> dict[str, Any]:
         """Version, roots, and what index there is."""
@@ -92,6 +146,18 @@ class CarReader:
         layout = self._layout
         return scan(self._archive, layout.sections_start, layout.data_end, zero_ends=self._zero_ends)
 
+    def _whole_sections(self) -> Iterator[Section]:
+        """The sections up to the first damage, which is noted."""
+        unchecked: Counter[int] = Counter()
+        try:
+            for section in self.sections():
+                if not hash_is_known(section.cid):
+                    unchecked[parse(section.cid).code] += 1
+                yield section
+        except Corrupt as error:
+            self._damage = self._layout.damage or error
+        self._unchecked = unchecked
+
     def index(self) -> Iterator[IndexRecord]:
         """The records of the index; none if there is no index. Raises Corrupt; Unsupported for another codec."""
         if self._layout.index_start is None:
@@ -99,7 +165,7 @@ class CarReader:
         return read_index(self._archive, self._layout.index_start, self._archive.size_bytes)
 
     def _blocks(self) -> Iterator[Entry]:
-        for _, cid, data_start, data_end in self.sections():
+        for _, cid, data_start, data_end in self._whole_sections():
             yield Entry(text_of(cid), data_start, data_end, None, None)
 
     def _tree(self) -> TreeReader | None:
@@ -113,7 +179,7 @@ class CarReader:
 
     def _blocks_by_cid(self) -> BlockTable:
         if self._table is None:
-            self._table = BlockTable(self._archive, self.sections())
+            self._table = BlockTable(self._archive, self._whole_sections())
         return self._table
 
     def open(self, entry: Entry) -> Iterator[bytes]:

@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 from cafcat.errors import Corrupt
 from cafcat.formats.base import RandomReader
 from cafcat.formats.car import varint
-from cafcat.formats.car.cid import MAX_CID_BYTES, cid_end
+from cafcat.formats.car.cid import MAX_CID_BYTES, cid_end, text_of
+from cafcat.formats.car.header import roots_at
 
 __all__ = ["MAX_HEAD_BYTES", "MAX_SECTION_BYTES", "Section", "SectionStream", "scan"]
 
@@ -16,6 +17,7 @@ MAX_HEAD_BYTES: Final = varint.MAX_VARINT_BYTES + MAX_CID_BYTES
 _WINDOW_BYTES: Final = 1 << 20
 _SMALL_WINDOW_BYTES: Final = 16 << 10
 _LARGE_SECTION_BYTES: Final = 256 << 10
+_SHOWN_ROOTS: Final = 3
 
 
 class Section(NamedTuple):
@@ -27,6 +29,10 @@ class Section(NamedTuple):
     data_end: int
 
 
+class _ZeroSection(ValueError):
+    """A section of size zero."""
+
+
 def _head(window: bytes, at: int, zero_ends: bool) -> tuple[int, int, int] | None:
     """Of the section there: where its CID begins, its block begins, and it ends. None for a zero that is the end.
     Raises ValueError, and CutShort if the window ends too early to tell."""
@@ -36,7 +42,7 @@ def _head(window: bytes, at: int, zero_ends: bool) -> tuple[int, int, int] | Non
     if not size_bytes:
         if zero_ends:
             return None
-        raise ValueError("a section of no bytes")
+        raise _ZeroSection("a section of no bytes")
     end = cid_at + size_bytes
     data_at = cid_end(window, cid_at)
     if data_at > end:
@@ -56,12 +62,12 @@ def scan(archive: RandomReader, start: int, end: int, *, zero_ends: bool = False
             head = _head(window, at, zero_ends)
         except varint.CutShort as error:
             if window_start + len(window) >= end:
-                raise _corrupt(archive, error, position) from error
+                raise _corrupt(archive, error, position, end) from error
             window = archive.read_at(position, min(end, position + wanted))
             window_start, at = position, 0
             continue
         except ValueError as error:
-            raise _corrupt(archive, error, position) from error
+            raise _corrupt(archive, error, position, end) from error
         if head is None:
             return
         cid_at, data_at, section_end = head
@@ -76,8 +82,15 @@ def scan(archive: RandomReader, start: int, end: int, *, zero_ends: bool = False
             at = section_end
 
 
-def _corrupt(archive: RandomReader, error: ValueError, byte: int) -> Corrupt:
-    return Corrupt(f"no section of a CAR: {error}", chunk=archive.name, byte=byte)
+def _corrupt(archive: RandomReader, error: ValueError, byte: int, end: int) -> Corrupt:
+    roots = roots_at(archive, byte, end)
+    if roots is not None:
+        named = ", ".join(map(text_of, roots[:_SHOWN_ROOTS])) or "none"
+        message = f"another CAR begins here, and the header of the first does not name its roots ({named})"
+        cut = "two archives were concatenated: cut them apart at this byte"
+        return Corrupt(message, chunk=archive.name, byte=byte, hint=cut)
+    padding = "--zero-padding ends the archive here" if isinstance(error, _ZeroSection) else None
+    return Corrupt(f"no section of a CAR: {error}", chunk=archive.name, byte=byte, hint=padding)
 
 
 class SectionStream:

@@ -31,6 +31,19 @@ _SEARCHED_SINCE: Final = (0, 5, 0)
 _LAST_MS: Final = ((1 << 63) - 1) // 1_000_000
 """2262-04-11T23:47:16.854, and as long before 1970: clp-s makes nanoseconds of 64 bits of it, and wraps around."""
 
+_VARIABLES: Final = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "NIX_LD",
+    "NIX_LD_LIBRARY_PATH",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+)
+"""Environment variables that clp-s gets. The others may be secrets: database URLs, keys of S3."""
+
 
 class ProgramFailed(CafcatError):
     """clp-s ended with an error: the message is its own."""
@@ -54,6 +67,10 @@ def program() -> Path:
     if path is None or not path.is_file():
         raise NotInstalled("the program clp-s is not installed", hint="pip install 'cafcat[clp]' (on Linux)")
     return path
+
+
+def _environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
 def search(
@@ -81,6 +98,7 @@ def search(
     with tempfile.TemporaryFile() as messages:
         with subprocess.Popen(
             command,
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=messages,
@@ -155,6 +173,7 @@ def compress(
         with subprocess.Popen(
             [*command, str(output), "-f", str(names)],
             cwd=folder,
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=messages,

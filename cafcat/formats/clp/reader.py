@@ -29,7 +29,7 @@ from cafcat.formats.clp.metadata import (
     parse_timestamps,
 )
 from cafcat.formats.clp.units import units_of
-from cafcat.formats.reading import span_of
+from cafcat.formats.reading import checked, span_of
 from cafcat.model import ArchiveUnits, Entry
 
 __all__ = ["MAX_SECTION_BYTES", "ClpReader"]
@@ -154,8 +154,17 @@ class ClpReader:
             yield Entry(section, start + begin, start + end, checksum, None)
 
     def open(self, entry: Entry) -> Iterator[bytes]:
-        """The bytes of a section as they are, in blocks of at most 1 MiB. They are decompressed on the side: raises
-        Corrupt, at the latest in place of the end, if they are not such frames as a section of this name has."""
+        """Return the bytes of a section as they are, in blocks of at most 1 MiB.
+
+        The section is decompressed on the side, and its checksum is compared where cafcat noted one.
+
+        Raises:
+            Corrupt: at the latest in place of the end, if the section has other frames than a section of this name,
+                or another checksum.
+        """
+        return checked(self._framed(entry), entry, self._archive, "metadata")
+
+    def _framed(self, entry: Entry) -> Iterator[bytes]:
         check = _SectionCheck(entry, self._archive.name)
         for block in span_of(self._archive, entry):
             check.write(block)

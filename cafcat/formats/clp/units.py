@@ -1,8 +1,9 @@
-"""What an archive says of its log files and times, in the words that all rooms share."""
+"""Log files and times of a clp-s archive, as the rest of cafcat has them."""
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Final
 
 from cafcat.errors import Corrupt, Unsupported, shown_path
@@ -13,7 +14,8 @@ __all__ = ["units_of"]
 
 _OWN_FIELD: Final = "_filename"
 _MOST_RECORDS: Final = 1 << 63
-_Number = int | float | None
+_LARGEST_SECONDS: Final = 1e300
+"""Larger numbers of seconds are no time, and a thousand times as much may be no float."""
 
 
 def units_of(
@@ -56,7 +58,7 @@ def _times(timestamps: TimestampDictionary, name: str) -> list[TimeRange]:
     for key, _, begin, end in timestamps.ranges:
         if "\0" in key or len(key.encode()) > MAX_PATH_BYTES:
             raise Unsupported("a timestamp key has a name that the catalog cannot hold", chunk=name)
-        time = TimeRange(key, _finite(begin), _finite(end))
+        time = TimeRange(key, _milliseconds(begin, math.floor), _milliseconds(end, math.ceil))
         found[key] = time if key not in found else _both(found[key], time)
     return list(found.values())
 
@@ -68,5 +70,11 @@ def _both(one: TimeRange, other: TimeRange) -> TimeRange:
     return TimeRange(key, begin, end)
 
 
-def _finite(value: _Number) -> _Number:
-    return value if value is not None and math.isfinite(value) else None
+def _milliseconds(value: int | float | None, rounded: Callable[[Fraction], int]) -> int | None:
+    """Return a bound of the timestamp dictionary in milliseconds; None if it is no time.
+
+    clp-s compares integers in the dictionary with milliseconds, and floats with seconds.
+    """
+    if not isinstance(value, float):
+        return value
+    return rounded(Fraction(value) * 1000) if abs(value) <= _LARGEST_SECONDS else None

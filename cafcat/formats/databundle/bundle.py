@@ -35,6 +35,7 @@ from cafcat.formats.databundle.shard_writer import ShardPlace, ShardWriter
 from cafcat.formats.index_text import longest_text_bytes
 from cafcat.in_order import in_order
 from cafcat.model import FileProblem, ProblemKind
+from cafcat.support.syncing import sync_ancestors, sync_file, sync_folder
 
 __all__ = ["Bundle", "BundleCheck", "BundleFile", "BundleSummary", "NewBundleFile", "UserData", "write_bundle"]
 
@@ -79,7 +80,7 @@ def write_bundle(
     """Makes a bundle in a folder that is empty or not there. So many threads write a shard file each at a time.
     File n goes to shard n modulo shards, so the same files make the same shards. compression: "none", "snappy" or
     "zlib". Memory: the list of files, and 2 MiB for each thread. The row BUNDLE_CONFIG is written last: a
-    folder that was left half-way is no bundle.
+    folder that was left half-way is no bundle. The bundle is durable when this returns.
 
     Raises Conflict if the folder has something; Refused for a name, InvalidInput for one that comes twice;
     SourceFailed for a file that cannot be read; StoreFailed; NotInstalled if a library is not installed.
@@ -98,10 +99,24 @@ def write_bundle(
                 _ShardJob(folder, index, method, shard, shards, listed[shard::shards]) for shard in range(shards)
             ]
             done = list(in_order(_write_shard, jobs, most_in_flight=workers))
+            sync_folder(str(folder))  # the last row promises all shard files
             index.put_last(config_key(), config_of(method, shards))
         finally:
             index.close()
+        _sync(folder)
     return BundleSummary(*(sum(column) for column in zip(*done, strict=True)))
+
+
+def _sync(folder: Path) -> None:
+    """Make the bundle durable, with the names of all folders above it."""
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            sync_folder(str(path))
+        else:
+            with path.open("rb") as file:
+                sync_file(file.fileno())
+    sync_folder(str(folder))
+    sync_ancestors(str(folder))
 
 
 def _checked(files: Iterable[NewBundleFile]) -> list[NewBundleFile]:

@@ -1,8 +1,7 @@
 """The index of a bundle: a folder in LevelDB's format, written and read by LevelDB itself (plyvel)."""
 
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +9,10 @@ from cafcat.errors import Corrupt, NotInstalled, StoreFailed
 from cafcat.formats.databundle.extras import extra
 from cafcat.formats.databundle.layout import FILE_METADATA, record_key
 
-__all__ = ["BundleIndex"]
+__all__ = ["LEVELDB_BINDINGS", "BundleIndex"]
+
+LEVELDB_BINDINGS: Final = ("plyvel_next", "plyvel")
+"""Modules with the same API, in the order in which they are tried (docs/decisions/0025)."""
 
 _BATCH_ROWS: Final = 1000
 _NO_ROOM: Final = "No space left"
@@ -19,18 +21,29 @@ _SHARD_BYTES: Final = 9
 
 
 class BundleIndex:
-    """Opened by one process at a time, as LevelDB is; threads may share it. LevelDB writes to its folder when it
-    only reads, too: a lock and a log."""
+    """An open index. Only one process can open it at a time; threads may share it.
+
+    LevelDB writes a lock and a log into the folder even when it only reads."""
 
     def __init__(
         self, folder: Path, *, create: bool = False, is_copy: bool = False, shown: str | None = None
     ) -> None:
-        """Args: is_copy: nobody else has it, so files that cannot be read are damage; shown: what messages call it.
-        Raises NotInstalled if plyvel is not installed; Corrupt if it is damaged; StoreFailed if another process
-        has it, or there is no room."""
+        """Open the index, or make an empty one.
+
+        Args:
+            folder: LevelDB's folder.
+            create: Make the index; it must not exist.
+            is_copy: No other process uses the folder, so a file that cannot be read is damaged.
+            shown: The name of the index in messages, instead of the folder.
+
+        Raises:
+            NotInstalled: No binding of LevelDB is installed.
+            Corrupt: The index is damaged.
+            StoreFailed: Another process has opened the index, or the disk is full.
+        """
         self._name = shown or str(folder)
         self._is_copy = is_copy
-        self._library = _plyvel()
+        self._library = _leveldb()
         with self._translated():
             # Paranoid: rows in a damaged log are refused, and not left out.
             self._rows = self._library.DB(
@@ -113,12 +126,9 @@ class _Batch:
         self._waiting.clear()
 
 
-def _plyvel() -> Any:
-    try:
-        return extra("plyvel")
-    except NotInstalled as error:
-        if sys.version_info >= (3, 13) or sys.platform != "linux":
-            error.hint = (
-                "it has wheels for Python 3.11 and 3.12 on Linux only; else build it with LevelDB's headers"
-            )
-        raise
+def _leveldb() -> Any:
+    """Return the binding that is installed. Raises NotInstalled if there is none."""
+    for binding in LEVELDB_BINDINGS[:-1]:
+        with suppress(NotInstalled):
+            return extra(binding)
+    return extra(LEVELDB_BINDINGS[-1])

@@ -1,26 +1,21 @@
-"""OpenStack Swift with its S3 API, all of it in one process: `python -m tests.swift_server FOLDER STATE`.
+"""OpenStack Swift with its S3 API, all of it in one process.
 
-FOLDER takes the objects and needs extended attributes. STATE is shared by everyone who uses this server: each
-holds a shared lock on STATE/users for as long; the server writes its URL to STATE/endpoint once it answers, and
-ends, removing both, as soon as nobody holds that lock. The kernel gives up the locks of whoever was killed.
+Call: `python -m tests.s3_servers.swift_process FOLDER PORT`.
+FOLDER takes the objects and needs extended attributes. The server runs until it is killed.
 """
 
-import fcntl
 import json
 import logging
 import os
-import shutil
 import socket
 import sys
-import traceback
 from collections import defaultdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 ACCESS_KEY = "test:tester"
 SECRET_KEY = "testing"  # noqa: S105
 REGION = "us-east-1"
-LOOK_SECONDS = 0.5
 DEVICE = "disk"
 
 COMMON = """
@@ -43,7 +38,7 @@ network_chunk_size = 1048576
 object_chunk_size = 1048576
 client_chunk_size = 1048576
 etag_validate_pct = 0
-log_custom_handlers = tests.swift_server.log_to_stderr
+log_custom_handlers = tests.s3_servers.swift_process.log_to_stderr
 recon_cache_path = {folder}
 """
 """Swift's own timeouts are of seconds: on a busy machine it would answer 503, or list an object only later."""
@@ -61,9 +56,9 @@ pipeline = catch_errors cache turns listing_formats s3api tempauth copy slo prox
 [filter:catch_errors]
 use = egg:swift#catch_errors
 [filter:cache]
-paste.filter_factory = tests.swift_server:cache_filter
+paste.filter_factory = tests.s3_servers.swift_process:cache_filter
 [filter:turns]
-paste.filter_factory = tests.swift_server:turns_filter
+paste.filter_factory = tests.s3_servers.swift_process:turns_filter
 [filter:listing_formats]
 use = egg:swift#listing_formats
 [filter:s3api]
@@ -180,10 +175,10 @@ def write_settings(name: str, folder: Path) -> Path:
     return path
 
 
-def listen() -> Any:
+def listen(port: int = 0) -> Any:
     import eventlet
 
-    listener = eventlet.listen(("127.0.0.1", 0), backlog=512)
+    listener = eventlet.listen(("127.0.0.1", port), backlog=512)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # and so for all that it accepts
     return listener
 
@@ -217,49 +212,28 @@ def do_not_sync() -> None:
     os.fsync = os.fdatasync = nothing
 
 
-def start(folder: Path) -> str:
-    """Starts the four servers; their URL."""
+def start(folder: Path, port: int) -> None:
+    """Starts the four servers."""
     do_not_sync()
     (folder / DEVICE).mkdir()
     (folder / "swift.conf").write_text(CONSTANTS)
-    listeners = {name: listen() for name in ("account", "container", "object", "proxy")}
+    listeners = {name: listen() for name in ("account", "container", "object")} | {"proxy": listen(port)}
     ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
     for name in ("account", "container", "object"):
         write_ring(name, ports[name], folder)
     for name, listener in listeners.items():
         serve(name, write_settings(name, folder), listener)
-    return f"http://127.0.0.1:{ports['proxy']}"
 
 
-def wait_until_unused(users: IO[bytes]) -> None:
+def main(folder: Path, port: int) -> None:
     import eventlet
-
-    while True:
-        try:
-            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            eventlet.sleep(LOOK_SECONDS)
-        else:
-            return
-
-
-def main(folder: Path, state: Path) -> None:
     from swift.common import utils
 
     utils.monkey_patch()
-    endpoint = state / "endpoint"
-    with open(state / "users", "ab") as users:
-        try:
-            (state / "starting").write_text(start(folder))
-            (state / "starting").rename(endpoint)
-            wait_until_unused(users)
-        except Exception:
-            traceback.print_exc()
-        finally:
-            endpoint.unlink(missing_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)  # open connections do not keep it
+    start(folder, port)
+    while True:
+        eventlet.sleep(3600)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,99 @@
+"""The roles of the embedded PostgreSQL: who may do what.
+
+`cafcat` made the cluster and is its superuser: it sets up the other two, and does nothing else. `cafcat_owner` owns
+the database and all in it, and nothing outside; every verb connects as this role. `cafcat_reader` owns nothing and
+can read the tables: queries of users run as this role. A session cannot leave the role that it logged in as.
+"""
+
+from typing import Final, LiteralString
+
+from psycopg import sql
+
+from cafcat.catalog.connection import PgConnection
+
+__all__ = ["OWNER", "READER", "SUPERUSER", "is_role_missing", "set_up_roles"]
+
+SUPERUSER: Final = "cafcat"
+OWNER: Final = "cafcat_owner"
+READER: Final = "cafcat_reader"
+
+_CREATE: Final = """
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {name}) THEN CREATE ROLE {role}; END IF;
+END $$
+"""
+_SETTINGS: Final[tuple[LiteralString, ...]] = (
+    "ALTER ROLE {owner} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS",
+    "ALTER ROLE {reader} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS",
+    "ALTER ROLE {reader} SET default_transaction_read_only = on",
+    "GRANT pg_monitor TO {owner}",  # it shows who holds a lock, and the server's settings
+)
+_OWNED: Final = """
+SELECT format('ALTER %s %I.%I OWNER TO %I',
+              CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'f' THEN 'FOREIGN TABLE'
+                             WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END,
+              n.nspname, c.relname, {owner}::text)
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relowner = {superuser}::regrole AND n.nspname = 'public' AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+  AND NOT EXISTS (SELECT FROM pg_depend AS d
+                  WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i', 'e')
+                    AND d.refclassid IN ('pg_class'::regclass, 'pg_extension'::regclass))
+UNION ALL
+SELECT format('ALTER ROUTINE %s OWNER TO %I', p.oid::regprocedure, {owner}::text)
+FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+WHERE p.proowner = {superuser}::regrole AND n.nspname = 'public'
+  AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+                  AND d.deptype = 'e')
+"""
+_PRIVILEGES: Final[tuple[LiteralString, ...]] = (
+    "ALTER DATABASE {database} OWNER TO {owner}",
+    "ALTER SCHEMA public OWNER TO {owner}",
+    "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+    "REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC",
+    "GRANT USAGE ON SCHEMA public TO {reader}",
+    "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader}",
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA public GRANT SELECT ON TABLES TO {reader}",
+    # An earlier version, which may still be in use, makes tables as the superuser.
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {superuser} IN SCHEMA public GRANT SELECT ON TABLES TO {reader}",
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {superuser} IN SCHEMA public GRANT ALL ON TABLES TO {owner}",
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {superuser} IN SCHEMA public GRANT ALL ON SEQUENCES TO {owner}",
+)
+
+
+def is_role_missing(reason: str) -> bool:
+    """Return whether a connection failed as the cluster is of an earlier version, or quite new."""
+    return any(f'role "{name}" does not exist' in reason for name in (OWNER, READER))
+
+
+def set_up_roles(connection: PgConnection, database: str) -> None:
+    """Make both roles, and give the database and all in it to the owner, in one transaction.
+
+    Args:
+        connection: of the superuser, to that database.
+        database: its name.
+
+    Raises:
+        psycopg.Error: as the server raises it; then nothing has changed.
+    """
+    roles = {"owner": OWNER, "reader": READER, "superuser": SUPERUSER, "database": database}
+    names = {key: sql.Identifier(name) for key, name in roles.items()}
+
+    def run(statement: LiteralString) -> None:
+        connection.execute(sql.SQL(statement).format(**names))
+
+    with connection.transaction():
+        for role in (OWNER, READER):
+            create = sql.SQL(_CREATE).format(name=sql.Literal(role), role=sql.Identifier(role))
+            connection.execute(create)
+        for setting in _SETTINGS:
+            run(setting)
+        _give_relations(connection)
+        for privilege in _PRIVILEGES:
+            run(privilege)
+
+
+def _give_relations(connection: PgConnection) -> None:
+    """Give the owner the relations of the superuser in the schema `public`: earlier versions had no other role."""
+    query = sql.SQL(_OWNED).format(owner=sql.Literal(OWNER), superuser=sql.Literal(SUPERUSER))
+    for (statement,) in connection.execute(query).fetchall():
+        connection.execute(str(statement).encode())

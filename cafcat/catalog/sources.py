@@ -1,0 +1,54 @@
+"""The rows of `sources`: the roots that files were ingested from."""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from cafcat.catalog.by_key import BY_INDEX
+from cafcat.catalog.connection import Connection
+
+__all__ = ["Sources"]
+
+_ASSIGN: Final = """
+UPDATE file_locations SET source_id = %(source_id)s
+WHERE file_path = ANY(%(paths)s) AND crc32c = (%(checksums)s::jsonb->>file_path)::bigint
+  AND source_id IS DISTINCT FROM %(source_id)s
+"""
+
+
+class Sources:
+    """Every method is one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def find(self, url: str) -> int | None:
+        """Return sources.id of a root; None if the catalog has never met this root."""
+        with self._connection.statement() as connection:
+            row = connection.execute("SELECT id FROM sources WHERE url = %s", [url]).fetchone()
+        return None if row is None else int(row[0])
+
+    def add(self, url: str) -> int:
+        """Return sources.id of a root, after inserting its row if there is none."""
+        found = self.find(url)
+        if found is not None:
+            return found
+        with self._connection.statement() as connection:
+            connection.execute("INSERT INTO sources (url) VALUES (%s) ON CONFLICT DO NOTHING", [url])
+        return self.add(url)
+
+    def assign(self, source_id: int, files: Sequence[tuple[str, int]]) -> None:
+        """Set the source of files that were compared and found to be the same.
+
+        Args:
+            source_id: sources.id.
+            files: Path and CRC-32C of each. A file that another run has replaced meanwhile keeps its source.
+        """
+        with self._connection.transaction() as connection:
+            connection.execute(BY_INDEX)
+            parameters = {
+                "source_id": source_id,
+                "paths": [path for path, _ in files],
+                "checksums": json.dumps(dict(files)),
+            }
+            connection.execute(_ASSIGN, parameters)

@@ -1,0 +1,349 @@
+"""The rows of `stores`: every folder and bucket that the catalog refers to, and how one moves to another URL."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from psycopg import errors as pg
+
+from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.errors import Conflict, InvalidInput, Locked, NotFound
+
+__all__ = [
+    "ServerVerdicts",
+    "StoreRow",
+    "StoredObject",
+    "Stores",
+    "add_store",
+    "follow_home",
+    "forget_home",
+    "moved_meanwhile",
+]
+
+_FAILED: Final = "coalesce(checks -> 'failed', '[]')"
+_REMEMBER: Final = f"""
+UPDATE stores
+SET checks = coalesce(checks, '{{}}') || jsonb_build_object('failed', {_FAILED} || to_jsonb(%(check)s::text))
+WHERE url = %(url)s AND NOT {_FAILED} ? %(check)s
+"""  # noqa: S608
+_REFERRING: Final = ("chunks", "chunk_copies", "backups")
+_LOCK_TIMEOUT: Final = "30s"
+
+_ROWS: Final = """
+SELECT s.id, s.url, s.name, s.home_path IS NOT NULL, s.uuid,
+       (SELECT count(*) FROM chunks AS c
+        WHERE c.store = s.url AND c.adopted_prefix IS NULL AND c.state IN ('committed', 'retired')),
+       (SELECT coalesce(sum(c.size_bytes), 0)::bigint FROM chunks AS c
+        WHERE c.store = s.url AND c.adopted_prefix IS NULL AND c.state IN ('committed', 'retired')),
+       (SELECT count(*) FROM chunks AS c
+        WHERE c.store = s.url AND c.adopted_prefix IS NOT NULL AND c.state IN ('committed', 'retired')),
+       (SELECT count(*) FROM chunk_copies AS k
+        WHERE k.store = s.url AND k.state = 'committed' AND k.retired_at IS NULL),
+       (SELECT count(*) FROM chunk_copies AS k
+        WHERE k.store = s.url AND k.state = 'committed' AND k.retired_at IS NOT NULL),
+       (SELECT count(*) FROM backups AS b WHERE b.store = s.url AND b.state = 'committed')
+FROM stores AS s
+"""
+
+_OBJECTS: Final = """
+SELECT object_key, size_bytes FROM (
+    SELECT c.object_key, c.size_bytes FROM chunks AS c
+    WHERE c.store = %(store)s AND c.state IN ('committed', 'retired')
+  UNION ALL
+    SELECT k.object_key, c.size_bytes FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id
+    WHERE k.store = %(store)s AND k.state = 'committed' AND k.retired_at IS NULL
+  UNION ALL
+    SELECT b.object_key, b.size_bytes FROM backups AS b WHERE b.store = %(store)s AND b.state = 'committed'
+) AS objects
+"""
+_SAMPLE: Final = _OBJECTS + "ORDER BY random() LIMIT %(limit)s"
+_PAGE: Final = _OBJECTS + 'WHERE object_key > %(after)s COLLATE "C" ORDER BY object_key COLLATE "C" LIMIT %(limit)s'
+_COUNT: Final = f"SELECT count(*) FROM ({_OBJECTS}) AS o"  # noqa: S608
+
+
+class StoreRow(NamedTuple):
+    """A store, and the objects that the catalog has there. moves_with_home: its URL follows CAFCAT_HOME. uuid:
+    identity in the store's marker object, None while it has none. chunks, adopted, copies, backups: numbers of
+    objects; size_bytes: of `chunks`. retired: copies that a migration left behind for prune."""
+
+    id: int
+    url: str
+    name: str | None
+    moves_with_home: bool
+    uuid: UUID | None
+    chunks: int
+    size_bytes: int
+    adopted: int
+    copies: int
+    retired: int
+    backups: int
+
+
+class StoredObject(NamedTuple):
+    """An object that a store should have, and its size in bytes (None if unknown)."""
+
+    object_key: str
+    size_bytes: int | None
+
+
+class Stores:
+    """Every method is one transaction. Stores are named by their URLs."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self) -> list[StoreRow]:
+        """All stores, in the order in which the catalog first used them."""
+        with self._connection.statement() as connection:
+            return [StoreRow(*row) for row in connection.execute(f"{_ROWS} ORDER BY s.id".encode()).fetchall()]
+
+    def find(self, name_or_url: str) -> StoreRow | None:
+        """Return the store with this URL, else the one with this name; None if there is neither."""
+        condition = "WHERE s.url = %(text)s OR s.name = %(text)s ORDER BY s.url = %(text)s DESC LIMIT 1"
+        with self._connection.statement() as connection:
+            row = connection.execute((_ROWS + condition).encode(), {"text": name_or_url}).fetchone()
+        return None if row is None else StoreRow(*row)
+
+    def url_of(self, name: str) -> str | None:
+        """Return the URL of the store with a name; None if there is none."""
+        with self._connection.statement() as connection:
+            row = connection.execute("SELECT url FROM stores WHERE name = %s", [name]).fetchone()
+        return None if row is None else str(row[0])
+
+    def catalog_uuid(self) -> UUID:
+        """Return the identity of the catalog, by which its markers in stores are named."""
+        with self._connection.statement() as connection:
+            [(uuid,)] = connection.execute("SELECT uuid FROM catalog_identity").fetchall()
+        return UUID(str(uuid))
+
+    def register(self, url: str) -> None:
+        """Insert the row of a store unless there is one. Do this when a verb that writes opens the store: rows of
+        chunks, copies and backups that come later fail once the store has moved."""
+        with self._connection.transaction() as connection:
+            add_store(connection, url)
+
+    def add(self, url: str, name: str | None) -> None:
+        """Insert the row of a store, or give an existing row a name. Raises Conflict if another store has the
+        name."""
+        with self._connection.transaction() as connection:
+            add_store(connection, url)
+            if name is not None:
+                _rename(connection, url, name)
+
+    def rename(self, url: str, name: str | None) -> None:
+        """Give a store a name, or none. Raises Conflict if another store has it, NotFound if there is no such
+        store."""
+        with self._connection.transaction() as connection:
+            _rename(connection, url, name)
+
+    def remove(self, url: str) -> None:
+        """Delete the row of a store, and those of copies and backups there that are gone. Raises Conflict if
+        anything else refers to it, NotFound if there is no such store."""
+        with self._connection.transaction() as connection:
+            _check_told(connection, url)
+            try:
+                with connection.transaction():
+                    for table in ("chunk_copies", "backups"):
+                        statement = f"DELETE FROM {table} WHERE store = %s AND deleted_at IS NOT NULL"  # noqa: S608
+                        connection.execute(statement.encode(), [url])
+                    removed = connection.execute("DELETE FROM stores WHERE url = %s", [url]).rowcount
+            except pg.ForeignKeyViolation as error:
+                hint = "cafcat store ls shows what it has; cafcat store migrate moves that to another store"
+                raise Conflict(f"the catalog still refers to the store {url}", hint=hint) from error
+            if not removed:
+                raise _no_such_store(url)
+
+    def move(self, old: str, new: str) -> int:
+        """Change the URL of a store and of everything that refers to it: one UPDATE. Returns the number of
+        chunks and copies that refer to it. Raises NotFound, Conflict if the catalog has objects at the new URL
+        already, Locked while anything is being written to the store, or another transaction holds its rows."""
+        with self._connection.transaction() as connection:
+            connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'; SET LOCAL statement_timeout = 0")
+            try:
+                return _move(connection, old, new)
+            except pg.LockNotAvailable as error:
+                hint = "wait for the commands that write to it, and run it again"
+                raise Locked(f"rows of the store {old} are locked by another command", hint=hint) from error
+
+    def sample(self, url: str, limit: int) -> list[StoredObject]:
+        """Return random objects of a store, so many at most."""
+        return self._objects(_SAMPLE, {"store": url, "limit": limit})
+
+    def page(self, url: str, *, after: str = "", limit: int = 1000) -> list[StoredObject]:
+        """Return objects of a store by key, beginning after one."""
+        return self._objects(_PAGE, {"store": url, "after": after, "limit": limit})
+
+    def count(self, url: str) -> int:
+        """Return how many objects the catalog has in a store."""
+        with self._connection.statement() as connection:
+            row = connection.execute(_COUNT.encode(), {"store": url}).fetchone()
+        return int(row[0]) if row else 0
+
+    def _objects(self, statement: str, parameters: dict[str, Any]) -> list[StoredObject]:
+        with self._connection.statement() as connection:
+            return [StoredObject(*row) for row in connection.execute(statement.encode(), parameters).fetchall()]
+
+
+def add_store(connection: PgConnection, url: str) -> None:
+    """Insert the row of a store unless there is one, in the caller's transaction: rows of chunks, copies and
+    backups refer to it. A store inside the home of an embedded database moves with it from now on."""
+    # An UPSERT would take a number of the sequence and wait for other inserts each time.
+    if connection.execute("SELECT FROM stores WHERE url = %s", [url]).fetchone() is not None:
+        return
+    row = connection.execute("SELECT home FROM catalog_identity").fetchone()
+    home_path = _path_below(row[0], url) if row and row[0] else None
+    statement = "INSERT INTO stores (url, home_path) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+    connection.execute(statement, (url, home_path))
+
+
+def moved_meanwhile(store: str) -> Conflict:
+    """Return the error for a row that refers to a store which the catalog does not have (any more)."""
+    hint = "it was moved or removed meanwhile: `cafcat store ls` shows where it is; then run the command again"
+    return Conflict(f"the catalog has no store {store}", hint=hint)
+
+
+def follow_home(connection: PgConnection, home: str, other_names: Sequence[str]) -> list[tuple[str, str]]:
+    """Give all stores inside the home their URLs at the place where the home is now. One transaction.
+
+    Args: home: URL of the folder, without a slash at its end; other_names: its URLs through symbolic links.
+    Returns: old and new URL of each store that was changed.
+    """
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        row = connection.execute("SELECT home FROM catalog_identity FOR UPDATE").fetchone()
+        if row is None or row[0] == home:
+            return []
+        if row[0] is None:
+            _find_stores_inside(connection, [home, *other_names])
+        statement = "SELECT url, home_path FROM stores WHERE home_path IS NOT NULL ORDER BY id"
+        moved = []
+        for url, home_path in connection.execute(statement).fetchall():
+            new = f"{home}/{home_path}"
+            if new != url and _is_free(connection, new):
+                _set_url(connection, url, new, home_path)
+                moved.append((url, new))
+        connection.execute("UPDATE catalog_identity SET home = %s", [home])
+    return moved
+
+
+def forget_home(connection: PgConnection) -> None:
+    """Forget the home and the stores inside it, after rows came from the catalog of another home. The next
+    connection notes them anew."""
+    connection.execute("UPDATE catalog_identity SET home = NULL")
+    connection.execute("UPDATE stores SET home_path = NULL")
+
+
+def _find_stores_inside(connection: PgConnection, homes: Sequence[str]) -> None:
+    """Note the stores inside the home, for a catalog that has not noted its home yet."""
+    for (url,) in connection.execute("SELECT url FROM stores WHERE home_path IS NULL").fetchall():
+        home_path = next((path for home in homes if (path := _path_below(home, url))), None)
+        if home_path:
+            connection.execute("UPDATE stores SET home_path = %s WHERE url = %s", (home_path, url))
+
+
+def _path_below(home: str, url: str) -> str | None:
+    """The rest of the URL of a store behind that of the home, percent-encoded as there; None for other stores."""
+    return url.removeprefix(f"{home}/") if url.startswith(f"{home}/") else None
+
+
+def _move(connection: PgConnection, old: str, new: str) -> int:
+    if connection.execute("SELECT FROM stores WHERE url = %s FOR UPDATE", [old]).fetchone() is None:
+        raise _no_such_store(old)
+    if old == new:
+        raise InvalidInput(f"the store is at {new} already")
+    _check_not_written(connection, old)
+    if not _is_free(connection, new):
+        hint = f"cafcat store migrate {old} {new} copies what the first store has into the second"
+        raise Conflict(f"the catalog has objects in {new} already", hint=hint)
+    row = connection.execute("SELECT home FROM catalog_identity").fetchone()
+    home_path = _path_below(row[0], new) if row and row[0] else None
+    count = _set_url(connection, old, new, home_path)
+    detail = f"{old} {new}"
+    connection.execute("INSERT INTO events (kind, detail) VALUES ('store_moved', %s)", [detail])
+    return count
+
+
+def _check_not_written(connection: PgConnection, store: str) -> None:
+    for table in _REFERRING:
+        statement = f"SELECT count(*) FROM {table} WHERE store = %s AND state = 'writing'"  # noqa: S608
+        row = connection.execute(statement.encode(), [store]).fetchone()
+        if row is not None and row[0]:
+            hint = "wait for the commands that write there; `cafcat recover` settles what killed ones left"
+            raise Locked(f"{row[0]} rows of {table} in the store {store} are being written", hint=hint)
+
+
+def _is_free(connection: PgConnection, url: str) -> bool:
+    """Return whether nothing refers to a URL; a row of `stores` that nothing refers to is removed."""
+    for table in _REFERRING:
+        statement = f"SELECT FROM {table} WHERE store = %s LIMIT 1"
+        if connection.execute(statement.encode(), [url]).fetchone() is not None:
+            return False
+    connection.execute("DELETE FROM stores WHERE url = %s", [url])
+    return True
+
+
+def _set_url(connection: PgConnection, old: str, new: str, home_path: str | None) -> int:
+    """The one UPDATE: foreign keys change the rows that refer to the store."""
+    connection.execute("UPDATE stores SET url = %s, home_path = %s WHERE url = %s", (new, home_path, old))
+    connection.execute(
+        "UPDATE journal SET unwritten = array_replace(unwritten, %s, %s) "
+        "WHERE unwritten <> '{}' AND unwritten @> ARRAY[%s]",
+        (old, new, old),
+    )
+    row = connection.execute(
+        "SELECT (SELECT count(*) FROM chunks WHERE store = %(url)s)"
+        " + (SELECT count(*) FROM chunk_copies WHERE store = %(url)s)",
+        {"url": new},
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _check_told(connection: PgConnection, url: str) -> None:
+    statement = "SELECT count(*) FROM journal WHERE unwritten <> '{}' AND unwritten @> ARRAY[%s]"
+    row = connection.execute(statement, [url]).fetchone()
+    if row is not None and row[0]:
+        hint = "run `cafcat recover`, which writes them"
+        raise Conflict(f"the store {url} still lacks {row[0]} journal records", hint=hint)
+
+
+def _rename(connection: PgConnection, url: str, name: str | None) -> None:
+    try:
+        with connection.transaction():
+            changed = connection.execute("UPDATE stores SET name = %s WHERE url = %s", (name, url)).rowcount
+    except pg.UniqueViolation as error:
+        hint = "`cafcat store ls` shows it; choose another name"
+        raise Conflict(f"another store has the name {name}", hint=hint) from error
+    if not changed:
+        raise _no_such_store(url)
+
+
+def _no_such_store(url: str) -> NotFound:
+    return NotFound(f"the catalog has no store {url}", hint="`cafcat store ls` shows its stores")
+
+
+class ServerVerdicts:
+    """Checks that the servers of stores failed: `stores.checks`, as `{"failed": ["entity_tag"]}`."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Take a connection of its own: verdicts are found inside transactions of others."""
+        self._connection = connection
+
+    def failed(self, store_url: str) -> Collection[str]:
+        """Return the names of the checks that the server of a store failed. Raises CatalogUnavailable."""
+        with self._connection.statement() as connection:
+            row = connection.execute("SELECT checks -> 'failed' FROM stores WHERE url = %s", [store_url]).fetchone()
+        return [] if row is None or row[0] is None else row[0]
+
+    def replace(self, store_url: str, checks: Collection[str]) -> bool:
+        """Store the result of a new look at all checks. Return False if the catalog has no such store. Raises
+        CatalogUnavailable."""
+        statement = "UPDATE stores SET checks = jsonb_build_object('failed', %s::text[]) WHERE url = %s"
+        with self._connection.transaction() as connection:
+            return connection.execute(statement, (sorted(checks), store_url)).rowcount == 1
+
+    def remember(self, store_url: str, check: str) -> bool:
+        """Add a failed check. Return False if there was that check before. Raises CatalogUnavailable."""
+        with self._connection.transaction() as connection:
+            connection.execute("SET LOCAL lock_timeout = '10s'")
+            add_store(connection, store_url)
+            return connection.execute(_REMEMBER.encode(), {"check": check, "url": store_url}).rowcount == 1

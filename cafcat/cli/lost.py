@@ -1,0 +1,23 @@
+"""A notice for whoever reads from an empty catalog whose store is full: the catalog was lost, and what to run."""
+
+from typing import TYPE_CHECKING
+
+from cafcat.cli.call import Call
+from cafcat.errors import CafcatError
+
+if TYPE_CHECKING:
+    from cafcat.repository import Repository
+
+__all__ = ["warn_if_lost"]
+
+
+def warn_if_lost(call: Call, repository: "Repository") -> CafcatError | None:
+    """Print the notice, and return it, if the catalog is empty and its store is not. Costs a query; the store is
+    asked only if the catalog is empty."""
+    try:
+        lost = repository.custody.lost_catalog()
+    except CafcatError:
+        return None  # the verb's own error tells more
+    if lost is not None:
+        call.warn(str(lost))
+    return lost

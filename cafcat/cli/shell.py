@@ -1,0 +1,67 @@
+"""Commands that are printed for a user to run: each is one physical line, whatever is in a name."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+__all__ = ["ShellName", "cat_line", "curl_line", "dd_line", "shell_name"]
+
+_UNESCAPED: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._")
+_VARIABLE: Final = "cafcat_name"
+
+
+class ShellName(NamedTuple):
+    """A name as a POSIX shell reads it.
+
+    before: an assignment and "; ", to be put in front of the command; "" for ordinary names.
+    word: the shell word that stands for the name.
+    """
+
+    before: str
+    word: str
+
+
+def shell_name(text: str) -> ShellName:
+    r"""Return a name for a line that is pasted or piped into a POSIX shell.
+
+    A newline inside quotes would end the line: whoever takes one line of the output would hand the rest of the name
+    to the shell as code. Names with characters that are not printable therefore become octal escapes of printf(1),
+    as in `cafcat_name=$(printf 'a\012b.')`. `$(...)` cuts newlines at the end, so a dot follows the name, and
+    `${cafcat_name%.}` removes the dot.
+    """
+    if text.isprintable():
+        return ShellName("", shlex.quote(text))
+    octal = "".join(chr(byte) if byte in _UNESCAPED else f"\\{byte:03o}" for byte in os.fsencode(text))
+    return ShellName(f"{_VARIABLE}=$(printf '{octal}.'); ", f'"${{{_VARIABLE}%.}}"')
+
+
+def cat_line(path: str) -> str:
+    """Return the command that prints a file of the catalog."""
+    before, word = shell_name(path)
+    return f"{before}cafcat cat -- {word}"
+
+
+def dd_line(file: str, start_byte: int, end_byte: int) -> str:
+    """Return the command that prints bytes `[start_byte, end_byte)` of a local file."""
+    before, word = shell_name(file)
+    return (
+        f"{before}dd if={word} iflag=skip_bytes,count_bytes bs=1M"
+        f" skip={start_byte} count={end_byte - start_byte} status=none"
+    )
+
+
+def curl_line(url: str, start_byte: int, end_byte: int, options: Sequence[str] = ()) -> str:
+    """Return the command that prints bytes `[start_byte, end_byte)` of an http(s) URL.
+
+    Args:
+        url: the URL, percent-encoded.
+        start_byte: offset in bytes.
+        end_byte: offset in bytes, exclusive.
+        options: further shell words for curl, quoted already.
+    """
+    if start_byte == end_byte:
+        return "true"  # HTTP has no range of no bytes
+    before, word = shell_name(url)
+    words = ["curl -sSf", *options, f"-r {start_byte}-{end_byte - 1}", word]
+    return before + " ".join(filter(None, words))

@@ -1,0 +1,149 @@
+"""The stores of the catalog: named, moved, migrated, forgotten."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from cafcat.catalog.owners import owner_name
+from cafcat.custody.base import ignore, never
+from cafcat.custody.recovering import Recovering
+from cafcat.errors import InvalidInput, NotFound
+from cafcat.progress import Progress
+from cafcat.settings_stores import is_store_name
+
+if TYPE_CHECKING:
+    from cafcat.catalog.stores import StoreRow
+    from cafcat.maintenance.copy import TakenChunk
+    from cafcat.maintenance.migrate import MigrateReport
+    from cafcat.maintenance.store_move import StoreMoveReport
+
+__all__ = ["StoreKeeping"]
+
+
+class StoreKeeping(Recovering):
+    """stores, add_store, rename_store, remove_store, move_store, migrate_store."""
+
+    def stores(self) -> "Sequence[StoreRow]":
+        """Return every store that the catalog has, in the order in which it first used them."""
+        return self._catalog.stores.rows()
+
+    def add_store(self, name: str, url: str) -> "StoreRow":
+        """Give a store a name in the catalog: a URL, a folder, or a name in the configuration. Raises InvalidInput
+        for a bad name, Conflict if another store has the name, Unavailable for a store that is elsewhere."""
+        _check_name(name)
+        store = self.store_to_write(url)
+        self._catalog.stores.add(store.url, name)
+        return self._row(store.url)
+
+    def rename_store(self, store: str, name: str) -> "StoreRow":
+        """Give a store of the catalog another name. Raises NotFound, InvalidInput, Conflict."""
+        _check_name(name)
+        row = self._row(store)
+        self._catalog.stores.rename(row.url, name)
+        return self._row(row.url)
+
+    def remove_store(self, store: str) -> "StoreRow":
+        """Forget a store that nothing in the catalog refers to; its objects are not touched. Returns its
+        last row. Raises NotFound, Conflict if anything refers to it."""
+        row = self._row(store)
+        self._catalog.stores.remove(row.url)
+        return row
+
+    def move_store(
+        self,
+        old: str,
+        new: str,
+        *,
+        look_at_all: bool = False,
+        dry_run: bool = False,
+        should_stop: Callable[[], object] | None = None,
+    ) -> "StoreMoveReport":
+        """Enter the new place of a store into the catalog: a URL, a folder, or a name. Before that, this looks for
+        a hundred random objects at the new place, or for all of them.
+
+        Raises:
+            StoreFailed: objects are missing at the new place, or have other sizes. Nothing was changed.
+            Locked: something is being written to the store.
+            Conflict: the catalog has objects at the new place already.
+            NotFound: the catalog has no such store.
+        """
+        from cafcat.maintenance.store_move import StoreMove
+
+        row, target = self._row(old), self._given_store(new)
+        move = StoreMove(self._catalog, should_stop or never)
+        return move.run(row.url, target, look_at_all=look_at_all, dry_run=dry_run)
+
+    def migrate_store(
+        self,
+        old: str,
+        new: str,
+        *,
+        progress: Progress | None = None,
+        on_switched: "Callable[[TakenChunk], object] | None" = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> "MigrateReport":
+        """Bring all chunks, copies and backups of a store to another store. Each is copied, read back and
+        compared with its checksum; then the catalog points to the new place. `prune` removes the old objects after
+        its grace period. Adopted archives stay where they are. A migration that was interrupted goes on when it is
+        asked for again.
+
+        What is wrong with one object costs only that, and is reported. When should_stop returns True, which is
+        asked between objects, it ends; when it raises, nothing is left of the copy at hand.
+
+        Raises:
+            NotFound: the catalog has no such store.
+            InvalidInput: both are the same store.
+            Unavailable, StoreFailed, AccessDenied: one of the stores cannot be used.
+        """
+        from cafcat.maintenance.known_stores import KnownStores
+        from cafcat.maintenance.migrate import Migrate
+
+        progress, should_stop = progress or Progress(), should_stop or never
+        row, target = self._row(old), self._given_store(new)
+        if row.url == target.url:
+            raise InvalidInput(f"both are the store {row.url}", hint="name another store to migrate to")
+        known = KnownStores(self._catalog, self._store_of)
+        source = known.open(row.url)
+        known.open_to_write(target.url)
+        self.join(target)
+        for store in (source, target):
+            self.settle(store.url, progress, should_stop)
+        migrate = Migrate(
+            self._catalog,
+            self._store_of,
+            source,
+            target,
+            owner=owner_name("migrate"),
+            progress=progress,
+            on_switched=on_switched or ignore,
+            should_stop=should_stop,
+        )
+        try:
+            return migrate.run()
+        finally:
+            progress.end()
+
+    def configured_as(self, url: str) -> str | None:
+        """Return the name of the store in the configuration that still means this URL, "store" if the default does;
+        None if nothing does."""
+        names = [name for name, store in self._settings.stores.items() if self._store_of(store.url).url == url]
+        if names:
+            return f"stores.{names[0]}"
+        return "store" if self._store_of(self._settings.store).url == url else None
+
+    def _row(self, given: str) -> "StoreRow":
+        """A store of the catalog: by its name in the configuration, its URL or name in the catalog, or its
+        folder."""
+        stores = self._catalog.stores
+        configured = self._settings.stores.get(given)
+        row = stores.find(self._store_of(configured.url).url) if configured is not None else None
+        row = row or stores.find(given)
+        row = row or stores.find(self._given_store(given).url)
+        if row is None:
+            raise NotFound(f"the catalog has no store {given}", hint="`cafcat store ls` shows its stores")
+        return row
+
+
+def _check_name(name: str) -> None:
+    if not is_store_name(name):
+        hint = "a name has letters, digits, '_', '-' and '.', so that it is never taken for a folder or URL"
+        raise InvalidInput(f"not a name for a store: {name!r}", hint=hint)

@@ -1,0 +1,61 @@
+"""Find out whether a store is where its URL points. A missing object is damage only in a store that is present."""
+
+import os
+import re
+import shlex
+from itertools import islice
+from typing import Final
+
+from cafcat.errors import NotFound, StoreFailed, Unavailable
+from cafcat.stores.base import OpensFiles, Store
+from cafcat.stores.keys import BACKUP_PREFIX, JOURNAL_PREFIX, MARKER_PREFIX
+
+__all__ = ["elsewhere", "why_not_there"]
+
+_LOOKED_AT_OBJECTS: Final = 1000
+_OWN_PREFIXES: Final = (JOURNAL_PREFIX, BACKUP_PREFIX, MARKER_PREFIX)
+_CHUNK_KEY: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.\w+", re.ASCII)
+"""Keys of chunks that cafcat wrote; adopted archives have any other."""
+
+
+def why_not_there(store: Store, missing: str | None = None) -> str | None:
+    """Return why the whole store seems to be elsewhere; None if it is present.
+
+    A store is present if it has an object that cafcat wrote: a chunk, a journal record, a backup, a marker. The
+    folder where a disk is mounted at other times has none, nor has a bucket of that name on another server.
+
+    Args:
+        missing: key of an object that should be there. If its name is not one that cafcat gives to chunks, it was
+            adopted: then any object will do.
+
+    Raises:
+        StoreFailed, AccessDenied: the server does not answer. A folder that cannot be listed counts as present.
+    """
+    is_folder = isinstance(store, OpensFiles)
+    if isinstance(store, OpensFiles) and not os.path.isdir(store.folder):
+        return "its folder does not exist"
+    is_adopted = missing is not None and not _is_own(missing)
+    try:
+        found = [key for key, *_ in islice(store.list(), _LOOKED_AT_OBJECTS)]
+        if any(is_adopted or _is_own(key) for key in found):
+            return None
+        if len(found) == _LOOKED_AT_OBJECTS and any(True for _ in store.list(JOURNAL_PREFIX)):
+            return None
+    except NotFound as error:
+        return error.message
+    except StoreFailed:
+        if is_folder:
+            return None
+        raise
+    return "it has no object of cafcat's" if found else "it is empty"
+
+
+def elsewhere(url: str, why: str) -> Unavailable:
+    """Return the error for a store that is not where its URL points. Its hint names the command that enters
+    the new place into the catalog."""
+    hint = f"is its disk mounted? If it was moved, run: cafcat store move {shlex.quote(url)} NEW-URL"
+    return Unavailable(f"cannot find the store {url}: {why}", hint=hint)
+
+
+def _is_own(key: str) -> bool:
+    return key.startswith(_OWN_PREFIXES) or _CHUNK_KEY.fullmatch(key) is not None

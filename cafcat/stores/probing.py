@@ -1,0 +1,84 @@
+"""What a store can do, found by trying: see `cafcat store check`."""
+
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cafcat.errors import CafcatError, Conflict, StoreFailed
+from cafcat.stores.base import Store
+
+__all__ = ["Finding", "probe"]
+
+_DATA = b"cafcat tries this store\n"
+
+
+class Finding(NamedTuple):
+    """What became of one attempt.
+
+    Attributes:
+        feature: What was tried.
+        works: Whether the store behaved as cafcat expects; None if that could not be tried.
+        detail: What the store did.
+        remedy: What cafcat does about a feature that does not work; "" if nothing has to be done.
+        is_needed: cafcat cannot use the store without this feature.
+    """
+
+    feature: str
+    works: bool | None
+    detail: str = ""
+    remedy: str = ""
+    is_needed: bool = False
+
+
+def probe(store: Store) -> Iterator[Finding]:
+    """Try a store with an object of its own, which is removed afterwards.
+
+    Raises:
+        NotFound: There is no such bucket.
+        AccessDenied: The store refuses.
+        StoreFailed: The store does not answer.
+    """
+    from cafcat.stores.s3 import S3Store
+
+    if isinstance(store, S3Store):
+        from cafcat.stores.s3_probe import S3Probe
+
+        yield from S3Probe(store).findings()
+    else:
+        yield from _probe_folder(store)
+
+
+def _probe_folder(store: Store) -> Iterator[Finding]:
+    key = f"cafcat-check-{uuid.uuid4()}"
+    try:
+        yield _needed("writing", _write(store, key))
+        yield _needed("reading", store.read(key, 7, 12) == _DATA[7:12])
+        yield _needed("listing", key in (found.key for found in store.list()))
+        yield Finding("conditional writes", _refuses_second(store, key))
+    finally:
+        store.discard(key)
+        store.delete(key)
+
+
+def _needed(feature: str, works: bool) -> Finding:
+    return Finding(feature, works, is_needed=True)
+
+
+def _write(store: Store, key: str) -> bool:
+    upload = None
+    try:
+        upload = store.create(key)
+        upload.write(_DATA)
+        upload.commit()
+    except CafcatError as error:
+        if upload is not None:
+            upload.abort()
+        raise StoreFailed(f"cannot write to {store.url}: {error.message}") from error
+    return True
+
+
+def _refuses_second(store: Store, key: str) -> bool:
+    try:
+        return not _write(store, key)
+    except StoreFailed as error:
+        return isinstance(error.__cause__, Conflict)

@@ -1,0 +1,109 @@
+"""Features of S3 servers that a server was found to lack, and what cafcat does instead."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
+from threading import RLock
+from typing import Final, Protocol
+
+__all__ = ["REMEDIES", "ServerCheck", "ServerChecks", "Verdicts"]
+
+
+class ServerCheck(StrEnum):
+    """A check that servers can fail. The values are stored in the catalog."""
+
+    ENTITY_TAG = "entity_tag"
+    """HEAD shows the entity tag of the completed upload."""
+    CHECKSUM = "checksum"
+    """HEAD shows the CRC-64/NVME that the server promised to keep."""
+    PART_TAGS = "part_tags"
+    """The entity tag of a part is the MD5 of its bytes."""
+    LIST_UPLOADS = "list_uploads"
+    """Unfinished uploads can be listed."""
+    ABORT_UPLOADS = "abort_uploads"
+    """Unfinished uploads can be aborted."""
+    CONDITIONAL_WRITES = "conditional_writes"
+    """A completion with `If-None-Match: *` never replaces an object."""
+
+
+REMEDIES: Final[Mapping[ServerCheck, str]] = {
+    ServerCheck.ENTITY_TAG: (
+        "HEAD shows another entity tag than the upload had. The object was read back, and is right. Later objects "
+        "are checked by size, by the MD5 of each part, and by their own MD5 where the server shows that"
+    ),
+    ServerCheck.CHECKSUM: (
+        "HEAD does not show the object's CRC-64/NVME. The object was read back, and is right. Later objects are "
+        "checked by entity tag and by the MD5 of each part"
+    ),
+    ServerCheck.PART_TAGS: (
+        "the entity tags of parts are not the MD5 of their bytes. Every object is read back once after its upload"
+    ),
+    ServerCheck.LIST_UPLOADS: (
+        "it cannot list unfinished uploads. cafcat does not look for them: remove old ones on the server itself"
+    ),
+    ServerCheck.ABORT_UPLOADS: (
+        "it cannot abort uploads. Their parts stay on the server: remove old ones on the server itself"
+    ),
+    ServerCheck.CONDITIONAL_WRITES: (
+        "it ignores If-None-Match. cafcat looks whether a key is free right before it completes an upload"
+    ),
+}
+"""Per failed check: what the server does, and what cafcat does about it."""
+
+
+class Verdicts(Protocol):
+    """Where failed checks are remembered: beyond this process if there is a catalog."""
+
+    def failed(self, store_url: str) -> Collection[str]:
+        """Return the values of ServerCheck that the server of a store failed earlier."""
+
+    def remember(self, store_url: str, check: str) -> bool:
+        """Remember a failed check. Return False if the check was remembered before, by whichever process."""
+
+
+class ServerChecks:
+    """The checks that the server of one store failed, each reported once. Safe to share between threads."""
+
+    def __init__(
+        self, store_url: str, verdicts: Verdicts | None = None, warn: Callable[[str], object] | None = None
+    ) -> None:
+        """Nothing is loaded before the first question.
+
+        Args:
+            store_url: URL of the store.
+            verdicts: What earlier processes found. By default nothing is known, and nothing is remembered.
+            warn: Called with the message about each newly failed check. By default, the logger "cafcat" is used.
+        """
+        self._store_url = store_url
+        self._verdicts = verdicts
+        self._warn = warn or logging.getLogger("cafcat").warning
+        self._known: set[ServerCheck] | None = None
+        self._lock = RLock()
+
+    def __contains__(self, check: ServerCheck) -> bool:
+        """Return whether the server failed this check."""
+        return check in self._failed
+
+    @property
+    def failed(self) -> frozenset[ServerCheck]:
+        """All failed checks."""
+        return frozenset(self._failed)
+
+    @property
+    def _failed(self) -> set[ServerCheck]:
+        with self._lock:
+            if self._known is None:
+                names = set() if self._verdicts is None else set(self._verdicts.failed(self._store_url))
+                # A later version of cafcat may have remembered checks that this version does not have.
+                self._known = {check for check in ServerCheck if check.value in names}
+            return self._known
+
+    def fail(self, check: ServerCheck) -> None:
+        """Remember a failed check, and warn unless the check was remembered before."""
+        with self._lock:
+            if check in self._failed:
+                return
+            self._failed.add(check)
+            is_new = self._verdicts is None or self._verdicts.remember(self._store_url, check.value)
+        if is_new:
+            self._warn(f"the server of {self._store_url} fails the check {check.value}: {REMEDIES[check]}")

@@ -1,0 +1,1 @@
+"""Helpers for files of the operating system, used by every layer above."""

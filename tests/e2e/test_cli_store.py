@@ -1,0 +1,213 @@
+"""`cafcat store`, and homes that are moved to another path or another machine."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import pytest
+
+from cafcat.catalog.stores import StoreRow
+from cafcat.maintenance.migrate import MigrateReport
+from cafcat.maintenance.store_move import StoreMoveReport
+from tests.e2e.conftest import Cafcat, documented_keys, interrupted
+
+CONTENT = {"tree/a": b"a" * 1000, "tree/b": b"b" * 2000}
+
+
+def fill(cafcat: Cafcat) -> None:
+    for path, data in CONTENT.items():
+        (cafcat.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (cafcat.folder / path).write_bytes(data)
+    cafcat("ingest", "tree", "-q")
+
+
+def url_of(folder: Path) -> str:
+    return folder.as_uri()
+
+
+@pytest.mark.parametrize(
+    ("verb", "kind"),
+    [("store ls", StoreRow), ("store move", StoreMoveReport), ("store migrate", MigrateReport)],
+)
+def test_all_keys_are_documented(verb: str, kind: type) -> None:
+    names = getattr(kind, "_fields", None) or [field.name for field in fields(kind)]
+    assert set(names) <= documented_keys(verb)
+
+
+def test_listing_and_naming(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    url = url_of(cafcat.folder / "store")
+    assert url in cafcat("store", "ls").text
+    assert cafcat("store", "add", "main", "store").text == f"main is {url}\n"
+    assert cafcat("store", "rename", "main", "disk-1").text == f"disk-1 is {url}\n"
+    cafcat("store", "add", "disk-2", "second")
+    cafcat("store", "rename", "disk-2", "disk-1", code=1)
+    cafcat("store", "add", "a/b", "second", code=2)
+    first, second = cafcat("store", "ls", "--json").documents
+    assert (first["name"], first["url"], first["chunks"], first["moves_with_home"]) == ("disk-1", url, 1, False)
+    assert (second["name"], second["chunks"]) == ("disk-2", 0)
+    assert cafcat("copy", "--all", "--to", "disk-2", "--json").document["summary"]["copied"] == 1
+    assert not (cafcat.folder / "disk-2").exists()
+    cafcat("store", "rm", "disk-1", code=1)
+    cafcat("store", "rm", "none", code=4)
+
+
+def test_a_moved_store_story(cafcat: Cafcat) -> None:
+    """A folder is moved by hand: every message names the remedy, and the remedy works."""
+    fill(cafcat)
+    old, new = cafcat.folder / "store", cafcat.folder / "new place"
+    old.rename(new)
+    result = cafcat("cat", "tree/a", code=1)
+    assert f"run: cafcat store move {url_of(old)} NEW-URL" in result.err
+    assert cafcat("cat", "tree/a", "--json", code=1).error["kind"] == "unavailable"
+    assert "cafcat store move" in cafcat("ingest", "tree", code=1).err
+    result = cafcat("verify", code=3)
+    assert "1 unreadable" in result.lines[-1]
+    assert sum("cafcat store move" in line for line in result.lines) == 1
+    assert cafcat("store", "move", "store", "new place", "--dry-run").text.startswith("would move ")
+    result = cafcat("store", "move", "store", "new place", "--all")
+    assert result.text.startswith(f"moved {url_of(old)} to {url_of(new)}: 1 object")
+    assert "the setting store still means" in result.err
+    moved = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": str(new)})
+    assert moved("cat", "tree/a").out == CONTENT["tree/a"]
+    assert "verified 1 object (index): 1 ok" in moved("verify").text
+    assert "unchanged 2" in moved("ingest", "tree").text
+
+
+def test_a_move_without_objects_is_refused(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    assert "it has no marker of this catalog" in cafcat("store", "move", "store", "elsewhere", code=1).err
+    shutil.copytree(cafcat.folder / "store" / "catalogs", cafcat.folder / "elsewhere" / "catalogs")
+    result = cafcat("store", "move", "store", "elsewhere", code=1)
+    assert "1 of 1 objects" in result.err
+    assert "cafcat store migrate" in result.err
+    assert cafcat("cat", "tree/a").out == CONTENT["tree/a"]
+
+
+def test_migrating_and_pruning(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    summary = cafcat("store", "migrate", "store", "second", "--json").documents[-1]["summary"]
+    assert (summary["chunks"], summary["left"], summary["failed"]) == (1, 0, [])
+    assert "1 copy that a migration left: kept for less than 7d" in cafcat("prune", "--yes").text
+    assert cafcat("prune", "--grace", "0", "--yes").text.startswith("removed 1 copy: freed")
+    assert not list((cafcat.folder / "store").glob("*.caf"))
+    assert cafcat("cat", "tree/a").out == CONTENT["tree/a"]
+    assert cafcat("store", "rm", "store").text == f"forgot {url_of(cafcat.folder / 'store')}\n"
+
+
+def test_a_configured_name_wins_over_the_same_name_in_the_catalog(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    cafcat("store", "add", "disk", "in-catalog")
+    config = cafcat.folder / "cafcat.toml"
+    config.write_text('[stores.disk]\nurl = "in-file"\n')
+    cafcat("copy", "--all", "--to", "disk", "--config", config, "-q")
+    assert (cafcat.folder / "in-file").exists()
+    assert not (cafcat.folder / "in-catalog").exists()
+
+
+# Homes that move. Nothing is configured but CAFCAT_HOME: the embedded database, and the default store.
+
+
+@dataclass
+class AtHome(Cafcat):
+    """The command with a home, and nothing else."""
+
+    home: Path = Path()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = super().environment
+        del kept["CAFCAT_STORE"]
+        return kept | {"CAFCAT_HOME": str(self.home)}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[AtHome]:
+    """A home with a name that has to be encoded in URLs."""
+    cafcat = AtHome(tmp_path, None, home=tmp_path / "first home é 100%25")
+    yield cafcat
+    for found in list(tmp_path.glob("*home*")):
+        if not found.is_symlink() and (found / "postgres").exists():
+            AtHome(tmp_path, None, home=found)("db", "stop")
+
+
+def check_every_verb(cafcat: AtHome) -> None:
+    """Run each verb: all succeed, and write below the home at its present place."""
+    chunks = url_of(cafcat.home.resolve() / "chunks")
+    assert cafcat("ingest", "tree", "--json").documents[-1]["summary"]["files_added"] == 0
+    (cafcat.folder / "tree" / "new").write_bytes(cafcat.home.name.encode())
+    cafcat("ingest", "tree", "-q")
+    for path, data in CONTENT.items():
+        assert cafcat("cat", path).out == data
+    assert {store["url"] for store in cafcat("store", "ls", "--json").documents} == {chunks}
+    assert {chunk["store"] for chunk in cafcat("chunks", "ls", "--json").documents} == {chunks}
+    assert cafcat("verify", "--level", "data", "-q").code == 0
+    target = cafcat.folder / f"out of {cafcat.home.name}"
+    cafcat("extract", "tree", "-C", target, "-q")
+    assert (target / "tree" / "a").read_bytes() == CONTENT["tree/a"]
+    shell = cafcat("locate", "tree/a").lines[-1]
+    assert subprocess.run(["sh", "-c", shell], capture_output=True, check=True).stdout == CONTENT["tree/a"]
+    cafcat("rm", "tree/new", "--yes", "-q")
+    cafcat("undelete", "tree/new", "-q")
+    for verb in (["backup"], ["recover"], ["repack", "--yes"], ["prune", "--yes"], ["stats"], ["ls", "-l"]):
+        cafcat(*verb, "-q")
+    snapshot = cafcat.folder / f"{cafcat.home.name}.cafs"
+    cafcat("snapshot", "-o", snapshot, "-q")
+    assert cafcat("db", "check").text == "nothing is wrong\n"
+
+
+def test_a_home_that_is_moved_works_as_before(home: AtHome, tmp_path: Path) -> None:
+    """Its server still runs when it is moved."""
+    fill(home)
+    moved = AtHome(tmp_path, None, home=tmp_path / "second home #?")
+    home.home.rename(moved.home)
+    check_every_verb(moved)
+    assert not home.home.exists()
+
+
+def test_a_copy_of_a_home_on_another_machine_works_as_before(home: AtHome, tmp_path: Path) -> None:
+    """A copy without modes, with leftovers of the server of the first home, which goes on working."""
+    fill(home)
+    home("db", "stop")
+    copied = AtHome(tmp_path, None, home=tmp_path / "copied home")
+    shutil.copytree(home.home, copied.home, copy_function=shutil.copyfile)
+    (copied.home / "postgres").chmod(0o755)
+    (copied.home / "postgres" / "postmaster.pid").write_text(
+        f"1\n{home.home}/postgres\n1700000000\n5432\n/run/user/0/cafcat/0123456789abcdef\n\n  1  1\nready   \n"
+    )
+    (copied.home / "postgres.running").touch()
+    check_every_verb(copied)
+    assert home("cat", "tree/a").out == CONTENT["tree/a"]
+    chunks = [json.loads(line)["store"] for line in home("chunks", "ls", "--json").lines]
+    assert set(chunks) == {url_of(home.home / "chunks")}
+
+
+def test_a_home_behind_a_symbolic_link_has_one_store(home: AtHome, tmp_path: Path) -> None:
+    fill(home)
+    link = AtHome(tmp_path, None, home=tmp_path / "link")
+    link.home.symlink_to(home.home)
+    check_every_verb(link)
+    assert home("cat", "tree/a").out == CONTENT["tree/a"]
+
+
+def test_a_store_outside_the_home_stays_where_it_is(home: AtHome, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    home.extra["CAFCAT_STORE"] = str(outside)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_bytes(b"a")
+    AtHome(tmp_path, None, home=home.home)("ingest", "tree", "-q", "--store", outside)
+    moved = AtHome(tmp_path, None, home=tmp_path / "second home")
+    home.home.rename(moved.home)
+    assert moved("cat", "tree/a").out == b"a"
+    assert [store["url"] for store in moved("store", "ls", "--json").documents] == [url_of(outside)]
+
+
+def test_an_interrupted_migration_says_how_it_goes_on(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    result, _ = interrupted(cafcat, "store", "migrate", "store", "second", presses=2)
+    assert result.code == 130
+    assert "the next migrate goes on" in result.err
+    assert cafcat("store", "migrate", "store", "second").text.startswith("migrated 1 chunk")

@@ -1,0 +1,219 @@
+"""What has to work on every S3 server: see docs/s3.md."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import cafcat
+from cafcat.checksums import crc64nvme
+from cafcat.errors import CafcatError, Corrupt, NotFound
+from cafcat.remote.access import S3Access
+from cafcat.stores.base import ObjectInfo
+from cafcat.stores.s3 import S3Store
+from cafcat.stores.s3_parts import MAX_PARTS, plan_parts
+from cafcat.stores.server_checks import ServerChecks
+from tests.places import Bucket
+from tests.s3_proxy import Fault, S3Proxy
+from tests.s3_server import S3Server, needs
+
+MIB = 1 << 20
+MEMORY = 16_000_000
+"""Parts of 5 MiB, two of them in flight."""
+
+
+class Remembered:
+    """Verdicts in memory."""
+
+    def __init__(self) -> None:
+        self.checks: dict[str, list[str]] = {}
+
+    def failed(self, store_url: str) -> list[str]:
+        return self.checks.get(store_url, [])
+
+    def remember(self, store_url: str, check: str) -> bool:
+        found = self.checks.setdefault(store_url, [])
+        if check in found:
+            return False
+        found.append(check)
+        return True
+
+
+@pytest.fixture
+def open_store(s3_bucket: str, s3_proxy_environment: None) -> Callable[[], S3Store]:
+    """Each call is what another process would open; verdicts about the server are remembered."""
+    verdicts = Remembered()
+
+    def open_store() -> S3Store:
+        url = f"s3://{s3_bucket}/chunks"
+        return S3Store(url, S3Access(), MEMORY, lambda url: ServerChecks(url, verdicts, lambda _: None))
+
+    return open_store
+
+
+@pytest.fixture
+def store(open_store: Callable[[], S3Store]) -> S3Store:
+    return open_store()
+
+
+@pytest.fixture
+def without_payload_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As over https, where no signature protects the bodies of requests."""
+    from botocore.auth import S3SigV4Auth
+
+    monkeypatch.setattr(S3SigV4Auth, "_should_sha256_sign_payload", lambda *_: False)
+
+
+def put(store: S3Store, key: str, data: bytes) -> None:
+    upload = store.create(key)
+    try:
+        for start in range(0, len(data), MIB):
+            upload.write(data[start : start + MIB])
+        upload.commit(crc64nvme(data))
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def content(size_bytes: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size_bytes)
+
+
+@pytest.mark.usefixtures("without_payload_signatures")
+@pytest.mark.parametrize("number", ["1", "2"])
+@pytest.mark.parametrize("is_second", [False, True])
+def test_a_part_that_changes_on_its_way_is_refused(
+    open_store: Callable[[], S3Store], s3_proxy: S3Proxy, number: str, is_second: bool
+) -> None:
+    """By the server, or by us: also of a later object, when there are verdicts about the server."""
+    store = open_store()
+    data = content(7 * MIB)
+    if is_second:
+        put(store, "before.caf", data)
+    s3_proxy.faults = lambda request: Fault.FLIPPED_BIT if request.query.get("partNumber") == number else None
+    with pytest.raises(CafcatError):
+        put(store, "chunk.caf", data)
+    assert any(request.fault is Fault.FLIPPED_BIT for request in s3_proxy.requests)
+    s3_proxy.faults = lambda _: None
+    put(open_store(), "after.caf", data)
+    assert store.read("after.caf", 0, len(data)) == data
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 5 * MIB - 1, 5 * MIB, 5 * MIB + 1, 16 * MIB])
+def test_objects_of_no_part_one_part_and_several_come_back(store: S3Store, size_bytes: int) -> None:
+    data = content(size_bytes)
+    put(store, "chunk.caf", data)
+    assert store.stat("chunk.caf").size_bytes == size_bytes
+    assert store.read("chunk.caf", 0, size_bytes) == data
+    assert b"".join(store.stream("chunk.caf", 0, size_bytes)) == data
+    if size_bytes > 10:
+        assert store.read("chunk.caf", 3, size_bytes - 3) == data[3:-3]
+    with pytest.raises(Corrupt):
+        store.read("chunk.caf", 0, size_bytes + 1)
+
+
+def test_the_largest_object_fits_into_10000_parts() -> None:
+    """By arithmetic: of 30 GB, of 48.8 GiB (the most with parts of 5 MiB) and of 5 TiB."""
+    for largest in (30 * 10**9, MAX_PARTS * 5 * MIB, MAX_PARTS * 5 * MIB + 1, 5 << 40):
+        plan = plan_parts(8 << 30, largest)
+        assert -(-largest // plan.part_bytes) <= MAX_PARTS
+        assert plan.part_bytes >= 5 * MIB
+    assert plan_parts(MEMORY, MAX_PARTS * 5 * MIB).part_bytes == 5 * MIB
+    assert plan_parts(MEMORY, MAX_PARTS * 5 * MIB + 1).part_bytes == 6 * MIB
+
+
+ODD_KEYS = [
+    "with space",
+    "ü/日本.caf",
+    "%41?#&+",
+    "a+b=c;d,e",
+    "quote'\"`$(x)",
+    "-n",
+    "*[x]",
+    "~tilde!",
+]
+
+
+@pytest.mark.parametrize("key", ODD_KEYS)
+def test_keys_with_odd_characters_are_kept_as_they_are(store: S3Store, key: str) -> None:
+    put(store, key, b"data")
+    assert [found.key for found in store.list()] == [key]
+    assert store.read(key, 1, 3) == b"at"
+    store.delete(key)
+    assert list(store.list()) == []
+
+
+def test_a_listing_goes_on_after_keys_with_other_than_ascii_characters(
+    store: S3Store, s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Continuation tokens of some servers are made of the last key."""
+    needs(s3_server, "long_lists")
+    client = s3_server.client(max_attempts=5)
+    keys = sorted(["é 1", "é+2", "日本/é", "日本/&=?", "z", "ñ%20", "ñ%20/x"], key=str.encode)
+    if not s3_server.has("any_key"):
+        keys.remove("ñ%20")
+    for key in keys:
+        client.put_object(Bucket=s3_bucket, Key=f"chunks/{key}", Body=b"x")
+    list_objects = store._connection.client.list_objects_v2
+    monkeypatch.setattr(
+        store._connection.client, "list_objects_v2", lambda **options: list_objects(**options, MaxKeys=1)
+    )
+    assert sorted((found.key for found in store.list()), key=str.encode) == keys
+
+
+def test_an_object_of_no_bytes_is_listed_and_read(store: S3Store) -> None:
+    put(store, "empty", b"")
+    assert list(store.list()) == [ObjectInfo("empty", 0)]
+    assert store.read("empty", 0, 0) == b""
+    assert list(store.stream("empty", 0, 0)) == []
+
+
+def test_a_missing_bucket_is_not_found(s3_proxy_environment: None) -> None:
+    store = S3Store("s3://cafcat-test-no-such-bucket/x", S3Access(), MEMORY)
+    for ask in (
+        lambda: store.create("k"),
+        lambda: store.read("k", 0, 1),
+        lambda: store.stat("k"),
+        lambda: list(store.list()),
+        lambda: list(store.uploads()),
+    ):
+        with pytest.raises(NotFound):
+            ask()
+
+
+def test_files_go_in_and_come_out_and_custody_works(
+    s3_server: S3Server,
+    s3_bucket: str,
+    s3_environment: None,
+    database_url: str,
+    tmp_path: Path,
+) -> None:
+    """Ingest, recover, verify, prune: one warning at most for each check that the server fails, ever."""
+    warnings: list[str] = []
+    bucket = Bucket(s3_server, s3_bucket)
+    files = tmp_path / "files"
+    files.mkdir()
+
+    def open_repository() -> cafcat.Repository:
+        return cafcat.open(
+            database_url=database_url, home=tmp_path / "home", store=bucket.url, warn=warnings.append
+        )
+
+    for turn in range(3):
+        (files / f"file{turn}").write_bytes(content(1000, turn))
+        with open_repository() as repository:
+            assert repository.ingest([str(files)]).chunks_committed == 1
+            assert repository.recover().failed == ()
+    with open_repository() as repository:
+        for turn in range(3):
+            path = f"{str(files).removeprefix('/')}/file{turn}"
+            assert repository.read(path) == content(1000, turn)
+        assert repository.custody.remove([path]).files == 1
+        report = repository.custody.prune(grace_seconds=0)
+        assert (report.chunks, report.failed) == (1, ())
+        assert repository.recover().failed == ()
+    assert len(warnings) == len(set(warnings))
+    assert all("fails the check" in warning for warning in warnings)
+    assert bool(warnings) == (not s3_server.has("usual_answers"))
+    bucket.client.close()

@@ -1,0 +1,277 @@
+"""Writing into servers that answer otherwise than S3: their other answers are made by a proxy."""
+
+import hashlib
+import logging
+import random
+from collections.abc import Callable
+
+import pytest
+
+from cafcat.checksums import crc64nvme
+from cafcat.errors import Conflict, NotFound
+from cafcat.remote.access import S3Access
+from cafcat.stores.s3 import S3Store
+from cafcat.stores.server_checks import ServerCheck, ServerChecks
+from tests.s3_proxy import Fault, Request, S3Proxy
+from tests.s3_server import S3Server, needs
+
+MIB = 1 << 20
+MEMORY = 16_000_000
+HEADERS = {
+    "tag": b"etag",
+    "promise": b"x-amz-checksum-type",
+    "checksum": b"x-amz-checksum-crc64nvme",
+}
+
+pytestmark = pytest.mark.usefixtures("s3_proxy_environment", "_plain_server")
+
+
+@pytest.fixture
+def _plain_server(s3_server: S3Server) -> None:
+    """A server whose own answers do not get into the way of those that are made up."""
+    needs(s3_server, "usual_answers")
+
+
+class Remembered:
+    """Verdicts in memory."""
+
+    def __init__(self) -> None:
+        self.checks: dict[str, list[str]] = {}
+
+    def failed(self, store_url: str) -> list[str]:
+        return self.checks.get(store_url, [])
+
+    def remember(self, store_url: str, check: str) -> bool:
+        found = self.checks.setdefault(store_url, [])
+        if check in found:
+            return False
+        found.append(check)
+        return True
+
+
+@pytest.fixture
+def verdicts() -> Remembered:
+    return Remembered()
+
+
+@pytest.fixture
+def warnings() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def open_store(s3_bucket: str, verdicts: Remembered, warnings: list[str]) -> Callable[[], S3Store]:
+    """Each call is what another process would open."""
+
+    def open_store() -> S3Store:
+        url = f"s3://{s3_bucket}/chunks"
+        return S3Store(url, S3Access(), MEMORY, lambda url: ServerChecks(url, verdicts, warnings.append))
+
+    return open_store
+
+
+@pytest.fixture
+def store(open_store: Callable[[], S3Store]) -> S3Store:
+    return open_store()
+
+
+def put(store: S3Store, key: str, data: bytes) -> None:
+    upload = store.create(key)
+    try:
+        for start in range(0, len(data), MIB):
+            upload.write(data[start : start + MIB])
+        upload.commit(crc64nvme(data))
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def content(size_bytes: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size_bytes)
+
+
+def another_tag(proxy: S3Proxy) -> None:
+    """As rclone: no checksums, and HEAD shows another tag than the completion."""
+    proxy.removed_headers = lambda request: (
+        {*HEADERS.values()} if request.operation == "HeadObject" else {HEADERS["promise"], HEADERS["checksum"]}
+    )
+    proxy.further_headers = lambda request: (
+        [b'ETag: "0123456789abcdef0123456789abcdef"'] if request.operation == "HeadObject" else []
+    )
+
+
+def wrong_checksum(proxy: S3Proxy) -> None:
+    """As moto: CRC-64 is promised, HEAD shows a wrong one."""
+    proxy.removed_headers = lambda _request: {HEADERS["checksum"], HEADERS["promise"], b"x-amz-checksum-algorithm"}
+    promise = [b"x-amz-checksum-type: FULL_OBJECT", b"x-amz-checksum-algorithm: CRC64NVME"]
+
+    def further(request: Request) -> list[bytes]:
+        if request.operation == "CreateMultipartUpload" and request.checksums:
+            return promise
+        return [b"x-amz-checksum-crc64nvme: gPOrPw=="] if request.operation == "HeadObject" else []
+
+    proxy.further_headers = further
+
+
+SERVERS = [(another_tag, ServerCheck.ENTITY_TAG), (wrong_checksum, ServerCheck.CHECKSUM)]
+
+
+@pytest.mark.parametrize(("behave", "check"), SERVERS)
+def test_a_right_object_commits_although_the_servers_check_of_it_fails(
+    open_store: Callable[[], S3Store],
+    s3_proxy: S3Proxy,
+    warnings: list[str],
+    behave: Callable[[S3Proxy], None],
+    check: ServerCheck,
+) -> None:
+    """The first object is read back; nothing more is for later ones, nor for those of later processes."""
+    behave(s3_proxy)
+    data = content(6 * MIB)
+    first = open_store()
+    put(first, "first.caf", data)
+    assert s3_proxy.count("GetObject") == 1
+    put(first, "second.caf", data)
+    put(open_store(), "third.caf", data)
+    assert s3_proxy.count("GetObject") == 1
+    assert len(warnings) == 1
+    assert check.value in warnings[0]
+    for key in ("first.caf", "second.caf", "third.caf"):
+        assert first.read(key, 0, len(data)) == data
+
+
+@pytest.mark.parametrize(("behave", "_check"), SERVERS)
+def test_a_wrong_object_does_not_commit(
+    store: S3Store,
+    s3_proxy: S3Proxy,
+    s3_server: S3Server,
+    s3_bucket: str,
+    warnings: list[str],
+    behave: Callable[[S3Proxy], None],
+    _check: ServerCheck,
+) -> None:
+    """Of the same size, put under our key between the completion and our look."""
+    behave(s3_proxy)
+    theirs = content(6 * MIB, 2)
+
+    def replace(request: Request) -> None:
+        if request.operation == "HeadObject":
+            s3_server.client().put_object(Bucket=s3_bucket, Key="chunks/chunk.caf", Body=theirs)
+
+    s3_proxy.faults = replace
+    with pytest.raises(Conflict, match="not what was written"):
+        put(store, "chunk.caf", content(6 * MIB))
+    assert warnings == []
+    assert store.checks.failed == frozenset()
+
+
+@pytest.mark.parametrize(("behave", "check"), SERVERS)
+def test_a_lost_completion_is_read_back_whatever_is_remembered(
+    store: S3Store,
+    s3_proxy: S3Proxy,
+    verdicts: Remembered,
+    behave: Callable[[S3Proxy], None],
+    check: ServerCheck,
+) -> None:
+    verdicts.remember(store.url, check.value)
+    behave(s3_proxy)
+    data = content(6 * MIB)
+    lost = [Fault.LOST_500] * 6  # of one request: boto3 tries again
+    s3_proxy.faults = lambda request: (
+        lost.pop() if lost and request.operation == "CompleteMultipartUpload" else None
+    )
+    put(store, "chunk.caf", data)
+    tag_is_proof = check is ServerCheck.CHECKSUM
+    assert s3_proxy.count("GetObject") == (0 if tag_is_proof else 1)
+    assert store.read("chunk.caf", 0, len(data)) == data
+
+
+def test_the_md5_of_the_whole_object_is_proof_where_the_server_shows_it(
+    store: S3Store, s3_proxy: S3Proxy, verdicts: Remembered
+) -> None:
+    verdicts.remember(store.url, "entity_tag")
+    another_tag(s3_proxy)
+    data = content(6 * MIB)
+    tag = hashlib.md5(data, usedforsecurity=False).hexdigest().encode()
+    s3_proxy.further_headers = lambda request: (
+        [b'ETag: "' + tag + b'"'] if request.operation == "HeadObject" else []
+    )
+    lost = [Fault.LOST_500] * 6
+    s3_proxy.faults = lambda request: (
+        lost.pop() if lost and request.operation == "CompleteMultipartUpload" else None
+    )
+    put(store, "chunk.caf", data)
+    assert s3_proxy.count("GetObject") == 0
+
+
+@pytest.mark.parametrize("promise", [[], [b"x-amz-checksum-type: COMPOSITE"]])
+def test_parts_carry_md5_unless_the_server_promises_to_check_crc64(
+    store: S3Store, s3_proxy: S3Proxy, promise: list[bytes]
+) -> None:
+    s3_proxy.removed_headers = lambda _request: {HEADERS["promise"], HEADERS["checksum"]}
+    s3_proxy.further_headers = lambda request: promise if request.operation == "CreateMultipartUpload" else []
+    put(store, "chunk.caf", content(12 * MIB))
+    parts = [request for request in s3_proxy.requests if request.operation == "UploadPart"]
+    assert [list(part.checksums) for part in parts] == [["content-md5"]] * 3
+
+
+def test_what_a_server_cannot_do_is_reported_once(
+    open_store: Callable[[], S3Store], s3_proxy: S3Proxy, warnings: list[str]
+) -> None:
+    """As s3rver: no list of uploads (501), no end of one (405)."""
+    refused = {"ListMultipartUploads": Fault.NOT_IMPLEMENTED, "AbortMultipartUpload": Fault.NOT_ALLOWED}
+    s3_proxy.faults = lambda request: refused.get(request.operation)
+    for _ in range(2):
+        store = open_store()
+        assert list(store.uploads()) == []
+        upload = store.create("given up.caf")
+        upload.abort()
+        store.discard("given up.caf", upload.upload_id)
+    assert {name: s3_proxy.count(name) for name in refused} == dict.fromkeys(refused, 1)
+    assert len(warnings) == 2
+
+
+def test_a_store_that_is_not_there_is_noticed_where_uploads_cannot_be_listed(
+    verdicts: Remembered, warnings: list[str]
+) -> None:
+    url = "s3://cafcat-test-no-such-bucket"
+    store = S3Store(url, S3Access(), MEMORY, lambda url: ServerChecks(url, verdicts, warnings.append))
+    verdicts.remember(store.url, "list_uploads")
+    with pytest.raises(NotFound):
+        list(store.uploads())
+
+
+def test_a_taken_key_is_noticed_where_the_server_would_replace(
+    store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, verdicts: Remembered
+) -> None:
+    verdicts.remember(store.url, "conditional_writes")
+    s3_server.client().put_object(Bucket=s3_bucket, Key="chunks/chunk.caf", Body=b"theirs")
+    with pytest.raises(Conflict):
+        put(store, "chunk.caf", b"ours!!")
+    assert s3_proxy.count("CompleteMultipartUpload") == 0
+    assert store.read("chunk.caf", 0, 6) == b"theirs"
+
+
+def test_ranges_answered_with_status_200_are_read_right(
+    store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str
+) -> None:
+    """As rclone answers them, with the right Content-Range."""
+    s3_server.client().put_object(Bucket=s3_bucket, Key="chunks/plain", Body=b"0123456789")
+    s3_proxy.faults = lambda request: Fault.STATUS_200 if request.operation == "GetObject" else None
+    assert store.read("plain", 0, 10) == b"0123456789"
+    assert store.read("plain", 3, 7) == b"3456"
+    assert b"".join(store.stream("plain", 0, 10)) == b"0123456789"
+    assert s3_proxy.count("GetObject") == 4, "obstore asks once in vain"
+
+
+def test_verdicts_of_other_versions_are_ignored(verdicts: Remembered) -> None:
+    verdicts.remember("s3://b", "of the future")
+    assert ServerChecks("s3://b", verdicts).failed == frozenset()
+
+
+def test_without_a_listener_failed_checks_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    checks = ServerChecks("s3://b")
+    with caplog.at_level(logging.WARNING, "cafcat"):
+        checks.fail(ServerCheck.ABORT_UPLOADS)
+        checks.fail(ServerCheck.ABORT_UPLOADS)
+    assert len(caplog.messages) == 1
+    assert "s3://b" in caplog.messages[0]

