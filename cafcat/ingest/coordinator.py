@@ -121,34 +121,39 @@ class Ingest:
         """Decides for the whole batch at once. A path that may be in the open chunk already has to wait until
         that is committed; then the rest of the batch is decided anew."""
         self._packer.report.files_seen += len(batch)
+        source_ids = self._source_ids_of(source, batch)
         while batch:
-            known = self._known(source, batch)
+            known = self._known(source, batch, source_ids)
             if self._stopped():
                 return
-            count, wanted = self._decide(source, batch, known)
+            count, wanted = self._decide(batch, source_ids, known)
             self._pack(source, wanted)
             if self._stopped():
                 return
             if count:
                 self._passed(batch[count - 1])
-            batch = batch[count:]
+            batch, source_ids = batch[count:], source_ids[count:]
             if batch:
                 self._finish_chunks()
         self._packer.report.files_compared += self._contents.forget()
         self._packer.problems.record()
 
-    def _known(self, source: Source, batch: Sequence[SourceFile]) -> Known:
-        """What the catalog has of a batch, after doubtful files were read; a dry run reads none."""
-        source_ids = [self._source_id(source, file) for file in batch]
+    def _known(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> Known:
+        """Return what the catalog has of a batch, after doubtful files were read; a dry run reads none."""
         known = self._catalog.chunks.known(batch, source_ids, self._comparison)
         if not known.doubtful or self._dry_run:
             return known
         differing = self._contents.differing(source, batch, source_ids, known.doubtful)
         return Known(known.unchanged | (known.doubtful.keys() - differing), known.changed | differing, {})
 
-    def _source_id(self, source: Source, file: SourceFile) -> int:
-        """sources.id; a dry run has none for a source that the catalog has never met."""
-        root = source.root_of(file) if isinstance(source, RootedSource) else source.name
+    def _source_ids_of(self, source: Source, batch: Sequence[SourceFile]) -> Sequence[int]:
+        """Return sources.id of each file."""
+        if isinstance(source, RootedSource):  # a slow question, asked once
+            return [self._source_id(source.root_of(file)) for file in batch]
+        return [self._source_id(source.name)] * len(batch)
+
+    def _source_id(self, root: str) -> int:
+        """Return sources.id of a root; a dry run has none for a root that the catalog has never met."""
         found = self._source_ids.get(root)
         if found is None:
             sources = self._catalog.sources
@@ -181,9 +186,12 @@ class Ingest:
         return self._packer.stopped()
 
     def _decide(
-        self, source: Source, batch: Sequence[SourceFile], known: Known
+        self, batch: Sequence[SourceFile], source_ids: Sequence[int], known: Known
     ) -> tuple[int, Sequence[WantedFile]]:
-        """What is to be packed, up to a file whose path may be in the open chunk; and how many files that are."""
+        """Return how many files of the batch were decided, and which of them to pack.
+
+        A file whose path may be in the open chunk ends the decision.
+        """
         wanted: list[WantedFile] = []
         taken: set[str] = set()
         for n, file in enumerate(batch):
@@ -202,7 +210,7 @@ class Ingest:
                 self._count_dry(file, replaces=replaces)
             else:
                 taken.add(file.path)
-                wanted.append(WantedFile(file, replaces, self._source_id(source, file)))
+                wanted.append(WantedFile(file, replaces, source_ids[n]))
         return len(batch), wanted
 
     def _may_contain(self, path: str) -> bool:
