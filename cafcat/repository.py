@@ -111,7 +111,7 @@ class Repository:
         If the catalog has the store, the catalog keeps which checks failed. No database is started for that.
 
         Args:
-            store: A name in the configuration, a URL, or a folder.
+            store: A name in the configuration or in the catalog, a URL, or a folder.
 
         Raises:
             NotFound: There is no such bucket.

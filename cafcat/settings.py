@@ -15,7 +15,7 @@ from typing import Any, Self
 from cafcat.errors import InvalidInput
 from cafcat.quantities import format_size
 from cafcat.remote.access import S3Access, is_s3
-from cafcat.settings_stores import NamedStore, access_of, chosen_url, named_stores
+from cafcat.settings_stores import NamedStore, access_of, chosen_url, named_stores, possible_name
 from cafcat.settings_values import Given, absolute_path, check_keys, size_in_bytes, text_of, yes_or_no
 from cafcat.stores.registry import UPLOAD_MEMORY
 
@@ -32,7 +32,8 @@ class Settings:
     """Settings of one repository.
 
     home: absolute folder of the embedded database. database_url: a libpq URL or key=value string, None for
-    the embedded database. store: a URL or an absolute path. target_size: bytes of a chunk. upload_memory: most
+    the embedded database. store: a URL or an absolute path. store_name: the store as given if that can be a name: a
+    store of this name in the catalog is meant rather than the folder in `store`. target_size: bytes of a chunk. upload_memory: most
     bytes of memory for the parts of one chunk on their way to an object store. prepared_statements: whether
     look-ups are prepared on the server of database_url. lock_timeout: how long to wait for a lock of the catalog,
     in seconds; None for ten minutes, but not at all for rebuild and restore. stores: those that the file has names
@@ -43,6 +44,7 @@ class Settings:
     home: Path
     database_url: str | None = field(repr=False)
     store: str
+    store_name: str | None
     target_size: int
     upload_memory: int
     prepared_statements: bool
@@ -79,6 +81,7 @@ class Settings:
         values: dict[str, Any] = {
             "database_url": None,
             "store": str(home / "chunks"),
+            "store_name": None,
             "target_size": DEFAULT_TARGET_SIZE,
             "upload_memory": UPLOAD_MEMORY,
             "prepared_statements": True,
@@ -89,6 +92,7 @@ class Settings:
                 values[name] = read(given[name], name)
         if "store" in given:
             values["store"] = chosen_url(given["store"], "store", stores)
+            values["store_name"] = possible_name(given["store"].value, stores)
         if values["database_url"] is None:
             values["store"] = _in_real_home(values["store"], home)
         origins = {name: given[name].origin if name in given else "default" for name in KEYS}
@@ -102,8 +106,8 @@ class Settings:
 
     @property
     def store_from_flag(self) -> str | None:
-        """The store, if a flag names it: what can do with all stores is to take this one only."""
-        return self.store if self.origins["store"] == "flag" else None
+        """The store if a flag names it, as a name or a URL: verbs that take all stores then take only this one."""
+        return (self.store_name or self.store) if self.origins["store"] == "flag" else None
 
     def access(self, url: str) -> S3Access:
         """How S3 is reached for the s3:// URL of a store, a source or an object: as the named store says whose

@@ -16,7 +16,7 @@ from cafcat.errors import InvalidInput
 from cafcat.remote.access import Addressing, S3Access, is_s3
 from cafcat.settings_values import Given, absolute_path, check_keys, text_of
 
-__all__ = ["NamedStore", "access_of", "chosen_url", "is_store_name", "named_stores"]
+__all__ = ["NamedStore", "access_of", "chosen_url", "is_store_name", "named_stores", "possible_name"]
 
 _OPTIONS = ("endpoint_url", "region", "profile", "addressing")
 _KEYS = ("url", *_OPTIONS)
@@ -64,6 +64,12 @@ def chosen_url(given: Given, name: str, stores: Mapping[str, NamedStore]) -> str
 def is_store_name(text: str) -> bool:
     """Return whether a text can be the name of a store: it is no URL, and no path with a slash."""
     return _NAME.fullmatch(text) is not None
+
+
+def possible_name(given: Any, stores: Mapping[str, NamedStore]) -> str | None:
+    """Return what was given for a store if a store in the catalog may have it as a name; None if it is a URL, a path,
+    or a name in the configuration, which wins: only there it is written how a server is reached."""
+    return given if isinstance(given, str) and given not in stores and is_store_name(given) else None
 
 
 def access_of(url: str, stores: Mapping[str, NamedStore]) -> S3Access:

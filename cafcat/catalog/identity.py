@@ -5,7 +5,6 @@ from urllib.parse import quote
 from uuid import UUID
 
 from cafcat.catalog.connection import Connection, PgConnection
-from cafcat.catalog.stores import add_store
 
 __all__ = ["Identities", "Identity", "catalog_uuid", "take_over"]
 
@@ -48,9 +47,9 @@ class Identities:
         return Identity(*row)
 
     def record_store(self, store: str, uuid: UUID) -> None:
-        """Note the identity that the markers of a store give it."""
+        """Note the identity that the markers of a store give it. Does nothing if the catalog does not have the store:
+        it may have moved a moment ago."""
         with self._connection.transaction() as connection:
-            add_store(connection, store)
             connection.execute(_RECORD_STORE, {"url": store, "uuid": uuid})
 
     def is_empty(self) -> bool:

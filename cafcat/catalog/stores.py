@@ -1,5 +1,6 @@
 """The rows of `stores`: every folder and bucket that the catalog refers to, and how one moves to another URL."""
 
+import shlex
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -253,7 +254,7 @@ def _move(connection: PgConnection, old: str, new: str) -> int:
         raise InvalidInput(f"the store is at {new} already")
     _check_not_written(connection, old)
     if not _is_free(connection, new):
-        hint = f"cafcat store migrate {old} {new} copies what the first store has into the second"
+        hint = f"cafcat store migrate {shlex.quote(old)} {shlex.quote(new)} copies the first store into the second"
         raise Conflict(f"the catalog has objects in {new} already", hint=hint)
     row = connection.execute("SELECT home FROM catalog_identity").fetchone()
     home_path = _path_below(row[0], new) if row and row[0] else None
@@ -342,8 +343,10 @@ class ServerVerdicts:
             return connection.execute(statement, (sorted(checks), store_url)).rowcount == 1
 
     def remember(self, store_url: str, check: str) -> bool:
-        """Add a failed check. Return False if there was that check before. Raises CatalogUnavailable."""
+        """Add a failed check, if the catalog has the store. Return False if the store had this check before.
+        Raises CatalogUnavailable."""
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL lock_timeout = '10s'")
-            add_store(connection, store_url)
-            return connection.execute(_REMEMBER.encode(), {"check": check, "url": store_url}).rowcount == 1
+            if connection.execute(_REMEMBER.encode(), {"check": check, "url": store_url}).rowcount:
+                return True
+            return connection.execute("SELECT FROM stores WHERE url = %s", [store_url]).fetchone() is None

@@ -29,16 +29,22 @@ class Keeper:
 
     def _given_store(self, given: str) -> Store:
         """Return the store that somebody named: by a name in the configuration, a name in the catalog, a URL, or a
-        folder. The configuration wins, because only there it is written how a server is reached."""
-        from cafcat.settings_stores import chosen_url, is_store_name
+        folder."""
+        from cafcat.settings_stores import chosen_url, possible_name
         from cafcat.settings_values import Given
 
-        if given not in self._settings.stores and is_store_name(given):
-            named = self._catalog.stores.url_of(given)
-            if named is not None:
-                return self._store_of(named)
+        named = self._store_called(possible_name(given, self._settings.stores))
         url = chosen_url(Given(given, "argument", Path.cwd()), "store", self._settings.stores)
-        return self._store_of(url)
+        return named or self._store_of(url)
+
+    def _default_store(self) -> Store:
+        """Return the store of the settings."""
+        return self._store_called(self._settings.store_name) or self._store_of(self._settings.store)
+
+    def _store_called(self, name: str | None) -> Store | None:
+        """Return the store that has this name in the catalog."""
+        url = None if name is None else self._catalog.stores.url_of(name)
+        return None if url is None else self._store_of(url)
 
     def store_to_write(self, given: str | None = None, *, dry_run: bool = False) -> Store:
         """Open a store for what is new, and note it in the catalog unless it is a dry run: the store that somebody
@@ -46,16 +52,16 @@ class Keeper:
         AccessDenied, InvalidInput."""
         from cafcat.maintenance.known_stores import KnownStores
 
-        url = self._given_store(given).url if given is not None else self._settings.store
+        store = self._given_store(given) if given is not None else self._default_store()
         stores = KnownStores(self._catalog, self._store_of)
-        return stores.check_to_write(url) if dry_run else stores.open_to_write(url)
+        return stores.check_to_write(store.url) if dry_run else stores.open_to_write(store.url)
 
     def _store_with_chunks(self, named: str | None) -> str | None:
         """The URL of a store that somebody named; None for all. Raises NotFound if the catalog has nothing there: a
         slip of the pen must not look as if all were well."""
         if named is None:
             return None
-        url = self._store_of(named).url
+        url = self._given_store(named).url
         if not self._catalog.recovery.has_store(url):
             raise NotFound(f"the catalog has no chunk in the store {url}", hint="cafcat chunks ls shows them")
         return url
@@ -87,8 +93,7 @@ class Keeper:
         return Joining(self._catalog, self._store_of, database)
 
     def _opening(self, options: "SourceOptions", progress: Progress) -> "Opening":
-        store = self._store_of(self._settings.store)
-        return opening_of(self._settings, self._catalog, store, options, progress)
+        return opening_of(self._settings, self._catalog, self._default_store(), options, progress)
 
 
 def never() -> bool:

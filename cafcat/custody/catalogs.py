@@ -30,7 +30,7 @@ class Catalogs(Keeper):
         if not self._catalog.identities.is_empty():
             return None
         with suppress(AccessDenied, NotFound, StoreFailed, InvalidInput, Unsupported):
-            return lost_catalog(self._catalog, self._store_of(self._settings.store))
+            return lost_catalog(self._catalog, self._default_store())
         return None
 
     def rebuild(
@@ -56,7 +56,7 @@ class Catalogs(Keeper):
         """
         from cafcat.maintenance.rebuild import Rebuild
 
-        found = [self._given_store(store) for store in stores] or [self._store_of(self._settings.store)]
+        found = [self._given_store(store) for store in stores] or [self._default_store()]
         distinct = list({store.url: store for store in found}.values())
         progress = progress or Progress()
         try:
@@ -117,7 +117,7 @@ class Catalogs(Keeper):
         """The backups that a store has, the oldest first; asks no catalog."""
         from cafcat.maintenance.backup import backups_of
 
-        return backups_of(self._given_store(store or self._settings.store))
+        return backups_of(self._default_store() if store is None else self._given_store(store))
 
     def restore(
         self, name: str | None = None, *, source: str | None = None, progress: Progress | None = None
@@ -128,7 +128,7 @@ class Catalogs(Keeper):
         Unsupported, CatalogOutdated, CatalogUnavailable, InvalidInput, StoreFailed, AccessDenied."""
         from cafcat.maintenance.restore import Restore
 
-        store = self._given_store(source or self._settings.store)
+        store = self._default_store() if source is None else self._given_store(source)
         progress = progress or Progress()
         try:
             return Restore(self._catalog, self._store_of, progress=progress).run(store, name)

@@ -1,15 +1,19 @@
 """Trying what a store can do, and keeping the result in the catalog."""
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cafcat.settings import Settings
-from cafcat.settings_stores import chosen_url
+from cafcat.settings_stores import chosen_url, possible_name
 from cafcat.settings_values import Given
 from cafcat.stores.probing import Finding, probe
 from cafcat.stores.s3 import S3Store
 from cafcat.wiring import Stores
+
+if TYPE_CHECKING:
+    from cafcat.catalog.catalog import Catalog
 
 __all__ = ["CheckedStore", "checked_store"]
 
@@ -32,19 +36,32 @@ class CheckedStore(NamedTuple):
 
 def checked_store(settings: Settings, named: str) -> CheckedStore:
     """See Repository.check_store."""
-    url = chosen_url(Given(named, "argument", Path.cwd()), "store", settings.stores)
-    store = Stores(settings, warn=lambda _message: None)[url]
-    findings = tuple(probe(store))
-    is_usable = all(finding.works for finding in findings if finding.is_needed)
-    is_remembered = isinstance(store, S3Store) and _remember(settings, store)
+    with _catalog_if_any(settings) as catalog:
+        store = Stores(settings, warn=lambda _message: None)[_url_of(named, settings, catalog)]
+        findings = tuple(probe(store))
+        is_usable = all(finding.works for finding in findings if finding.is_needed)
+        is_remembered = catalog is not None and isinstance(store, S3Store) and _remember(catalog, store)
     return CheckedStore(store.url, findings, is_usable, is_remembered)
 
 
-def _remember(settings: Settings, store: S3Store) -> bool:
-    """Replace the verdicts of a store that the catalog has. No embedded database is made for that."""
+@contextmanager
+def _catalog_if_any(settings: Settings) -> Iterator["Catalog | None"]:
+    """Open the catalog; None where no embedded database was made yet."""
     if settings.database_url is None and not (settings.home / "postgres").is_dir():
-        return False
+        yield None
+        return
     from cafcat.database import Database
 
     with closing(Database(settings).catalog()) as catalog:
-        return catalog.verdicts.replace(store.url, [check.value for check in store.checks.failed])
+        yield catalog
+
+
+def _url_of(named: str, settings: Settings, catalog: "Catalog | None") -> str:
+    name = possible_name(named, settings.stores)
+    url = catalog.stores.url_of(name) if name is not None and catalog is not None else None
+    return url or chosen_url(Given(named, "argument", Path.cwd()), "store", settings.stores)
+
+
+def _remember(catalog: "Catalog", store: S3Store) -> bool:
+    """Replace the verdicts of a store that the catalog has."""
+    return catalog.verdicts.replace(store.url, [check.value for check in store.checks.failed])

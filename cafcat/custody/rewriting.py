@@ -69,7 +69,7 @@ class Rewriting(Recovering):
             self._catalog,
             self._store_of,
             limits,
-            store=self._store_of(self._settings.store).url,
+            store=self._default_store().url,
             join=partial(self.join, join_store=join_store),
             progress=progress,
             should_stop=should_stop,
@@ -122,7 +122,7 @@ class Rewriting(Recovering):
                 "a repair needs to know where right bytes may be", hint="name sources, or ask copies"
             )
         progress, should_stop = progress or Progress(), should_stop or never
-        store = self._store_of(self._settings.store)
+        store = self._default_store()
         limits = self._limits(target_size)
         options = SourceOptions(
             prefix=prefix, follow_symlinks=follow_symlinks, unpack_tars=unpack_tars, restart_listing=True

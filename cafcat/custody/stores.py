@@ -128,7 +128,7 @@ class StoreKeeping(Recovering):
         names = [name for name, store in self._settings.stores.items() if self._store_of(store.url).url == url]
         if names:
             return f"stores.{names[0]}"
-        return "store" if self._store_of(self._settings.store).url == url else None
+        return "store" if self._default_store().url == url else None
 
     def _row(self, given: str) -> "StoreRow":
         """A store of the catalog: by its name in the configuration, its URL or name in the catalog, or its

@@ -108,6 +108,18 @@ def test_a_configured_name_wins_over_the_same_name_in_the_catalog(cafcat: Cafcat
     assert not (cafcat.folder / "in-catalog").exists()
 
 
+def test_a_name_in_the_catalog_names_the_store_of_every_verb(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    cafcat("store", "add", "disk", "in-catalog")
+    cafcat("ingest", "tree", "--store", "disk", "--force", "-q")
+    assert len(list((cafcat.folder / "in-catalog").glob("*.caf"))) == 1
+    assert not (cafcat.folder / "disk").exists()
+    for verb in (["verify"], ["prune", "--yes"], ["repack"], ["recover"], ["backup"], ["backup", "--list"]):
+        cafcat(*verb, "--store", "disk")
+    assert len(list((cafcat.folder / "in-catalog" / "backups").iterdir())) == 1
+    assert cafcat("store", "check", "disk", "--json").document["store"] == url_of(cafcat.folder / "in-catalog")
+
+
 # Homes that move. Nothing is configured but CAFCAT_HOME: the embedded database, and the default store.
 
 
