@@ -31,14 +31,20 @@ CONFIG_NAME = "cafcat.toml"
 class Settings:
     """Settings of one repository.
 
-    home: absolute folder of the embedded database. database_url: a libpq URL or key=value string, None for
-    the embedded database. store: a URL or an absolute path. store_name: the store as given if that can be a name: a
-    store of this name in the catalog is meant rather than the folder in `store`. target_size: bytes of a chunk. upload_memory: most
-    bytes of memory for the parts of one chunk on their way to an object store. prepared_statements: whether
-    look-ups are prepared on the server of database_url. lock_timeout: how long to wait for a lock of the catalog,
-    in seconds; None for ten minutes, but not at all for rebuild and restore. stores: those that the file has names
-    for. origins: per
-    name "flag", "environment CAFCAT_X", "file PATH: key" or "default"; those of stores by "stores.NAME".
+    Attributes:
+        home: Absolute folder of the embedded database.
+        database_url: A libpq URL or key=value string, None for the embedded database.
+        store: A URL or an absolute path.
+        store_name: The store as given, if that can be a name. A store with this name in the catalog is meant rather
+            than the folder in `store`.
+        target_size: Bytes of a chunk.
+        upload_memory: Most bytes of memory for the parts of one chunk on their way to an object store.
+        prepared_statements: Whether look-ups are prepared on the server of database_url.
+        lock_timeout: How long to wait for a lock of the catalog, in seconds. None: ten minutes, but rebuild and
+            restore do not wait.
+        stores: The stores that the configuration file names.
+        origins: Where each setting came from: "flag", "environment CAFCAT_X", "file PATH: key" or "default". Stores
+            are there as "stores.NAME".
     """
 
     home: Path

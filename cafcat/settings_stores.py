@@ -67,8 +67,8 @@ def is_store_name(text: str) -> bool:
 
 
 def possible_name(given: Any, stores: Mapping[str, NamedStore]) -> str | None:
-    """Return what was given for a store if a store in the catalog may have it as a name; None if it is a URL, a path,
-    or a name in the configuration, which wins: only there it is written how a server is reached."""
+    """Return what was given for a store if a store in the catalog may have this name; None if it is a URL, a path,
+    or a name in the configuration. The configuration wins: only there it is written how a server is reached."""
     return given if isinstance(given, str) and given not in stores and is_store_name(given) else None
 
 

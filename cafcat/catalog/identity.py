@@ -47,8 +47,8 @@ class Identities:
         return Identity(*row)
 
     def record_store(self, store: str, uuid: UUID) -> None:
-        """Note the identity that the markers of a store give it. Does nothing if the catalog does not have the store:
-        it may have moved a moment ago."""
+        """Note the identity that the markers of a store give it. Does nothing if the catalog does not have the
+        store: it may have moved a moment ago."""
         with self._connection.transaction() as connection:
             connection.execute(_RECORD_STORE, {"url": store, "uuid": uuid})
 

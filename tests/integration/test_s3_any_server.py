@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,43 +14,18 @@ from cafcat.remote.access import S3Access
 from cafcat.stores.base import ObjectInfo
 from cafcat.stores.s3 import S3Store
 from cafcat.stores.s3_parts import MAX_PARTS, plan_parts
-from cafcat.stores.server_checks import ServerChecks
 from tests.places import Bucket
 from tests.s3_proxy import Fault, S3Proxy
 from tests.s3_server import S3Server, needs
+from tests.server_verdicts import MEMORY, Remembered, open_remembering
 
 MIB = 1 << 20
-MEMORY = 16_000_000
-"""Parts of 5 MiB, two of them in flight."""
-
-
-class Remembered:
-    """Verdicts in memory."""
-
-    def __init__(self) -> None:
-        self.checks: dict[str, list[str]] = {}
-
-    def failed(self, store_url: str) -> list[str]:
-        return self.checks.get(store_url, [])
-
-    def remember(self, store_url: str, check: str) -> bool:
-        found = self.checks.setdefault(store_url, [])
-        if check in found:
-            return False
-        found.append(check)
-        return True
 
 
 @pytest.fixture
 def open_store(s3_bucket: str, s3_proxy_environment: None) -> Callable[[], S3Store]:
     """Each call is what another process would open; verdicts about the server are remembered."""
-    verdicts = Remembered()
-
-    def open_store() -> S3Store:
-        url = f"s3://{s3_bucket}/chunks"
-        return S3Store(url, S3Access(), MEMORY, lambda url: ServerChecks(url, verdicts, lambda _: None))
-
-    return open_store
+    return partial(open_remembering, f"s3://{s3_bucket}/chunks", Remembered())
 
 
 @pytest.fixture

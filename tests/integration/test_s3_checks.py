@@ -4,19 +4,19 @@ import hashlib
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from cafcat.checksums import crc64nvme
 from cafcat.errors import Conflict, NotFound
-from cafcat.remote.access import S3Access
 from cafcat.stores.s3 import S3Store
 from cafcat.stores.server_checks import ServerCheck, ServerChecks
 from tests.s3_proxy import Fault, Request, S3Proxy
 from tests.s3_server import S3Server, needs
+from tests.server_verdicts import Remembered, open_remembering
 
 MIB = 1 << 20
-MEMORY = 16_000_000
 HEADERS = {
     "tag": b"etag",
     "promise": b"x-amz-checksum-type",
@@ -32,23 +32,6 @@ def _plain_server(s3_server: S3Server) -> None:
     needs(s3_server, "usual_answers")
 
 
-class Remembered:
-    """Verdicts in memory."""
-
-    def __init__(self) -> None:
-        self.checks: dict[str, list[str]] = {}
-
-    def failed(self, store_url: str) -> list[str]:
-        return self.checks.get(store_url, [])
-
-    def remember(self, store_url: str, check: str) -> bool:
-        found = self.checks.setdefault(store_url, [])
-        if check in found:
-            return False
-        found.append(check)
-        return True
-
-
 @pytest.fixture
 def verdicts() -> Remembered:
     return Remembered()
@@ -62,12 +45,7 @@ def warnings() -> list[str]:
 @pytest.fixture
 def open_store(s3_bucket: str, verdicts: Remembered, warnings: list[str]) -> Callable[[], S3Store]:
     """Each call is what another process would open."""
-
-    def open_store() -> S3Store:
-        url = f"s3://{s3_bucket}/chunks"
-        return S3Store(url, S3Access(), MEMORY, lambda url: ServerChecks(url, verdicts, warnings.append))
-
-    return open_store
+    return partial(open_remembering, f"s3://{s3_bucket}/chunks", verdicts, warnings.append)
 
 
 @pytest.fixture
@@ -234,7 +212,7 @@ def test_a_store_that_is_not_there_is_noticed_where_uploads_cannot_be_listed(
     verdicts: Remembered, warnings: list[str]
 ) -> None:
     url = "s3://cafcat-test-no-such-bucket"
-    store = S3Store(url, S3Access(), MEMORY, lambda url: ServerChecks(url, verdicts, warnings.append))
+    store = open_remembering(url, verdicts, warnings.append)
     verdicts.remember(store.url, "list_uploads")
     with pytest.raises(NotFound):
         list(store.uploads())

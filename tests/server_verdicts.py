@@ -1,0 +1,36 @@
+"""Stores that remember in memory which checks their server failed, as a catalog does."""
+
+from collections.abc import Callable
+
+from cafcat.remote.access import S3Access
+from cafcat.stores.s3 import S3Store
+from cafcat.stores.server_checks import ServerChecks
+
+__all__ = ["MEMORY", "Remembered", "open_remembering"]
+
+MEMORY = 16_000_000
+"""Bytes of memory for uploads: parts of 5 MiB, two of them in flight."""
+
+
+class Remembered:
+    """Verdicts in memory."""
+
+    def __init__(self) -> None:
+        self.checks: dict[str, list[str]] = {}
+
+    def failed(self, store_url: str) -> list[str]:
+        return self.checks.get(store_url, [])
+
+    def remember(self, store_url: str, check: str) -> bool:
+        found = self.checks.setdefault(store_url, [])
+        if check in found:
+            return False
+        found.append(check)
+        return True
+
+
+def open_remembering(
+    url: str, verdicts: Remembered, warn: Callable[[str], object] = lambda _message: None
+) -> S3Store:
+    """Open a store as another process would."""
+    return S3Store(url, S3Access(), MEMORY, lambda url: ServerChecks(url, verdicts, warn))
