@@ -19,7 +19,7 @@ from cafcat.settings_stores import NamedStore, access_of, chosen_url, named_stor
 from cafcat.settings_values import Given, absolute_path, check_keys, size_in_bytes, text_of, yes_or_no
 from cafcat.stores.registry import UPLOAD_MEMORY
 
-__all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "redact"]
+__all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "default_home", "redact"]
 
 KEYS = ("home", "database_url", "store", "target_size", "upload_memory", "prepared_statements", "lock_timeout")
 DEFAULT_TARGET_SIZE = 30_000_000_000
@@ -83,7 +83,7 @@ class Settings:
 
     @classmethod
     def _resolve(cls, given: Mapping[str, Given], stores: Mapping[str, NamedStore], file: Path | None) -> Self:
-        home = absolute_path(given["home"], "home") if "home" in given else _default_home()
+        home = absolute_path(given["home"], "home") if "home" in given else default_home()
         values: dict[str, Any] = {
             "database_url": None,
             "store": str(home / "chunks"),
@@ -161,7 +161,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
 def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, Given]) -> Path | None:
     if config is not None:
         return absolute_path(Given(config, "", Path.cwd()), "config")
-    home = absolute_path(given["home"], "home") if "home" in given else _default_home()
+    home = absolute_path(given["home"], "home") if "home" in given else default_home()
     file = home / CONFIG_NAME
     return file if file.is_file() else None
 
@@ -205,7 +205,8 @@ def _read_toml(file: Path) -> dict[str, Any]:
         raise InvalidInput(f"{file} is not TOML: {error}") from error
 
 
-def _default_home() -> Path:
+def default_home() -> Path:
+    """Return the home of this user where none is named: an absolute folder."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("cafcat", appauthor=False)).absolute()

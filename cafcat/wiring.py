@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cafcat.errors import CafcatError
 from cafcat.progress import Progress
-from cafcat.settings import Settings
+from cafcat.settings import Settings, default_home
 from cafcat.stores.base import KeepsOpen, Store
 from cafcat.stores.registry import open_store
 from cafcat.support.private import PRIVATE_FILE, close_home, close_to_others, is_below
@@ -120,10 +120,17 @@ def opening_of(
 
 
 def output_of(settings: Settings | None, path: str | os.PathLike[str], *, overwrite: bool) -> "Output":
-    """A file or folder to write. In the default home, files are closed to other users."""
+    """Return a file or folder to write. In the default home of this user, files are closed to other users.
+
+    Args:
+        settings: Those of the repository; None where no repository is opened.
+        path: Name of the file or folder.
+        overwrite: Replace files that are there.
+    """
     from cafcat.resolve.outputs import Output
 
-    is_private = settings is not None and settings.has_default_home and is_below(path, settings.home)
+    home = default_home() if settings is None else settings.home
+    is_private = (settings is None or settings.has_default_home) and is_below(path, home)
     return Output(Path(path), overwrite, PRIVATE_FILE) if is_private else Output(Path(path), overwrite)
 
 

@@ -11,6 +11,7 @@ from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.options import JoinStore
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import interrupted_by_signals
 from cafcat.errors import InvalidInput
 from cafcat.quantities import format_size
 
@@ -44,7 +45,8 @@ def backup(
         return _list(call, to)
     with call.repository() as repository, ShownProgress(call) as progress:
         try:
-            report = repository.custody.backup(to, keep=keep, join_store=join_store, progress=progress)
+            with interrupted_by_signals():
+                report = repository.custody.backup(to, keep=keep, join_store=join_store, progress=progress)
         except KeyboardInterrupt:
             progress.end()
             call.output.notice("interrupted; there is no backup")
@@ -94,7 +96,8 @@ def restore(
     """
     with call.repository() as repository, ShownProgress(call) as progress:
         try:
-            report = repository.custody.restore(name, source=source, progress=progress)
+            with interrupted_by_signals():
+                report = repository.custody.restore(name, source=source, progress=progress)
         except KeyboardInterrupt:
             progress.end()
             call.output.notice("interrupted; the catalog is empty, as it was before")

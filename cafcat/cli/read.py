@@ -50,9 +50,11 @@ def get(
     """
     if output == "-":
         return cat(call, paths, byte_range, explain)
+    from cafcat.cli.stopping import interrupted_by_signals
+
     targets = _targets(paths, output)
     start, end = byte_range or WHOLE
-    with call.reading() as repository:
+    with interrupted_by_signals(), call.reading() as repository:
         if explain:
             return _show_plan(call, repository.plan(targets, start, end))
         if len(targets) == 1:

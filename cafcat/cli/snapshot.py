@@ -10,6 +10,7 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import interrupted_by_signals
 from cafcat.quantities import format_size
 
 __all__ = ["register"]
@@ -35,7 +36,8 @@ def snapshot(
     """
     with call.repository() as repository, ShownProgress(call) as progress:
         try:
-            report = repository.snapshot(output, prefix, overwrite=force, progress=progress)
+            with interrupted_by_signals():
+                report = repository.snapshot(output, prefix, overwrite=force, progress=progress)
         except KeyboardInterrupt:
             progress.end()
             call.output.notice("interrupted; nothing was written")

@@ -14,7 +14,7 @@ from cafcat.stores.local_errors import store_failed
 from cafcat.stores.local_files import LocalFile
 from cafcat.stores.local_kept import KeptFiles
 from cafcat.stores.local_upload import LocalUpload
-from cafcat.support.private import PRIVATE_FOLDER, give_to_owner_of
+from cafcat.support.private import PRIVATE_FOLDER, make_private_folder
 from cafcat.support.syncing import sync_ancestors, sync_folder
 
 __all__ = ["LocalStore"]
@@ -173,8 +173,9 @@ class LocalStore:
         for path in reversed(missing):
             is_ours = self._is_private and f"{path}/".startswith(f"{os.path.dirname(self._folder)}/")
             with suppress(FileExistsError):
-                os.mkdir(path, PRIVATE_FOLDER if is_ours else 0o777)
                 if is_ours and len(path) >= len(self._folder):
-                    give_to_owner_of(os.path.dirname(path), path)
+                    make_private_folder(path)
+                else:
+                    os.mkdir(path, PRIVATE_FOLDER if is_ours else 0o777)
             if not os.path.isdir(path):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)

@@ -14,8 +14,8 @@ from typing import NoReturn
 from cafcat.errors import CafcatError, Conflict, InvalidInput, StoreFailed
 from cafcat.stores.keys import PARTIAL_SUFFIX
 from cafcat.stores.local_errors import store_failed
-from cafcat.support.private import PRIVATE_FILE, give_to_owner_of
-from cafcat.support.syncing import sync_file, sync_folder
+from cafcat.support.private import PRIVATE_FILE, give_to_owner
+from cafcat.support.syncing import FOLDER_FLAGS, sync_file, sync_folder
 
 __all__ = ["LocalUpload"]
 
@@ -48,16 +48,14 @@ class LocalUpload:
         self._failure: CafcatError | None = None
         self._ended = False
         if os.path.lexists(path):
-            raise self._taken("an object of that key is there")
+            raise self._found()
         try:
-            self._descriptor = os.open(self._temporary, _CREATE, PRIVATE_FILE if is_private else 0o666)
+            self._descriptor = self._create_private() if is_private else os.open(self._temporary, _CREATE, 0o666)
         except FileExistsError as error:
             raise self._taken(f"somebody writes it, or died doing so: see {self._temporary}") from error
         except OSError as error:
             raise store_failed("create", self._temporary, folder, error) from error
         try:
-            if is_private:
-                give_to_owner_of(folder, self._descriptor)
             self._final_mode = self._make_private()
             self._direct = self._set_direct(True)
         except BaseException:
@@ -106,7 +104,7 @@ class LocalUpload:
             self._take_name()
             sync_folder(os.path.dirname(self._path))
         except FileExistsError as error:
-            self._failure = self._taken("an object of that key was written meanwhile")
+            self._failure = self._found()
             raise self._failure from error
         except OSError as error:
             self._fail("finish", error)
@@ -119,6 +117,16 @@ class LocalUpload:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
             self._end()
+
+    def _create_private(self) -> int:
+        """Create the file for the owner of its folder, who may not be this user. Raises OSError."""
+        folder = os.open(os.path.dirname(self._temporary), FOLDER_FLAGS)
+        try:
+            descriptor = os.open(os.path.basename(self._temporary), _CREATE, PRIVATE_FILE, dir_fd=folder)
+            give_to_owner(descriptor, folder)
+        finally:
+            os.close(folder)
+        return descriptor
 
     def _write_all(self, rest: memoryview) -> None:
         while rest:
@@ -190,6 +198,13 @@ class LocalUpload:
     def _fail(self, doing: str, error: OSError) -> NoReturn:
         self._failure = store_failed(doing, self._temporary, self._folder, error)
         raise self._failure from error
+
+    def _found(self) -> Conflict:
+        """Return the error for an object that is there. Its writer may have died before its name was durable, and
+        whoever finds the object relies on it: so the name is synced."""
+        with contextlib.suppress(OSError):
+            sync_folder(os.path.dirname(self._path))
+        return self._taken("an object of that key is there")
 
     def _taken(self, message: str) -> Conflict:
         return Conflict(f"the store has {self._key} already: {message}", chunk=self._path)

@@ -139,9 +139,10 @@ class S3Probe:
     def _conditional_writes(self) -> Finding:
         self._put("taken", b"first")
         where, feature = self._where("taken"), "conditional writes"
+        with translated("write", self._store.url):
+            upload = {"UploadId": self._client.create_multipart_upload(**where)["UploadId"]}
         try:
             with translated("write", self._store.url):
-                upload = {"UploadId": self._client.create_multipart_upload(**where)["UploadId"]}
                 part = self._client.upload_part(**where, **upload, PartNumber=1, Body=b"second")
                 parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
                 self._client.complete_multipart_upload(**where, **upload, MultipartUpload=parts, IfNoneMatch="*")

@@ -292,14 +292,14 @@ def hangup_as_usual() -> Iterator[None]:
 
 
 @contextmanager
-def waiting(cafcat: Cafcat, output: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """An export that waits, in the middle of it, for a lock that we hold."""
+def waiting(cafcat: Cafcat, *command: str | Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a command that waits, in the middle of its work, for a lock that the test holds."""
     assert cafcat.database_url
     blocked = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'file_locations'::regclass"
     with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
         other.autocommit = True
         holder.execute("LOCK TABLE file_locations IN ACCESS EXCLUSIVE MODE")
-        with cafcat.popen("export", "tree", "-f", "-o", output) as process:
+        with cafcat.popen(*command) as process:
             try:
                 wait_until(lambda: other.execute(blocked).fetchone())
                 yield process
@@ -310,7 +310,7 @@ def waiting(cafcat: Cafcat, output: Path) -> Iterator["subprocess.Popen[bytes]"]
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 def test_an_interrupted_export_leaves_nothing(filled: Cafcat, tmp_path: Path, number: signal.Signals) -> None:
-    with hangup_as_usual(), waiting(filled, tmp_path / "taken.car") as process:
+    with hangup_as_usual(), waiting(filled, "export", "tree", "-o", tmp_path / "taken.car") as process:
         assert has_unnamed_files(tmp_path) or len(list(tmp_path.iterdir())) == 1
         process.send_signal(number)
         _, errors = process.communicate(timeout=PATIENCE_SECONDS)
@@ -318,10 +318,30 @@ def test_an_interrupted_export_leaves_nothing(filled: Cafcat, tmp_path: Path, nu
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["snapshot", "-o"], "interrupted; nothing was written"),
+        (["backup", "--to"], "interrupted; there is no backup"),
+        (["get", "tree/a.txt", "-o"], "interrupted"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_other_verbs_that_write_one_file_leave_nothing(
+    filled: Cafcat, tmp_path: Path, command: list[str], message: str, number: signal.Signals
+) -> None:
+    with hangup_as_usual(), waiting(filled, *command, tmp_path / "taken") as process:
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        assert (process.returncode, errors.decode()) == (130, f"cafcat: {message}\n")
+    assert [path for path in tmp_path.rglob("*") if ".partial" in path.name] == []
+
+
 def test_a_killed_export_leaves_no_archive(filled: Cafcat, tmp_path: Path) -> None:
     """Only a file of another name, that nobody takes for one."""
     (tmp_path / "old.car").write_bytes(b"old")
-    with waiting(filled, tmp_path / "old.car") as process:
+    with waiting(filled, "export", "tree", "-f", "-o", tmp_path / "old.car") as process:
         process.kill()
         assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     assert (tmp_path / "old.car").read_bytes() == b"old"

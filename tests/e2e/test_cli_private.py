@@ -51,11 +51,22 @@ def test_all_in_the_default_home_is_closed_to_others(usual: Cafcat, mask: int) -
     usual("backup", "-q")
     for command in (["export", "-o", home / "a.caf"], ["snapshot", "-o", home / "a.cafs"]):
         usual(*command, "-q")
+    usual("convert", home / "a.caf", home / "a.cio", "-q")
     usual("get", "tree/a.txt", "-o", home / "a.txt")
     usual("get", "tree/b.bin", "tree/empty", "-o", home)
     usual("extract", "-q", "-C", home / "out")
     assert open_to_others(home) == {}
-    expected = {"chunks", "chunks/journal", "chunks/backups", "a.caf", "a.cafs", "a.txt", "b.bin", "out/tree/a.txt"}
+    expected = {
+        "chunks",
+        "chunks/journal",
+        "chunks/backups",
+        "a.caf",
+        "a.cafs",
+        "a.cio",
+        "a.txt",
+        "b.bin",
+        "out/tree/a.txt",
+    }
     assert expected <= modes(home).keys()
 
 

@@ -37,7 +37,7 @@ OWN = {
     " quantities settings_stores settings_values stores support wiring",
     "catalog.": "by_key catalog connection embedded embedded_cluster embedded_programs embedded_roles"
     " embedded_sockets embedded_state locking lookup schema",
-    "cli.": "app arguments call errors output read verbs",
+    "cli.": "app arguments call errors output read stopping verbs",
     "remote.": "access",
     "resolve.": "checking decoding durable_files output_errors outputs places reading saving wanted",
     "stores.": "base keys local local_errors local_files local_kept local_upload presence registry",
