@@ -17,7 +17,15 @@ from cafcat.errors import Conflict, Locked
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
-from cafcat.stores.marker import Marker, catalogs_of, read_marker, read_markers, remove_marker, write_marker
+from cafcat.stores.marker import (
+    Marker,
+    catalogs_of,
+    marker_key,
+    read_marker,
+    read_markers,
+    remove_marker,
+    write_marker,
+)
 from cafcat.writing.journal import parse_journal_key
 
 __all__ = ["CHUNK_KEY", "Joining", "described", "has_chunks", "lost_catalog"]
@@ -71,7 +79,15 @@ class Joining:
         if marker is not None and marker.store != known:
             if known is not None and not asked:
                 self._known.open(store.url)  # another disk may be mounted there than before
-            self._catalog.identities.record_store(store.url, marker.store)
+            if not dry_run:
+                self._record(store, marker)
+
+    def _record(self, store: Store, marker: Marker) -> None:
+        """Note the identity of a store in the catalog, and remove what a process left that died while it wrote the
+        marker."""
+        with self._catalog.journal.exclusively(store.url):
+            store.discard(marker_key(marker.catalog))
+        self._catalog.identities.record_store(store.url, marker.store)
 
     def _write(self, store: Store, catalog: UUID, known: UUID | None, *, asked: bool) -> Marker:
         others = read_markers(store)

@@ -187,6 +187,20 @@ def copy(world: World) -> list[str]:
     return ["copy", "-q", "--all", "--to", world.places[1].url]
 
 
+def migrate(world: World) -> list[str]:
+    """Chunks, one of them retired, and a backup."""
+    packed(world)
+    world.cafcat("rm", "-q", *removed_names(world))
+    world.cafcat("backup", "-q")
+    return ["store", "migrate", "-q", *(place.url for place in world.places)]
+
+
+def prune_migrated(world: World) -> list[str]:
+    """Remove the copies that a migration left in the old store."""
+    world.cafcat(*migrate(world))
+    return ["prune", *PRUNE]
+
+
 def damage(world: World) -> None:
     """Spoils one byte of a file in the first store; verify finds it."""
     row = world.sql(
@@ -307,6 +321,7 @@ NOT_COPIED = (
     "(SELECT FROM chunk_copies AS k WHERE k.chunk_id = c.id AND k.state = 'committed')"
 )
 COPIES = "SELECT state, count(*) FROM chunk_copies GROUP BY 1 ORDER BY 1"
+STORES = "SELECT store, state, count(*) FROM chunks GROUP BY 1, 2 ORDER BY 1, 2"
 REPAIRED = (
     "SELECT state, sum(live_file_count), count(*) > 0 FROM chunks WHERE state <> 'abandoned' GROUP BY 1 ORDER BY 1"
 )
@@ -351,5 +366,7 @@ VERBS = {
     "repair from copy": Verb(repair_from_copy, (REPAIRED,)),
     "repair from source": Verb(repair_from_source, (REPAIRED,)),
     "copy": Verb(copy, (COUNTS, NOT_COPIED)),
+    "store migrate": Verb(migrate, (COUNTS, STORES, NOT_COPIED)),
+    "prune after a migration": Verb(prune_migrated, (COUNTS, NOT_COPIED, STORES)),
     "backup": Verb(backup, ("SELECT count(*) FROM backups WHERE state = 'committed'",)),
 }
