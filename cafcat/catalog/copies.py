@@ -231,14 +231,16 @@ class Copies(Objects):
     def switch(self, chunk: UUID, old: str, new: str) -> None:
         """Make the copy in one store the place where a chunk is read from; its place in the other one becomes a
         copy that prune removes later. If only a copy is in the old store, that one is retired. One transaction.
-        Raises Conflict if the chunk or its copy are not what they were when they were looked at."""
+        Raises Conflict if the chunk or its copy are not what they were when they were looked at, as when one of the
+        stores was moved."""
         with self._connection.transaction() as connection:
             row = connection.execute(_SWITCHABLE, {"uuid": chunk, "new": new}).fetchone()
             if row is None:
                 raise Conflict("the chunk or its new copy was removed meanwhile", chunk=str(chunk))
             chunk_id, store, key, etag, copy_id, copy_key, copy_etag = row
             if store != old:
-                connection.execute(_RETIRE_COPY, (chunk_id, old))
+                if not connection.execute(_RETIRE_COPY, (chunk_id, old)).rowcount:
+                    raise moved_meanwhile(old)
                 connection.execute("UPDATE chunk_copies SET retired_at = NULL WHERE id = %s", [copy_id])
                 return
             connection.execute(_MAKE_COPY, (old, key, etag, copy_id))

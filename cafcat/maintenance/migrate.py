@@ -12,6 +12,7 @@ from functools import partial
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.copies import Selection
 from cafcat.catalog.dump import StoredBackup
+from cafcat.catalog.stores import moved_meanwhile
 from cafcat.checksums import from_base64
 from cafcat.errors import CafcatError, Conflict, Corrupt
 from cafcat.maintenance.copy import CopyChunks, CopyOutcome, TakenChunk
@@ -116,7 +117,9 @@ class Migrate:
 
     def _check(self, taken: TakenChunk) -> None:
         chunk = self._catalog.chunks.chunk(str(taken.uuid))
-        key = next(key for store, key in self._catalog.copies.of_chunk(taken.uuid) if store == self._new.url)
+        keys = dict(self._catalog.copies.of_chunk(taken.uuid))
+        if (key := keys.get(self._new.url)) is None:
+            raise moved_meanwhile(self._new.url)
         expected = self._checksum(taken, chunk.crc64nvme, key)
         size_bytes = self._new.stat(key).size_bytes
         if size_bytes != taken.size_bytes or self._crc(self._new, key, size_bytes) != expected:
