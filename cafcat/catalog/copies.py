@@ -220,13 +220,16 @@ class Copies(Objects):
             connection.execute(_SEND_FILES, where)
 
     def keep(self, chunk: UUID, store: str) -> None:
-        """Let a copy stay that a migration left behind for prune."""
+        """Let a copy stay that a migration left behind for prune. Raises Conflict if prune has decided meanwhile to
+        remove it."""
         statement = (
             "UPDATE chunk_copies AS k SET retired_at = NULL FROM chunks AS c "
             "WHERE c.id = k.chunk_id AND c.uuid = %s AND k.store = %s AND k.state = 'committed'"
         )
         with self._connection.statement() as connection:
-            connection.execute(statement, (chunk, store))
+            kept = connection.execute(statement, (chunk, store)).rowcount
+        if not kept:
+            raise Conflict(f"prune removes the copy that a migration left in {store}", hint="copy it again later")
 
     def switch(self, chunk: UUID, old: str, new: str) -> None:
         """Make the copy in one store the place where a chunk is read from; its place in the other one becomes a

@@ -51,10 +51,17 @@ WHERE k.id > %(after)s AND k.state = 'committed' AND k.store = coalesce(%(store)
   AND k.retired_at < now() - make_interval(secs => %(grace)s) AND c.state IN ('committed', 'retired')
 ORDER BY k.id LIMIT %(limit)s
 """
-_DROP_COPY: Final = """
-UPDATE chunk_copies SET state = 'deleted'
-WHERE id = %s AND state = 'committed' AND retired_at < now() - make_interval(secs => %s)
+# A migration back makes the same row that of the other place. So it is the copy that was looked at only if both
+# places are those that were looked at; both rows are locked until the decision is committed.
+_LOCK_COPY: Final = """
+SELECT FROM chunks AS c JOIN chunk_copies AS k ON k.chunk_id = c.id
+WHERE k.id = %(id)s AND k.state = 'committed' AND k.retired_at < now() - make_interval(secs => %(grace)s)
+  AND (k.store, k.object_key) = (%(store)s, %(object_key)s)
+  AND (c.store, c.object_key) = (%(chunk_store)s, %(chunk_key)s) AND c.store <> k.store
+  AND c.state IN ('committed', 'retired')
+FOR UPDATE
 """
+_DROP_COPY: Final = "UPDATE chunk_copies SET state = 'deleted' WHERE id = %s"
 
 
 class LeftCopy(NamedTuple):
@@ -141,10 +148,16 @@ class Pruning:
         )
         return int(self._rows(statement, (grace_seconds, store))[0][0])
 
-    def decide_copy(self, copy_id: int, grace_seconds: int) -> bool:
-        """Decide that a copy is deleted. False if somebody needs it again meanwhile."""
-        with self._connection.statement() as connection:
-            return connection.execute(_DROP_COPY, (copy_id, grace_seconds)).rowcount == 1
+    def decide_copy(self, copy: LeftCopy, grace_seconds: int) -> bool:
+        """Decide that a copy is deleted. False if somebody needs it again meanwhile, or if the copy or its chunk is
+        at another place than `left_copies` gave."""
+        with self._connection.transaction() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            parameters = copy._asdict() | {"grace": grace_seconds}
+            if connection.execute(_LOCK_COPY, parameters).fetchone() is None:
+                return False
+            connection.execute(_DROP_COPY, [copy.id])
+        return True
 
     def waiting(self, grace_seconds: int, store: str | None) -> Waiting:
         """What `prunable` leaves for later."""

@@ -120,7 +120,7 @@ class Prune:
             where = f"its object in {copy.chunk_store}"
             raise Corrupt(f"{where} has {found.size_bytes:,} bytes, the catalog says {copy.size_bytes:,}")
         if not self._dry_run:
-            if not self._catalog.pruning.decide_copy(copy.id, self._grace_seconds):
+            if not self._catalog.pruning.decide_copy(copy, self._grace_seconds):
                 return
             left = ChunkObject(copy.id, copy.store, copy.object_key, copy.size_bytes)
             self._remove(store, copy.chunk_id, [left])
