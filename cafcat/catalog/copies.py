@@ -75,6 +75,13 @@ _MAKE_COPY: Final = (
     "UPDATE chunk_copies SET store = %s, object_key = %s, etag = %s, upload_id = NULL, retired_at = now() "
     "WHERE id = %s"
 )
+_PLACES: Final = (
+    "SELECT place > 0, store, object_key FROM (SELECT c.store, c.object_key, 0 AS place, c.id FROM chunks AS c "
+    "WHERE c.uuid = %(uuid)s AND c.state IN ('committed', 'retired') UNION ALL "
+    "SELECT k.store, k.object_key, CASE WHEN k.retired_at IS NULL THEN 1 ELSE 2 END, k.id "
+    "FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "
+    "WHERE c.uuid = %(uuid)s AND k.state = 'committed') AS places WHERE place <= %(last)s ORDER BY place, id"
+)
 _MAKE_CHUNK: Final = "UPDATE chunks SET store = %s, object_key = %s, etag = %s, upload_id = NULL WHERE id = %s"
 
 
@@ -151,15 +158,16 @@ class Copies(Objects):
     def places_of(self, chunk: UUID) -> list[tuple[str, str]]:
         """Return store and key of the chunk itself, as they are now, then those of its copies: the ones that a
         migration left behind come last."""
-        statement = (
-            "SELECT store, object_key FROM (SELECT c.store, c.object_key, 0 AS place, c.id FROM chunks AS c "
-            "WHERE c.uuid = %(uuid)s AND c.state IN ('committed', 'retired') UNION ALL "
-            "SELECT k.store, k.object_key, CASE WHEN k.retired_at IS NULL THEN 1 ELSE 2 END, k.id "
-            "FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "
-            "WHERE c.uuid = %(uuid)s AND k.state = 'committed') AS places ORDER BY place, id"
-        )
+        return [(store, key) for _, store, key in self._places(chunk, last=2)]
+
+    def kept_places(self, chunk: UUID) -> list[tuple[bool, str, str]]:
+        """Return the same without what a migration left behind: whether it is a copy, store and key."""
+        return self._places(chunk, last=1)
+
+    def _places(self, chunk: UUID, *, last: int) -> list[tuple[bool, str, str]]:
         with self._connection.statement() as connection:
-            return [(store, key) for store, key in connection.execute(statement, {"uuid": chunk}).fetchall()]
+            rows = connection.execute(_PLACES, {"uuid": chunk, "last": last}).fetchall()
+        return [(is_copy, store, key) for is_copy, store, key in rows]
 
     def totals(self, selection: Selection, store: str) -> tuple[int, int]:
         """Files in, and bytes of, the chunks that have to be copied into a store: those that are neither there nor

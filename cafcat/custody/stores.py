@@ -91,11 +91,12 @@ class StoreKeeping(Recovering):
 
         Raises:
             NotFound: the catalog has no such store.
-            InvalidInput: both are the same store.
+            InvalidInput: both are the same store, or one place under two names.
             Unavailable, StoreFailed, AccessDenied: one of the stores cannot be used.
         """
         from cafcat.maintenance.known_stores import KnownStores
         from cafcat.maintenance.migrate import Migrate
+        from cafcat.stores.distinct import DistinctStores
 
         progress, should_stop = progress or Progress(), should_stop or never
         row, target = self._row(old), self._given_store(new)
@@ -104,6 +105,7 @@ class StoreKeeping(Recovering):
         known = KnownStores(self._catalog, self._store_of)
         source = known.open(row.url)
         known.open_to_write(target.url)
+        DistinctStores().check(target, source)
         self.join(target)
         for store in (source, target):
             self.settle(store.url, progress, should_stop)

@@ -6,7 +6,6 @@ checksum that the catalog has of the chunk, before the copy gets its name.
 """
 
 import contextlib
-import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -30,11 +29,13 @@ from cafcat.errors import (
 )
 from cafcat.formats import registry as formats
 from cafcat.maintenance.object_bytes import object_blocks, object_crc64nvme
+from cafcat.maintenance.other_places import OtherPlaces
 from cafcat.maintenance.own_index import read_whole
 from cafcat.model import ChunkState
 from cafcat.paths import from_root
 from cafcat.progress import Progress
 from cafcat.stores.base import Store, Upload
+from cafcat.stores.distinct import Unproven
 from cafcat.writing.journal import write_journal
 from cafcat.writing.journal_copies import JournalCopies
 from cafcat.writing.lease import LEASE_SECONDS, Lease
@@ -142,6 +143,7 @@ class CopyChunks:
         self._on_taken = on_taken
         self._should_stop = should_stop
         self._journal = JournalCopies(catalog.journal, target, progress.warn)
+        self._places = OtherPlaces(catalog, store_of)
         self._counts: Counter[str] = Counter()
         self._failed: list[str] = []
         self._interrupted = False
@@ -209,6 +211,7 @@ class CopyChunks:
         """A migration left a copy there: a look at its bytes, and it stays."""
         with _of_source():
             source = self._store_of(chunk.store)
+        self._check_place(chunk)
         if not self._is_there(chunk, self._checksum(source, chunk)):
             raise Conflict(
                 "the copy that a migration left is gone", hint="cafcat prune forgets it; then copy again"
@@ -223,7 +226,7 @@ class CopyChunks:
             raise Locked(f"a copy of it in {self._target.url} is {chunk.copy_state}", hint=hint)
         with _of_source():
             source = self._store_of(chunk.store)
-            _check_apart(source, self._target)
+        self._check_place(chunk)
         expected = self._checksum(source, chunk)
         is_there = self._is_there(chunk, expected)
         key = chunk.object_key
@@ -244,6 +247,13 @@ class CopyChunks:
         with contextlib.suppress(CafcatError):
             write_journal(self._catalog.journal, self._target)
         return CopyOutcome.FOUND if is_there else CopyOutcome.COPIED
+
+    def _check_place(self, chunk: ChunkToCopy) -> None:
+        """One store may have two names: an object is no copy of itself."""
+        try:
+            self._places.check(self._target, chunk.uuid, chunk.object_key)
+        except (InvalidInput, Unproven) as error:
+            raise _Unreadable(error) from error
 
     def _checksum(self, source: Store, chunk: ChunkToCopy) -> int:
         """That of the catalog. A chunk that has none is read against its own index first."""
@@ -334,13 +344,6 @@ class _OpenCopy:
             if self._is_ours:
                 self._target.delete(self._key)
             self._catalog.copies.record_removed(self._id)
-
-
-def _check_apart(source: Store, target: Store) -> None:
-    """One folder may have two names: an object is no copy of itself."""
-    here, there = (getattr(store, "folder", "") for store in (source, target))
-    if os.path.isdir(here) and os.path.isdir(there) and os.path.samefile(here, there):
-        raise InvalidInput(f"{target.url} is the chunk's own store by another name", hint="name another store")
 
 
 @contextlib.contextmanager

@@ -13,7 +13,8 @@ from cafcat.catalog.objects import WrittenObject
 from cafcat.checksums import to_base64
 from cafcat.errors import CafcatError, Conflict, NotFound
 from cafcat.maintenance.object_bytes import object_crc64nvme
-from cafcat.stores.base import Store
+from cafcat.maintenance.other_places import OtherPlaces
+from cafcat.stores.base import Store, has
 from cafcat.writing.journal import remove_journal
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 
@@ -36,6 +37,7 @@ class LeftCopies:
     def __init__(
         self,
         catalog: Catalog,
+        places: OtherPlaces,
         *,
         owner: str,
         dry_run: bool,
@@ -46,6 +48,7 @@ class LeftCopies:
         is looked at; it may raise, then the copy stays as it is."""
         self._catalog = catalog
         self._copies = catalog.copies
+        self._places = places
         self._owner = owner
         self._dry_run = dry_run
         self._advance = advance
@@ -121,13 +124,16 @@ class LeftCopies:
 
     def _remove(self, store: Store, found: WrittenObject) -> None:
         """The upload first: while it is there, it can still become an object. Then nothing in that store is of the
-        chunk: its journal record goes, too."""
+        chunk: its journal record goes, too. An object is removed only if it is not the chunk by another name."""
         if self._dry_run:
             return
+        chunk = self._copies.chunk(found.id)
         store.discard(found.object_key, found.upload_id)
-        store.delete(found.object_key)
+        if has(store, found.object_key):
+            self._places.prove(store, chunk.uuid, found.object_key)
+            store.delete(found.object_key)
         with self._catalog.journal.exclusively(store.url):
-            remove_journal(self._catalog.journal, store, self._copies.chunk(found.id).id)
+            remove_journal(self._catalog.journal, store, chunk.id)
         self._copies.record_removed(found.id)
 
     def _tell(self, found: WrittenObject, outcome: str, reason: str | None = None) -> None:

@@ -21,6 +21,7 @@ from cafcat.maintenance.left_backups import remove_backup
 from cafcat.maintenance.object_bytes import object_blocks, object_crc64nvme
 from cafcat.progress import Progress
 from cafcat.stores.base import Store, has
+from cafcat.stores.distinct import DistinctStores
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
@@ -62,6 +63,7 @@ class Migrate:
         self._catalog = catalog
         self._old = old
         self._new = new
+        self._distinct = DistinctStores()
         self._owner = owner
         self._on_switched = on_switched
         self._should_stop = should_stop
@@ -134,6 +136,7 @@ class Migrate:
     def _migrate_backup(self, backup: StoredBackup) -> None:
         """Remove the old object at once: backups are found by listing a store, not by their rows."""
         key = backup.object_key
+        self._distinct.prove(self._old, self._new, (key, key))
         size_bytes = self._old.stat(key).size_bytes
         checksum = self._crc(self._old, key, size_bytes)
         if key not in self._catalog.backups.keys(self._new.url):

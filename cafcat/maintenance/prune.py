@@ -18,8 +18,10 @@ from cafcat.catalog.pruning import ChunkObject, LeftCopy, PrunableChunk
 from cafcat.errors import Corrupt
 from cafcat.maintenance.failures import reported
 from cafcat.maintenance.known_stores import KnownStores
+from cafcat.maintenance.other_places import OtherPlaces
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
+from cafcat.stores.distinct import check_files
 from cafcat.writing.journal import remove_journal, write_journal
 
 __all__ = ["Prune", "PruneReport", "PrunedChunk"]
@@ -72,6 +74,7 @@ class Prune:
         """`on_pruned` is told of each chunk; `should_stop` is asked between chunks, and may raise there."""
         self._catalog = catalog
         self._stores = stores
+        self._places = OtherPlaces(catalog, stores.open)
         self._grace_seconds = grace_seconds
         self._dry_run = dry_run
         self._progress = progress
@@ -113,13 +116,15 @@ class Prune:
         return False
 
     def _prune_left(self, copy: LeftCopy) -> None:
-        """Only where the chunk itself is seen at its new place."""
-        store = self._stores.open(copy.store)
-        found = self._stores.open(copy.chunk_store).stat(copy.chunk_key)
+        """Only where the chunk itself is seen at its new place, and that is another place than the old one."""
+        store, new = self._stores.open(copy.store), self._stores.open(copy.chunk_store)
+        found = new.stat(copy.chunk_key)
         if found.size_bytes != copy.size_bytes:
             where = f"its object in {copy.chunk_store}"
             raise Corrupt(f"{where} has {found.size_bytes:,} bytes, the catalog says {copy.size_bytes:,}")
+        check_files(store, new, (copy.object_key, copy.chunk_key))
         if not self._dry_run:
+            self._places.prove(store, copy.uuid, copy.object_key)
             if not self._catalog.pruning.decide_copy(copy, self._grace_seconds):
                 return
             left = ChunkObject(copy.id, copy.store, copy.object_key, copy.size_bytes)

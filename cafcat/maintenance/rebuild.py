@@ -32,7 +32,7 @@ from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.progress import Progress
 from cafcat.remote.errors import ServerFailed
 from cafcat.stores.base import ObjectInfo, Store, StoredObject
-from cafcat.stores.keys import MARKER_PREFIX
+from cafcat.stores.keys import MARKER_PREFIX, is_probe_key
 from cafcat.stores.marker import remove_marker
 from cafcat.writing.journal import journal_key, parse_journal_key, write_journal
 from cafcat.writing.journal_reader import JournalObject, read_head
@@ -143,7 +143,7 @@ class Rebuild:
             elif (begun_at := backup_time(key)) is not None:
                 self._backups.append((store, key, size_bytes, begun_at))
             else:
-                self._foreign += not key.startswith(MARKER_PREFIX)
+                self._foreign += not (key.startswith(MARKER_PREFIX) or is_probe_key(key))
         stage.add_objects(chunks)
         stage.add_record_objects(records)
         self._last_sequence = max([self._last_sequence, *(record[0] for record in records)])

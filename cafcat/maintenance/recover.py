@@ -26,6 +26,7 @@ from cafcat.maintenance.index_rules import units_in
 from cafcat.maintenance.known_stores import KnownStores
 from cafcat.maintenance.left_backups import settle_backups
 from cafcat.maintenance.left_copies import LeftCopies, SettledCopy
+from cafcat.maintenance.other_places import OtherPlaces
 from cafcat.maintenance.own_index import read_whole
 from cafcat.maintenance.sweeping import Sweeping
 from cafcat.model import ArchiveUnits, ChunkSummary
@@ -128,7 +129,12 @@ class Recover:
         self._failed: list[str] = []
         self._reported = partial(reported, self._failed)
         self._copies = LeftCopies(
-            catalog, owner=owner, dry_run=dry_run, advance=self._pass, on_settled=self._tell_of_copy
+            catalog,
+            OtherPlaces(catalog, self._stores.open),
+            owner=owner,
+            dry_run=dry_run,
+            advance=self._pass,
+            on_settled=self._tell_of_copy,
         )
 
     @property

@@ -10,7 +10,7 @@ from typing import Final
 from cafcat.catalog.recovery import Recovery
 from cafcat.model import ChunkState
 from cafcat.stores.base import Store
-from cafcat.stores.keys import JOURNAL_PREFIX, is_chunk_key
+from cafcat.stores.keys import JOURNAL_PREFIX, is_chunk_key, is_probe_key
 
 __all__ = ["Sweeping"]
 
@@ -42,12 +42,19 @@ class Sweeping:
         for batch in _batches(keys):
             states = self.recovery.settled(self.url, batch)
             for key in batch:
-                if key not in states:
+                if is_probe_key(key):
+                    self._remove_probe(key, remove)
+                elif key not in states:
                     self.counts[f"unknown_{kind}"] += is_chunk_key(key)
                 elif states[key] in late:
                     if not self.dry_run:
                         remove(key)
                     self.counts[f"{kind}_removed"] += 1
+
+    def _remove_probe(self, key: str, remove: Callable[[str], object]) -> None:
+        """One that a dead process left. Whoever lives notices that its own is gone."""
+        if not self.dry_run:
+            remove(key)
 
     def _nested(self) -> tuple[str, ...]:
         """How keys begin that belong to other stores of the catalog, below this one."""

@@ -1,8 +1,20 @@
 """Which keys objects may have: names that every kind of store can take."""
 
+import re
+from uuid import uuid4
+
 from cafcat.errors import InvalidInput
 
-__all__ = ["BACKUP_PREFIX", "JOURNAL_PREFIX", "MARKER_PREFIX", "PARTIAL_SUFFIX", "check_key", "is_chunk_key"]
+__all__ = [
+    "BACKUP_PREFIX",
+    "JOURNAL_PREFIX",
+    "MARKER_PREFIX",
+    "PARTIAL_SUFFIX",
+    "check_key",
+    "is_chunk_key",
+    "is_probe_key",
+    "probe_key",
+]
 
 JOURNAL_PREFIX = "journal/"
 BACKUP_PREFIX = "backups/"
@@ -12,6 +24,7 @@ MARKER_PREFIX = "catalogs/"
 PARTIAL_SUFFIX = ".partial"
 """Objects being written are kept under their key with this behind it, where a store has no better way."""
 
+_PROBE_KEY = re.compile(r"cafcat-probe-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _MAX_KEY_BYTES = 1024
 """The limit of S3."""
 _MAX_PART_BYTES = 255 - len(PARTIAL_SUFFIX)
@@ -29,7 +42,17 @@ def check_key(key: str) -> str:
 
 def is_chunk_key(key: str) -> bool:
     """False for what is kept beside the chunks."""
-    return not key.startswith((JOURNAL_PREFIX, BACKUP_PREFIX, MARKER_PREFIX))
+    return not key.startswith((JOURNAL_PREFIX, BACKUP_PREFIX, MARKER_PREFIX)) and not is_probe_key(key)
+
+
+def probe_key() -> str:
+    """Return a fresh key for a tiny object that is removed at once: see cafcat.stores.distinct."""
+    return f"cafcat-probe-{uuid4()}"
+
+
+def is_probe_key(key: str) -> bool:
+    """Return whether a key is one of probe_key. An object of that key may be removed at any time."""
+    return _PROBE_KEY.fullmatch(key) is not None
 
 
 def _problem(key: str) -> str | None:

@@ -1,18 +1,66 @@
 """Stores that have two names, and stores that change while chunks are migrated or pruned: no chunk is lost."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import cafcat
 from cafcat.catalog.pruning import LeftCopy
+from cafcat.errors import AccessDenied, InvalidInput
 from cafcat.maintenance.prune import PruneReport
-from tests.catalog_world import Opener, commit
+from cafcat.stores.base import ObjectInfo, Upload
+from cafcat.stores.local import LocalStore
+from tests.catalog_world import Opener, commit, sql
 from tests.places import Folder
 
 FILES = {"a/one": b"one" * 100, "b/two": bytes(range(256)) * 5000}
+SERVED = "s3://served/chunks"
+
+
+class Served:
+    """A folder as a server shows it: nobody sees that it is a folder. is_read_only: for this user."""
+
+    url = SERVED
+    reads_in_flight = 1
+
+    def __init__(self, folder: Path) -> None:
+        self.folder_behind = folder
+        self.is_read_only = False
+
+    @property
+    def _store(self) -> LocalStore:
+        return LocalStore(self.folder_behind)
+
+    def create(self, key: str, *, rewrites_head: bool = False) -> Upload:
+        if self.is_read_only:
+            raise AccessDenied("this user may only read")
+        return self._store.create(key, rewrites_head=rewrites_head)
+
+    def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
+        return self._store.read(key, start_byte, end_byte)
+
+    def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
+        return self._store.stream(key, start_byte, end_byte)
+
+    def stat(self, key: str) -> ObjectInfo:
+        return self._store.stat(key)
+
+    def delete(self, key: str) -> None:
+        self._store.delete(key)
+
+    def discard(self, key: str, upload_id: str | None = None) -> None:
+        self._store.discard(key, upload_id)
+
+    def uploads(self) -> Iterator[str]:
+        return self._store.uploads()
+
+    def list(self, below: str = "") -> Iterator[ObjectInfo]:
+        return self._store.list(below)
+
+    def locate(self, key: str) -> str:
+        return f"{self.url}/{key}"
 
 
 @pytest.fixture
@@ -38,6 +86,14 @@ def repository(open_at: Opener, old: Folder) -> cafcat.Repository:
     return repository
 
 
+@pytest.fixture
+def served(repository: cafcat.Repository, new: Folder) -> Served:
+    new.folder.mkdir()
+    store = Served(new.folder)
+    repository._stores[SERVED] = store
+    return store
+
+
 def prune(repository: cafcat.Repository, should_stop: Callable[[], bool] | None = None) -> PruneReport:
     return repository.custody.prune(grace_seconds=0, dry_run=False, should_stop=should_stop)
 
@@ -46,6 +102,13 @@ def check_nothing_is_lost(repository: cafcat.Repository) -> None:
     assert {path: repository.read(path) for path in FILES} == FILES
     assert repository.custody.verify(level="data").missing == 0
     assert repository._catalog.reports.findings() == []
+
+
+def link_to(place: Folder, target: Folder) -> None:
+    """The folder of a place, if there is one, goes away; a link takes its name."""
+    if place.folder.exists():
+        place.folder.rename(f"{place.folder}.away")
+    place.folder.symlink_to(target.folder)
 
 
 def once(act: Callable[[], object], call: int = 1) -> Callable[[], bool]:
@@ -58,6 +121,158 @@ def once(act: Callable[[], object], call: int = 1) -> Callable[[], bool]:
         return False
 
     return should_stop
+
+
+def probes(*places: Folder) -> list[str]:
+    return [key for place in places for key in place.everything() if "probe" in key]
+
+
+# Two names of one store
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_prune_keeps_objects_whose_old_store_is_now_a_link_to_the_new_one(
+    repository: cafcat.Repository, old: Folder, new: Folder, dry_run: bool
+) -> None:
+    assert repository.custody.migrate_store(old.url, new.url).chunks == 2
+    link_to(old, new)
+    report = repository.custody.prune(grace_seconds=0, dry_run=dry_run)
+    assert (report.objects, len(report.failed)) == (0, 2)
+    assert "by another name" in report.failed[0]
+    check_nothing_is_lost(repository)
+
+
+def test_prune_keeps_a_file_that_the_old_name_links_to(
+    repository: cafcat.Repository, old: Folder, new: Folder
+) -> None:
+    repository.custody.migrate_store(old.url, new.url)
+    key = repository.locate("a/one").object_key
+    (new.folder / key).rename(new.folder.parent / "elsewhere")
+    for folder in (old.folder, new.folder):
+        (folder / key).unlink(missing_ok=True)
+        (folder / key).symlink_to(new.folder.parent / "elsewhere")
+    report = prune(repository)
+    assert (report.objects, len(report.failed)) == (1, 1)
+    assert "the same file" in report.failed[0]
+    assert (old.folder / key).exists()
+    check_nothing_is_lost(repository)
+
+
+def test_a_store_with_the_left_copies_is_not_migrated_to_by_another_name(
+    repository: cafcat.Repository, old: Folder, new: Folder, link: Folder
+) -> None:
+    repository.custody.migrate_store(old.url, new.url)
+    link_to(link, old)
+    report = repository.custody.migrate_store(new.url, link.url)
+    assert (report.chunks, len(report.failed)) == (0, 2)
+    assert f"the store {old.url} by another name" in report.failed[0]
+    assert len(repository.custody.copy(to=link.url).failed) == 2
+    assert prune(repository).objects == 2
+    check_nothing_is_lost(repository)
+
+
+def test_prune_keeps_a_copy_that_is_wanted_under_another_name_of_the_old_store(
+    repository: cafcat.Repository, old: Folder, new: Folder, link: Folder
+) -> None:
+    repository.custody.migrate_store(old.url, new.url)
+    repository.custody.copy(to=link.url)
+    link_to(old, link)
+    report = prune(repository)
+    assert (report.objects, len(report.failed)) == (0, 2)
+    assert repository.custody.verify(level="data").ok == 4
+    check_nothing_is_lost(repository)
+
+
+def test_prune_needs_no_other_copy(repository: cafcat.Repository, old: Folder, new: Folder, link: Folder) -> None:
+    """The disk with the copies may be at another place."""
+    repository.custody.migrate_store(old.url, new.url)
+    repository.custody.copy(to=link.url)
+    link.folder.rename(new.folder.parent / "away")
+    report = prune(repository)
+    assert (report.objects, report.failed) == (2, ())
+    check_nothing_is_lost(repository)
+
+
+def test_a_folder_is_not_migrated_to_a_server_that_serves_it(
+    repository: cafcat.Repository, old: Folder, served: Served
+) -> None:
+    served.folder_behind = old.folder
+    with pytest.raises(InvalidInput, match="by another name"):
+        repository.custody.migrate_store(old.url, SERVED)
+    assert all("by another name" in failed for failed in repository.custody.copy(to=SERVED).failed)
+    assert sql(repository, "SELECT count(*) FROM chunk_copies") == [(0,)]
+    assert probes(old) == []
+    check_nothing_is_lost(repository)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_prune_keeps_what_a_server_shows_that_serves_the_old_folder(
+    repository: cafcat.Repository, old: Folder, new: Folder, served: Served, back: bool
+) -> None:
+    """back: the chunks are in the folder, and the copies that were left are on the server."""
+    repository.custody.migrate_store(old.url, SERVED)
+    if back:
+        prune(repository)
+        repository.custody.migrate_store(SERVED, old.url)
+    served.folder_behind = old.folder
+    report = prune(repository)
+    assert (report.objects, len(report.failed)) == (0, 2)
+    assert probes(old, new) == []
+    check_nothing_is_lost(repository)
+    served.folder_behind = new.folder
+    assert prune(repository).objects == 2
+    assert probes(old, new) == []
+    check_nothing_is_lost(repository)
+
+
+def test_prune_does_nothing_without_the_proof(
+    repository: cafcat.Repository, old: Folder, new: Folder, served: Served
+) -> None:
+    repository.custody.migrate_store(old.url, SERVED)
+    served.is_read_only = True
+    before = old.objects()
+    report = prune(repository)
+    assert (report.objects, len(report.failed)) == (0, 2)
+    assert "cannot tell whether" in report.failed[0]
+    assert "may only read" in report.failed[0]
+    assert old.objects() == before
+    assert probes(old, new) == []
+    check_nothing_is_lost(repository)
+
+
+def test_a_backup_stays_without_the_proof(
+    repository: cafcat.Repository, old: Folder, new: Folder, served: Served
+) -> None:
+    repository.custody.backup(to=SERVED)
+    served.is_read_only = True
+    report = repository.custody.migrate_store(SERVED, old.url)
+    assert (report.backups, report.left) == (0, 1)
+    assert "may only read" in report.failed[0]
+    assert len(repository.custody.backups(SERVED)) == 1
+
+
+def test_recover_keeps_a_chunk_that_a_pruned_copy_leads_to(
+    repository: cafcat.Repository, old: Folder, new: Folder
+) -> None:
+    """A prune was killed after it had decided; then the old store became a link."""
+    repository.custody.migrate_store(old.url, new.url)
+    sql(repository, "UPDATE chunk_copies SET state = 'deleted'")
+    link_to(old, new)
+    report = repository.custody.recover()
+    assert report.copies_removed == 0
+    assert len(report.failed) == 2
+    check_nothing_is_lost(repository)
+
+
+def test_recover_removes_the_object_of_a_killed_look(repository: cafcat.Repository, old: Folder) -> None:
+    probe = "cafcat-probe-00000000-0000-4000-8000-000000000000"
+    old.write(probe, b"look")
+    old.begin_upload(probe)
+    assert repository.custody.recover(dry_run=True).unknown_objects == 0
+    assert probes(old) != []
+    report = repository.custody.recover()
+    assert (report.unknown_objects, report.unknown_uploads) == (0, 0)
+    assert probes(old) == []
 
 
 # Stores that change meanwhile
