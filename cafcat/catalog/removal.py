@@ -241,6 +241,7 @@ def _remove(
     _ask(connection, names, checkpoint)
     connection.execute("CREATE TEMPORARY TABLE gone (LIKE file_locations) ON COMMIT DROP")
     _lock(connection)
+    _hold_stores(connection)
     change.empty = _each(connection, _TAKE_BELOW, folders, checkpoint)
     connection.execute(_TAKE_NAMED.encode())
     connection.execute("ANALYZE gone")
@@ -269,6 +270,7 @@ def _restore(
         "ON COMMIT DROP"
     )
     _lock(connection)
+    _hold_stores(connection)
     change.empty = _each(connection, _WANT_BELOW, folders, checkpoint)
     connection.execute(_WANT_NAMED.encode())
     connection.execute("ANALYZE wanted")
@@ -292,6 +294,12 @@ def _restore(
 def _lock(connection: PgConnection) -> None:
     """Readers go on; nobody else changes the table until we are done. As of a commit (commit.py)."""
     acquire(connection, "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
+
+
+def _hold_stores(connection: PgConnection) -> None:
+    """No store moves until we are done: our journal record names stores by URL, and a move changes the records that
+    it sees. Before any row of chunks is changed: a move holds its store first, then the chunks there."""
+    acquire(connection, "SELECT FROM stores ORDER BY id FOR KEY SHARE")
 
 
 def _ask(connection: PgConnection, names: PathList, checkpoint: Callable[[], object]) -> None:
