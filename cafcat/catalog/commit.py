@@ -170,11 +170,15 @@ def take_off_chunks(connection: PgConnection, gone: str, parameters: Sequence[ob
 
 
 def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
-    """The store of a chunk that is being written. Raises Conflict if it is in another state."""
-    row = acquire(connection, "SELECT state, store FROM chunks WHERE id = %s FOR UPDATE", [chunk_id]).fetchone()
+    """The store of a chunk that is being written. Raises Conflict if it is in another state, or nobody has its
+    lease: then its store was moved without what we wrote."""
+    statement = "SELECT state, store, lease_owner FROM chunks WHERE id = %s FOR UPDATE"
+    row = acquire(connection, statement, [chunk_id]).fetchone()
     if row is None or row[0] != ChunkState.WRITING:
         state = row[0] if row else "gone"
         raise Conflict(f"the chunk is {state}, not being written by us", chunk=str(chunk_id))
+    if row[2] is None:
+        raise Conflict("the chunk was taken from its writer: its store has moved", chunk=str(chunk_id))
     return str(row[1])
 
 

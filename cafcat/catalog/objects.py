@@ -45,9 +45,10 @@ class Objects:
             raise Conflict("the object was taken from its writer", chunk=str(object_id))
 
     def commit(self, object_id: int, etag: str | None) -> None:
-        """The object is durable and whole. Raises Conflict if it is not being written."""
+        """The object is durable and whole. Raises Conflict if it is not being written, or nobody has its lease
+        because its store was moved."""
         done = "state = 'committed', committed_at = now(), lease_expires_at = NULL, etag = %s"
-        if not self._update(done, "state = 'writing'", object_id, [etag]):
+        if not self._update(done, "state = 'writing' AND lease_owner IS NOT NULL", object_id, [etag]):
             raise Conflict("only an object that is being written can be committed", chunk=str(object_id))
 
     def abandon(self, object_id: int) -> None:

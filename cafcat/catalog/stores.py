@@ -1,14 +1,23 @@
 """The rows of `stores`: every folder and bucket that the catalog refers to, and how one moves to another URL."""
 
-import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from psycopg import errors as pg
 
 from cafcat.catalog.connection import Connection, PgConnection
-from cafcat.errors import Conflict, InvalidInput, Locked, NotFound
+from cafcat.catalog.moving import (
+    check_movable,
+    move_store,
+    moved_to,
+    no_such_store,
+    path_below,
+    set_url,
+    take_url,
+)
+from cafcat.errors import Conflict, Locked
 
 __all__ = [
     "ServerVerdicts",
@@ -22,12 +31,15 @@ __all__ = [
 ]
 
 _FAILED: Final = "coalesce(checks -> 'failed', '[]')"
+_HAS_OBJECTS: Final = " UNION ALL ".join(
+    f"(SELECT FROM {table} WHERE store = %(store)s AND deleted_at IS NULL LIMIT 1)"
+    for table in ("chunks", "chunk_copies", "backups")
+)
 _REMEMBER: Final = f"""
 UPDATE stores
 SET checks = coalesce(checks, '{{}}') || jsonb_build_object('failed', {_FAILED} || to_jsonb(%(check)s::text))
 WHERE url = %(url)s AND NOT {_FAILED} ? %(check)s
 """  # noqa: S608
-_REFERRING: Final = ("chunks", "chunk_copies", "backups")
 _LOCK_TIMEOUT: Final = "30s"
 
 _ROWS: Final = """
@@ -149,22 +161,40 @@ class Stores:
                         connection.execute(statement.encode(), [url])
                     removed = connection.execute("DELETE FROM stores WHERE url = %s", [url]).rowcount
             except pg.ForeignKeyViolation as error:
-                hint = "cafcat store ls shows what it has; cafcat store migrate moves that to another store"
-                raise Conflict(f"the catalog still refers to the store {url}", hint=hint) from error
+                raise _still_referred_to(connection, url) from error
             if not removed:
-                raise _no_such_store(url)
+                raise no_such_store(url)
 
-    def move(self, old: str, new: str) -> int:
-        """Change the URL of a store and of everything that refers to it: one UPDATE. Returns the number of
-        chunks and copies that refer to it. Raises NotFound, Conflict if the catalog has objects at the new URL
-        already, Locked while anything is being written to the store, or another transaction holds its rows."""
+    def check_movable(self, old: str, new: str) -> None:
+        """Raise what `move` would raise."""
+        with self._moving(old) as connection:
+            check_movable(connection, old, new)
+
+    def move(self, old: str, new: str) -> str | None:
+        """Change the URL of a store and of everything that refers to it: one UPDATE. What dead writers left there
+        moves along. Returns the name that the new URL had, if the store keeps another one. Raises NotFound,
+        Conflict if the catalog has chunks or copies at the new URL, Locked while anything is being written to the
+        store, or another transaction holds its rows."""
+        with self._moving(old) as connection:
+            return move_store(connection, old, new)
+
+    def moved_to(self, url: str) -> str | None:
+        """Return where the store is that was moved away from a URL; None if none was, or the catalog has a store
+        there."""
+        with self._connection.statement() as connection:
+            if connection.execute("SELECT FROM stores WHERE url = %s", [url]).fetchone() is not None:
+                return None
+            return moved_to(connection, url)
+
+    @contextmanager
+    def _moving(self, store: str) -> Iterator[PgConnection]:
         with self._connection.transaction() as connection:
             connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'; SET LOCAL statement_timeout = 0")
             try:
-                return _move(connection, old, new)
+                yield connection
             except pg.LockNotAvailable as error:
                 hint = "wait for the commands that write to it, and run it again"
-                raise Locked(f"rows of the store {old} are locked by another command", hint=hint) from error
+                raise Locked(f"rows of the store {store} are locked by another command", hint=hint) from error
 
     def sample(self, url: str, limit: int) -> list[StoredObject]:
         """Return random objects of a store, so many at most."""
@@ -192,7 +222,7 @@ def add_store(connection: PgConnection, url: str) -> None:
     if connection.execute("SELECT FROM stores WHERE url = %s", [url]).fetchone() is not None:
         return
     row = connection.execute("SELECT home FROM catalog_identity").fetchone()
-    home_path = _path_below(row[0], url) if row and row[0] else None
+    home_path = path_below(row[0], url) if row and row[0] else None
     statement = "INSERT INTO stores (url, home_path) VALUES (%s, %s) ON CONFLICT DO NOTHING"
     connection.execute(statement, (url, home_path))
 
@@ -220,8 +250,11 @@ def follow_home(connection: PgConnection, home: str, other_names: Sequence[str])
         moved = []
         for url, home_path in connection.execute(statement).fetchall():
             new = f"{home}/{home_path}"
-            if new != url and _is_free(connection, new):
-                _set_url(connection, url, new, home_path)
+            if new == url:
+                continue
+            with suppress(Conflict):  # another store is there
+                take_url(connection, url, new)
+                set_url(connection, url, new, home_path)
                 moved.append((url, new))
         connection.execute("UPDATE catalog_identity SET home = %s", [home])
     return moved
@@ -237,66 +270,18 @@ def forget_home(connection: PgConnection) -> None:
 def _find_stores_inside(connection: PgConnection, homes: Sequence[str]) -> None:
     """Note the stores inside the home, for a catalog that has not noted its home yet."""
     for (url,) in connection.execute("SELECT url FROM stores WHERE home_path IS NULL").fetchall():
-        home_path = next((path for home in homes if (path := _path_below(home, url))), None)
+        home_path = next((path for home in homes if (path := path_below(home, url))), None)
         if home_path:
             connection.execute("UPDATE stores SET home_path = %s WHERE url = %s", (home_path, url))
 
 
-def _path_below(home: str, url: str) -> str | None:
-    """The rest of the URL of a store behind that of the home, percent-encoded as there; None for other stores."""
-    return url.removeprefix(f"{home}/") if url.startswith(f"{home}/") else None
-
-
-def _move(connection: PgConnection, old: str, new: str) -> int:
-    if connection.execute("SELECT FROM stores WHERE url = %s FOR UPDATE", [old]).fetchone() is None:
-        raise _no_such_store(old)
-    if old == new:
-        raise InvalidInput(f"the store is at {new} already")
-    _check_not_written(connection, old)
-    if not _is_free(connection, new):
-        hint = f"cafcat store migrate {shlex.quote(old)} {shlex.quote(new)} copies the first store into the second"
-        raise Conflict(f"the catalog has objects in {new} already", hint=hint)
-    row = connection.execute("SELECT home FROM catalog_identity").fetchone()
-    home_path = _path_below(row[0], new) if row and row[0] else None
-    count = _set_url(connection, old, new, home_path)
-    detail = f"{old} {new}"
-    connection.execute("INSERT INTO events (kind, detail) VALUES ('store_moved', %s)", [detail])
-    return count
-
-
-def _check_not_written(connection: PgConnection, store: str) -> None:
-    for table in _REFERRING:
-        statement = f"SELECT count(*) FROM {table} WHERE store = %s AND state = 'writing'"  # noqa: S608
-        row = connection.execute(statement.encode(), [store]).fetchone()
-        if row is not None and row[0]:
-            hint = "wait for the commands that write there; `cafcat recover` settles what killed ones left"
-            raise Locked(f"{row[0]} rows of {table} in the store {store} are being written", hint=hint)
-
-
-def _is_free(connection: PgConnection, url: str) -> bool:
-    """Return whether nothing refers to a URL; a row of `stores` that nothing refers to is removed."""
-    for table in _REFERRING:
-        statement = f"SELECT FROM {table} WHERE store = %s LIMIT 1"
-        if connection.execute(statement.encode(), [url]).fetchone() is not None:
-            return False
-    connection.execute("DELETE FROM stores WHERE url = %s", [url])
-    return True
-
-
-def _set_url(connection: PgConnection, old: str, new: str, home_path: str | None) -> int:
-    """The one UPDATE: foreign keys change the rows that refer to the store."""
-    connection.execute("UPDATE stores SET url = %s, home_path = %s WHERE url = %s", (new, home_path, old))
-    connection.execute(
-        "UPDATE journal SET unwritten = array_replace(unwritten, %s, %s) "
-        "WHERE unwritten <> '{}' AND unwritten @> ARRAY[%s]",
-        (old, new, old),
-    )
-    row = connection.execute(
-        "SELECT (SELECT count(*) FROM chunks WHERE store = %(url)s)"
-        " + (SELECT count(*) FROM chunk_copies WHERE store = %(url)s)",
-        {"url": new},
-    ).fetchone()
-    return int(row[0]) if row else 0
+def _still_referred_to(connection: PgConnection, url: str) -> Conflict:
+    """Return the error for a store that cannot be forgotten: it has something, or only had something."""
+    if connection.execute(_HAS_OBJECTS.encode(), {"store": url}).fetchone() is None:
+        hint = "the row takes no part in anything: another store can move to that URL"
+        return Conflict(f"the history of deleted objects refers to the store {url}: its row has to stay", hint=hint)
+    hint = "cafcat store ls shows what it has; cafcat store migrate moves that to another store"
+    return Conflict(f"the catalog still refers to the store {url}", hint=hint)
 
 
 def _check_told(connection: PgConnection, url: str) -> None:
@@ -315,11 +300,7 @@ def _rename(connection: PgConnection, url: str, name: str | None) -> None:
         hint = "`cafcat store ls` shows it; choose another name"
         raise Conflict(f"another store has the name {name}", hint=hint) from error
     if not changed:
-        raise _no_such_store(url)
-
-
-def _no_such_store(url: str) -> NotFound:
-    return NotFound(f"the catalog has no store {url}", hint="`cafcat store ls` shows its stores")
+        raise no_such_store(url)
 
 
 class ServerVerdicts:

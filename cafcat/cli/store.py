@@ -107,6 +107,8 @@ def move(
         report = repository.custody.move_store(old, new, look_at_all=look_at_all, dry_run=dry_run)
         if not dry_run:
             _warn_of_configuration(call, repository.custody, report.old)
+    if report.dropped_name is not None:
+        call.warn(f"no store has the name {report.dropped_name} any more: the store keeps the name that it has")
     done = "would move" if dry_run else "moved"
     looked = f"found all of {report.looked_at} that were looked for"
     line = f"{done} {report.old} to {report.new}: {plural(report.objects, 'object')}, {looked}"

@@ -20,13 +20,15 @@ _NAMED_OBJECTS: Final = 10
 @dataclass(frozen=True, slots=True)
 class StoreMoveReport:
     """Result of a move. old, new: URLs. objects: chunks, copies and backups that the catalog has
-    there; looked_at: how many of them were looked for at the new place. dry_run: nothing was changed."""
+    there; looked_at: how many of them were looked for at the new place. dry_run: nothing was changed. dropped_name:
+    the name that the new place had in the catalog, if the store keeps another one."""
 
     old: str
     new: str
     objects: int
     looked_at: int
     dry_run: bool
+    dropped_name: str | None = None
 
 
 class StoreMove:
@@ -48,6 +50,7 @@ class StoreMove:
             NotFound, Conflict, Locked: as `Stores.move` of the catalog.
         """
         stores = self._catalog.stores
+        stores.check_movable(old, new.url)
         self._check_marker(old, new)
         if look_at_all:
             self._look_at_all(old, new)
@@ -57,9 +60,8 @@ class StoreMove:
         if self._wrong_count:
             raise self._failure(new)
         count = stores.count(old)
-        if not dry_run:
-            stores.move(old, new.url)
-        return StoreMoveReport(old, new.url, count, self._looked_at, dry_run)
+        dropped_name = None if dry_run else stores.move(old, new.url)
+        return StoreMoveReport(old, new.url, count, self._looked_at, dry_run, dropped_name)
 
     def _check_marker(self, old: str, new: Store) -> None:
         """Compare the identity in the marker at the new place with the one that the catalog has of the store."""

@@ -126,7 +126,7 @@ def test_the_marker_tells_whether_the_new_place_is_the_same_store(
 def test_a_store_that_is_written_to_does_not_move(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
     chunk = begin(repository, {"c": b"c"})
     shutil.copytree(old.folder, new.folder)
-    with pytest.raises(Locked, match="recover"):
+    with pytest.raises(Locked, match="its lease ends at"):
         repository.custody.move_store(old.url, new.url)
     chunk.finish(OnConflict.REPLACE, lambda: None)
     with pytest.raises(StoreFailed):

@@ -1,0 +1,197 @@
+"""Moves of stores in states that are rare: killed writers, places that were used before, verbs at the same time."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import cafcat
+from cafcat.errors import Conflict, Locked
+from tests.catalog_world import Opener, begin, commit, sql
+from tests.meanwhile import in_background, wait_for_a_waiting_statement
+from tests.places import Folder
+from tests.recover_world import end_leases, leave_whole
+
+FILES = {"a/one": b"one" * 100, "a/two": b"two" * 100}
+DEAD_OWNER = "from cafcat.catalog.owners import owner_name; print(owner_name('run 1'), end='')"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "old place")
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "new place")
+
+
+@pytest.fixture
+def repository(open_at: Opener, old: Folder) -> cafcat.Repository:
+    repository = open_at(old)
+    commit(repository, FILES)
+    return repository
+
+
+def content(repository: cafcat.Repository) -> dict[str, bytes]:
+    return {path: repository.read(path) for path in FILES}
+
+
+# Writers that were killed
+
+
+def owner_is_dead(repository: cafcat.Repository) -> None:
+    """Give the lease to a process of this host that has ended."""
+    owner = subprocess.run([sys.executable, "-c", DEAD_OWNER], capture_output=True, check=True, text=True).stdout
+    sql(repository, "UPDATE chunks SET lease_owner = %s WHERE state = 'writing'", owner)
+
+
+@pytest.mark.parametrize("die", [end_leases, owner_is_dead])
+def test_what_a_killed_writer_left_moves_along_and_is_recovered_there(
+    repository: cafcat.Repository, old: Folder, new: Folder, die: Callable[[cafcat.Repository], None]
+) -> None:
+    leave_whole(repository, {"b": b"whole"})
+    die(repository)
+    shutil.move(old.folder, new.folder)
+    repository.custody.move_store(old.url, new.url)
+    assert repository.recover(store=new.url).adopted == 1
+    assert repository.read("b") == b"whole"
+    assert content(repository) == FILES
+    assert not old.folder.exists()
+
+
+def test_the_error_for_a_store_that_is_written_to_says_when_the_lease_ends(
+    repository: cafcat.Repository, old: Folder, new: Folder
+) -> None:
+    chunk = leave_whole(repository, {"b": b"whole"})
+    chunk._lease.end()
+    shutil.move(old.folder, new.folder)
+    [(end,)] = sql(
+        repository,
+        "SELECT to_char(lease_expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI') FROM chunks "
+        "WHERE state = 'writing'",
+    )
+    for dry_run in (True, False):
+        with pytest.raises(Locked, match=f"its lease ends at {end}"):
+            repository.custody.move_store(old.url, new.url, dry_run=dry_run)
+
+
+def test_a_writer_that_was_suspended_does_not_commit_after_a_move(
+    repository: cafcat.Repository, old: Folder, new: Folder
+) -> None:
+    """Its object is at the old place."""
+    chunk = begin(repository, {"b": b"late"})
+    chunk._lease.end()
+    end_leases(repository)
+    shutil.copytree(old.folder, new.folder)
+    repository.custody.move_store(old.url, new.url)
+    with pytest.raises(Conflict, match="its store has moved"):
+        chunk.finish(cafcat.model.OnConflict.REPLACE, lambda: None)
+    assert content(repository) == FILES
+    assert "b" not in {row[0] for row in sql(repository, "SELECT file_path FROM file_locations")}
+
+
+# Places that were used before
+
+
+def test_a_store_moves_to_where_only_deleted_chunks_were(
+    repository: cafcat.Repository, old: Folder, new: Folder, open_at: Opener
+) -> None:
+    other = open_at(new)
+    commit(other, {"gone": b"gone"})
+    other.custody.remove(["gone"])
+    assert other.custody.prune(grace_seconds=0, dry_run=False).objects == 1
+    with pytest.raises(Conflict, match="history of deleted objects"):
+        repository.custody.remove_store(new.url)
+    shutil.rmtree(new.folder)
+    shutil.move(old.folder, new.folder)
+    assert repository.custody.move_store(old.url, new.url, dry_run=True).dry_run
+    repository.custody.move_store(old.url, new.url)
+    assert content(repository) == FILES
+    assert [store.url for store in repository.custody.stores()] == [new.url]
+    assert repository.custody.verify().ok == 1
+    assert repository._catalog.reports.findings() == []
+
+
+@pytest.mark.parametrize("is_cleaned", [True, False])
+def test_a_store_that_was_migrated_moves_back(
+    repository: cafcat.Repository, old: Folder, new: Folder, is_cleaned: bool
+) -> None:
+    """Also if prune was killed before it could note that it had removed the old objects."""
+    repository.custody.backup()
+    repository.custody.verify()
+    repository.custody.migrate_store(old.url, new.url)
+    repository.custody.verify()
+    repository.custody.prune(grace_seconds=0, dry_run=False)
+    if not is_cleaned:
+        sql(repository, "UPDATE chunk_copies SET deleted_at = NULL WHERE state = 'deleted'")
+    shutil.rmtree(old.folder)
+    shutil.move(new.folder, old.folder)
+    repository.custody.move_store(new.url, old.url)
+    repository.recover(store=old.url)
+    assert content(repository) == FILES
+    assert len(list((old.folder / "backups").iterdir())) == 1
+    assert repository.custody.verify().ok == 1
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_store_with_chunks_is_in_the_way(
+    repository: cafcat.Repository, old: Folder, new: Folder, open_at: Opener, dry_run: bool
+) -> None:
+    commit(open_at(new), {"b": b"b"})
+    shutil.copytree(old.folder, new.folder, dirs_exist_ok=True)
+    with pytest.raises(Conflict, match="store migrate"):
+        repository.custody.move_store(old.url, new.url, dry_run=dry_run)
+
+
+def test_name_and_checks_of_the_new_place_are_kept(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
+    new.folder.mkdir()
+    repository.custody.add_store("disk-2", str(new.folder))
+    sql(repository, """UPDATE stores SET checks = '{"failed": ["entity_tag"]}' WHERE name = 'disk-2'""")
+    shutil.copytree(old.folder, new.folder, dirs_exist_ok=True)
+    assert repository.custody.move_store(old.url, "disk-2").dropped_name is None
+    assert sql(repository, "SELECT name, url, checks FROM stores") == [
+        ("disk-2", new.url, {"failed": ["entity_tag"]})
+    ]
+
+
+def test_a_name_that_is_dropped_is_reported(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
+    repository.custody.add_store("disk-1", str(old.folder))
+    repository.custody.add_store("disk-2", str(new.folder))
+    shutil.copytree(old.folder, new.folder, dirs_exist_ok=True)
+    assert repository.custody.move_store("disk-1", "disk-2").dropped_name == "disk-2"
+    assert [(store.name, store.url) for store in repository.custody.stores()] == [("disk-1", new.url)]
+
+
+# Verbs at the same time
+
+
+@pytest.mark.parametrize("verb", ["remove", "undelete"])
+def test_a_journal_record_that_is_made_during_a_move_goes_to_the_new_place(
+    repository: cafcat.Repository, old: Folder, new: Folder, open_at: Opener, tmp_path: Path, verb: str
+) -> None:
+    """Files of another store are removed: every store has to get the record."""
+    third = open_at(Folder(tmp_path / "third place"))
+    commit(third, {"c": b"c"})
+    if verb == "undelete":
+        third.custody.remove(["c"])
+    shutil.move(old.folder, new.folder)
+    with psycopg.connect(str(repository.settings.database_url)) as holder:
+        # Where a removal waits when it has read the URLs of all stores.
+        holder.execute("LOCK TABLE journal_files IN EXCLUSIVE MODE")
+        removal = in_background(lambda: getattr(third.custody, verb)(["c"]))
+        wait_for_a_waiting_statement(repository)
+        move = in_background(lambda: repository.custody.move_store(old.url, new.url))
+        move.join(2.0)
+        holder.rollback()
+        removal.done()
+        move.done()
+    repository.recover(store=new.url)
+    assert sql(repository, "SELECT unwritten FROM journal WHERE unwritten <> '{}'") == []
+    assert not old.folder.exists()
+    [(last,)] = sql(repository, "SELECT max(id) FROM journal")
+    assert list((new.folder / "journal").glob(f"*{last}-*"))
