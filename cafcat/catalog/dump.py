@@ -11,6 +11,7 @@ from psycopg import errors as pg
 from cafcat.catalog.connection import Connection, PgConnection, primary
 from cafcat.catalog.identity import catalog_uuid
 from cafcat.catalog.locking import acquire
+from cafcat.catalog.moving import set_url, take_url
 from cafcat.catalog.objects import Objects
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.catalog.runs import iso
@@ -197,6 +198,20 @@ class Loader:
         """Every store that has, or had, chunks or copies of them."""
         statement = "SELECT store FROM chunks UNION SELECT store FROM chunk_copies ORDER BY 1"
         return [row[0] for row in self._connection.execute(statement).fetchall()]
+
+    def store_with(self, uuid: UUID) -> str | None:
+        """Return the URL of the store with this identity in its marker."""
+        row = self._connection.execute("SELECT url FROM stores WHERE uuid = %s", [uuid]).fetchone()
+        return None if row is None else str(row[0])
+
+    def move_store(self, old: str, new: str) -> bool:
+        """Give a store the URL where it is now. False if the backup has objects at that URL."""
+        try:
+            take_url(self._connection, old, new)
+        except Conflict:
+            return False
+        set_url(self._connection, old, new, None)
+        return True
 
     def catalog(self) -> UUID:
         """Return the identity that the backup gave this catalog. A backup without one gives it a new one."""

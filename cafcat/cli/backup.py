@@ -107,6 +107,8 @@ def restore(
             f"{plural(report.newer_records, 'change')} came after the backup and are not in the catalog: "
             "`cafcat rebuild` into an empty one has them"
         )
+    if report.moved_from is not None:
+        call.warn(f"the store {report.moved_from} is at {report.store} now: the catalog reads it from there")
     call.summarize(asdict(report), _restored(report))
     return 0
 

@@ -9,14 +9,14 @@ from uuid import UUID
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.dump import Loader, StoredBackup
 from cafcat.catalog.schema import HEAD_REVISION
-from cafcat.errors import CafcatError, CatalogOutdated, InvalidInput, NotFound, Unsupported
+from cafcat.errors import CafcatError, CatalogOutdated, Corrupt, InvalidInput, NotFound, Unsupported
 from cafcat.maintenance.backup import FoundBackup, backups_of
 from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader, unpacked
 from cafcat.maintenance.belonging import catalog_of_backup, catalogs_of_records
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
-from cafcat.stores.marker import catalogs_of
+from cafcat.stores.marker import catalogs_of, read_marker
 from cafcat.writing.journal import parse_journal_key
 
 __all__ = ["Restore", "RestoreReport"]
@@ -28,7 +28,8 @@ _BATCH_OBJECTS: Final = 1000
 class RestoreReport:
     """What was restored: rows by table; taken_at: of which moment, ISO 8601 in UTC; journal_id: the last journal
     record that is in it. newer_records: what changed since, as the journals beside the chunks say;
-    newer_unknown: stores that could not be asked."""
+    newer_unknown: stores that could not be asked. moved_from: URL of the store in the backup, if the store moved
+    later: the catalog has it at `store` now."""
 
     store: str
     object_key: str
@@ -37,6 +38,7 @@ class RestoreReport:
     rows: dict[str, int]
     newer_records: int
     newer_unknown: tuple[str, ...]
+    moved_from: str | None
 
 
 class Restore:
@@ -65,6 +67,7 @@ class Restore:
             rows = self._load(reader, members, loader, head)
             self._progress.begin("compare with the journals")
             catalog = loader.catalog()
+            moved_from = self._follow(loader, store, catalog)
             newer = sum(self._newer(loader, catalog, url) for url in sorted({store.url, *loader.stores()}))
             row = StoredBackup(
                 0, store.url, backup.object_key, backup.size_bytes, head["journal_id"], backup.begun_at
@@ -78,7 +81,21 @@ class Restore:
             rows,
             newer,
             tuple(self._unknown),
+            moved_from,
         )
+
+    def _follow(self, loader: Loader, store: Store, catalog: UUID) -> str | None:
+        """Give the store that has the backup its present URL, if its marker says that it is a store of the backup,
+        and it is not at the old URL any more. Returns the old URL."""
+        identity = _identity(store, catalog)
+        old = None if identity is None else loader.store_with(identity)
+        if old is None or old == store.url:
+            return None
+        try:
+            is_copy = read_marker(self._store_of(old), catalog) is not None
+        except CafcatError:
+            return None  # nobody can tell: `cafcat store move` is for the user to run
+        return old if not is_copy and loader.move_store(old, store.url) else None
 
     def _load(
         self,
@@ -120,6 +137,14 @@ class Restore:
             self._progress.warn(f"the journal of {url} could not be looked at: {error}")
             self._unknown.append(url)
         return newer
+
+
+def _identity(store: Store, catalog: UUID) -> UUID | None:
+    try:
+        marker = read_marker(store, catalog)
+    except (Corrupt, Unsupported):
+        return None
+    return None if marker is None else marker.store
 
 
 def _count_own(store: Store, catalog: UUID, records: Sequence[tuple[int, UUID]]) -> int:

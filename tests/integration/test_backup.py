@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import shutil
 import subprocess
 import tarfile
 import tracemalloc
@@ -168,6 +169,30 @@ def test_into_another_store(local: World) -> None:
     assert [found.object_key for found in local.repository.custody.backups(elsewhere)] == [report.object_key]
     assert local.repository.custody.backups() == []
     assert local.differences(put_back(local, source=elsewhere)) == []
+
+
+@pytest.mark.parametrize("how", ["moved", "copied", "without a marker"])
+def test_a_store_that_moved_before_the_restore_is_found(local: World, tmp_path: Path, how: str) -> None:
+    """A lost home, for example: its chunks were saved into another one, with the backup among them."""
+    repository = local.repository
+    commit(repository, {"a": b"1"})
+    repository.custody.join(repository._store_of(local.store))
+    repository.custody.backup()
+    old, new = Path(local.store), tmp_path / "moved"
+    shutil.copytree(old, new)
+    if how != "copied":
+        shutil.rmtree(old)
+    if how == "without a marker":
+        shutil.rmtree(new / "catalogs")
+    restored = local.open(str(local.empty().settings.database_url), str(new))
+    assert restored.custody.restore().moved_from == (old.as_uri() if how == "moved" else None)
+    if how == "without a marker":
+        sql(restored, "UPDATE stores SET uuid = NULL")
+        restored.custody.move_store(old.as_uri(), new.as_uri())
+    assert restored.read("a") == b"1"
+    urls = [old.as_uri(), new.as_uri()] if how == "copied" else [new.as_uri()]
+    assert sorted(store.url for store in restored.custody.stores()) == sorted(urls)
+    assert restored.custody.verify().ok == 1
 
 
 def test_a_catalog_with_rows_is_left_alone(local: World) -> None:
