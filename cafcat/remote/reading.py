@@ -113,18 +113,18 @@ class RemoteObject:
             answer = self._get(start_byte, end_byte)
         except OutOfRange as error:
             raise self._too_short(self.head().size_bytes, end_byte) from error
-        if answer.first_byte != start_byte:
-            raise StoreFailed(f"cannot read {self.name}: the server does not give ranges")
-        if answer.end_byte < end_byte:
+        if (answer.first_byte, answer.end_byte) == (start_byte, end_byte):
+            return answer
+        answer.close()
+        if answer.first_byte == start_byte and answer.end_byte < end_byte:
             raise self._too_short(answer.head.size_bytes, end_byte)
-        if answer.end_byte > end_byte:
-            raise StoreFailed(f"cannot read {self.name}: the server does not give ranges")
-        return answer
+        raise StoreFailed(f"cannot read {self.name}: the server does not give ranges")
 
     def _get(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
         with translated("read", self.name):
             answer = self._get_by_either(start_byte, end_byte)
         if self._etag and answer.head.etag not in (None, self._etag):
+            answer.close()
             raise Conflict(f"{self.name} is another version than the one asked for: a server ignored If-Match")
         return answer
 
@@ -175,7 +175,7 @@ class RemoteObject:
         first, last, size = _content_range(found)
         head = ObjectHead(size, nanoseconds(found["LastModified"]), unquoted(found.get("ETag")))
         body = found["Body"]
-        return _Answer(self.name, head, first, last, body.read, lambda: body.iter_chunks(BLOCK_BYTES))
+        return _Answer(self.name, head, first, last, body.read, lambda: body.iter_chunks(BLOCK_BYTES), body.close)
 
     def _check_span(self, start_byte: int, end_byte: int) -> None:
         if not 0 <= start_byte <= end_byte:
@@ -187,7 +187,11 @@ class RemoteObject:
 
 
 class _Answer(NamedTuple):
-    """The head of a GET, and its body yet to be read: `[first_byte, end_byte)` of the object."""
+    """The head of a GET, and its body yet to be read: `[first_byte, end_byte)` of the object.
+
+    Reading the body closes it, also where that fails. A body that is not read has to be closed: its connection
+    stays open otherwise. obstore closes what nobody refers to.
+    """
 
     name: str
     head: ObjectHead
@@ -195,23 +199,30 @@ class _Answer(NamedTuple):
     end_byte: int
     read: Callable[[], bytes]
     stream: Callable[[], Iterator[bytes]]
+    close: Callable[[], None] = lambda: None
 
     def body(self) -> bytes:
         """All of it. Raises StoreFailed if the connection ended before."""
-        with translated("read", self.name):
-            data = self.read()
+        try:
+            with translated("read", self.name):
+                data = self.read()
+        finally:
+            self.close()
         self._check_length(len(data))
         return data
 
     def blocks(self) -> Iterator[bytes]:
         """The same in blocks of at most 1 MiB."""
         count = 0
-        for block in self._translated_stream():
-            count += len(block)
-            if count > self.end_byte - self.first_byte:
-                self._check_length(count)
-            for start in range(0, len(block), BLOCK_BYTES):
-                yield block[start : start + BLOCK_BYTES]
+        try:
+            for block in self._translated_stream():
+                count += len(block)
+                if count > self.end_byte - self.first_byte:
+                    self._check_length(count)
+                for start in range(0, len(block), BLOCK_BYTES):
+                    yield block[start : start + BLOCK_BYTES]
+        finally:
+            self.close()
         self._check_length(count)
 
     def _translated_stream(self) -> Iterator[bytes]:

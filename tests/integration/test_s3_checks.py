@@ -3,13 +3,15 @@
 import hashlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
+from typing import Any, cast
 
 import pytest
 
 from cafcat.checksums import crc64nvme
-from cafcat.errors import Conflict, NotFound
+from cafcat.errors import Conflict, Corrupt, NotFound
+from cafcat.remote.reading import RemoteObject
 from cafcat.stores.s3 import S3Store
 from cafcat.stores.server_checks import ServerCheck, ServerChecks
 from tests.s3_proxy import Fault, Request, S3Proxy
@@ -239,6 +241,35 @@ def test_ranges_answered_with_status_200_are_read_right(
     assert store.read("plain", 3, 7) == b"3456"
     assert b"".join(store.stream("plain", 0, 10)) == b"0123456789"
     assert s3_proxy.count("GetObject") == 4, "obstore asks once in vain"
+
+
+def test_an_answer_that_is_not_read_to_its_end_is_closed(
+    store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the exception lives, whose traceback refers to the answer."""
+    s3_server.client().put_object(Bucket=s3_bucket, Key="chunks/plain", Body=content(8 * MIB))
+    s3_proxy.faults = lambda request: Fault.STATUS_200 if request.operation == "GetObject" else None
+    bodies, client = list[Any](), store._connection.client
+    get_object = client.get_object
+
+    def get(**options: Any) -> Any:
+        found = get_object(**options)
+        bodies.append(found["Body"]._raw_stream)
+        return found
+
+    monkeypatch.setattr(client, "get_object", get)
+    remote = RemoteObject(store._connection, "chunks/plain")
+    blocks = remote.blocks(0, 8 * MIB)
+    next(blocks)
+    cast("Generator[bytes]", blocks).close()
+    with pytest.raises(Corrupt) as too_short:
+        remote.read_at(0, 8 * MIB + 1)
+    s3_proxy.removed_headers = lambda _: {HEADERS["tag"]}
+    s3_proxy.further_headers = lambda _: [b'ETag: "0123456789abcdef0123456789abcdef"']
+    with pytest.raises(Conflict, match="ignored If-Match") as changed:
+        remote.read_at(0, 8 * MIB)
+    assert None not in (too_short.tb, changed.tb)
+    assert [body.closed for body in bodies] == [True] * 3
 
 
 def test_verdicts_of_other_versions_are_ignored(verdicts: Remembered) -> None:
