@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-__all__ = ["ACCESS_KEY", "PROJECT", "SECRET_KEY", "Command", "Missing", "ServerKind"]
+__all__ = ["ACCESS_KEY", "NEW_PYTHON", "PROJECT", "SECRET_KEY", "Command", "Missing", "ServerKind"]
 
 PROJECT = Path(__file__).parent.parent.parent
 VENVS = PROJECT / ".s3-servers"
 """Programs of servers that are not among the development requirements, each in an environment of its own."""
+NEW_PYTHON = (3, 12)
+"""The oldest Python for servers that need a new one."""
 ACCESS_KEY = "cafcat"
 SECRET_KEY = "testing-secret"  # noqa: S105
 
@@ -81,7 +83,9 @@ class ServerKind(ABC):
         import subprocess
 
         for python in (sys.executable, str(VENVS / self.name / "bin" / "python")):
-            code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+            found = f"importlib.util.find_spec({module!r}) is not None"
+            new = f"sys.version_info >= {NEW_PYTHON if self.needs_new_python else ()}"
+            code = f"import importlib.util, sys; sys.exit(not ({found} and {new}))"
             if Path(python).exists() and subprocess.run([python, "-c", code], check=False).returncode == 0:
                 return python
         raise Missing(f"{self.title}: no Python package {module} ({self.how_to_get()})")

@@ -5,14 +5,14 @@ cannot be installed is skipped, loudly. Exits 1 if a test failed, or if no serve
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.s3_servers.base import PROJECT, VENVS, Missing, ServerKind
+from tests import pythons
+from tests.s3_servers.base import NEW_PYTHON, PROJECT, VENVS, Missing, ServerKind
 from tests.s3_servers.kinds import KINDS
 
 SUITES = (
@@ -22,7 +22,6 @@ SUITES = (
     "tests/conformance/test_s3_source.py",
 )
 INSTALL_SECONDS = 600
-NEWEST_PYTHONS = ("python3.14", "python3.13", "python3.12")
 
 
 class Outcome(NamedTuple):
@@ -56,24 +55,18 @@ def install(kind: ServerKind, folder: Path) -> None:
     if kind.packages[0].startswith("npm:"):
         command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *names]
     else:
-        python = newest_python() if kind.needs_new_python else sys.executable
-        subprocess.run([python, "-m", "venv", str(folder)], check=True, timeout=INSTALL_SECONDS)
+        python = newest_python(kind) if kind.needs_new_python else sys.executable
+        subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True, timeout=INSTALL_SECONDS)
         command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *names]
     subprocess.run(command, check=True, timeout=INSTALL_SECONDS)
 
 
-def newest_python() -> str:
-    """For servers that do not run on Python 3.11: by PATH, else among the versions of pyenv."""
-    for name in NEWEST_PYTHONS:
-        places = Path.home().glob(f".pyenv/versions/{name.removeprefix('python')}*/bin")
-        path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, places)])
-        found = shutil.which(name, path=path)
-        if (
-            found is not None
-            and subprocess.run([found, "-c", ""], check=False, capture_output=True).returncode == 0
-        ):
-            return found
-    return sys.executable
+def newest_python(kind: ServerKind) -> str:
+    """For servers that do not run on Python 3.11."""
+    newest = pythons.find()[-1]
+    if newest.version < NEW_PYTHON:
+        raise Missing(f"{kind.title} needs Python {NEW_PYTHON[0]}.{NEW_PYTHON[1]} or newer")
+    return newest.path
 
 
 def tried(kind: ServerKind, more: list[str]) -> Outcome:
