@@ -1,7 +1,7 @@
 """The S3 server that the tests run against, and fresh buckets on it.
 
 `s3_server`: the endpoint in CAFCAT_TEST_S3_URL (with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), else the kind in
-CAFCAT_TEST_S3_KIND (see tests/s3_servers/kinds.py), else a container if a Docker engine answers, else SeaweedFS.
+CAFCAT_TEST_S3_KIND (see tests/s3_servers/kinds.py), else a container if a Docker engine answers, else DEFAULT_KIND.
 `s3_bucket`, `make_bucket`: fresh buckets on it. `s3_environment`: variables that lead boto3, obstore and cafcat to
 it, in this process and in those it starts. A missing server skips loudly, and fails if CAFCAT_REQUIRE_SERVICES=1.
 """
@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
 import pytest
@@ -43,9 +43,14 @@ PROJECT = Path(__file__).parent.parent
 FEATURES = {
     "usual_answers": "the same answers as S3: tags, checksums, lists of uploads",
     "crc64": "CRC-64/NVME of whole objects",
+    "one_checksum": "CRC-64/NVME of whole objects, or none (it takes ours for that of the parts)",
     "long_lists": "lists of several pages, also if a page ends with a key that is not ASCII",
     "list_order": "listings in byte order of keys",
     "any_key": "keys such as a//b, or a beside a/b",
+    "backslashes": "keys with a backslash",
+    "newlines": "keys with a newline",
+    "control_characters": "keys with other control characters",
+    "first_byte": "a range of the first byte alone",
     "conditional_reads": "If-Match of a GET",
     "conditional_writes": "If-None-Match of a PUT and of a completion",
     "atomic_conditional_writes": "of many writers at once with If-None-Match, one wins",
@@ -94,7 +99,7 @@ class S3Server:
         return feature not in self.lacks
 
     def client(self, max_attempts: int = 1) -> "S3Client":
-        """A client of boto3. Without retries: what the server does is what the test sees."""
+        """A client of boto3. Without retries and checks of answers: what the server does is what the test sees."""
         from botocore.config import Config
 
         return boto_session().client(
@@ -108,6 +113,7 @@ class S3Server:
                 signature_version="s3v4",
                 retries={"total_max_attempts": max_attempts, "mode": "standard"},
                 max_pool_connections=64,
+                response_checksum_validation="when_required",  # moto shows a wrong CRC-64
                 proxies={},
             ),
         )
@@ -131,6 +137,12 @@ def needs(server: S3Server, *features: str) -> None:
     for feature in features:
         if not server.has(feature):
             pytest.skip(f"the {server.kind} server lacks {FEATURES[feature]}")
+
+
+def parameters(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What `parametrize` gave to the test that a fixture is made for."""
+    callspec = getattr(request.node, "callspec", None)
+    return {} if callspec is None else dict(callspec.params)
 
 
 @functools.cache

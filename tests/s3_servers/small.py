@@ -53,7 +53,7 @@ class Moto(InPython):
     title = "moto"
     packages = ("moto[server]",)
     distribution = module = "moto"
-    lacks = NOT_USUAL | frozenset({"signatures", "atomic_conditional_writes", "part_checks"})
+    lacks = NOT_USUAL | frozenset({"signatures", "atomic_conditional_writes", "part_checks", "newlines"})
 
     def prepare(self, folder: Path, ports: Sequence[int]) -> Sequence[Command]:
         return [Command([self.program("moto_server"), "-H", "127.0.0.1", "-p", str(ports[0])])]
@@ -89,7 +89,7 @@ class MiniStack(InPython):
     title = "MiniStack"
     packages = ("ministack",)
     distribution = module = "ministack"
-    lacks = NOT_USUAL | frozenset({"signatures", "atomic_conditional_writes"})
+    lacks = frozenset({"crc64", "one_checksum", "signatures", "atomic_conditional_writes"})
 
     def prepare(self, folder: Path, ports: Sequence[int]) -> Sequence[Command]:
         settings = {"GATEWAY_PORT": str(ports[0]), "MINISTACK_HOST": "127.0.0.1", "SERVICES": "s3"}
@@ -112,6 +112,8 @@ class S3rver(ServerKind):
             "list_order",
             "abort_uploads",
             "part_checks",
+            "control_characters",
+            "first_byte",
         }
     )
 
