@@ -44,6 +44,7 @@ FEATURES = {
     "usual_answers": "the same answers as S3: tags, checksums, lists of uploads",
     "crc64": "CRC-64/NVME of whole objects",
     "one_checksum": "CRC-64/NVME of whole objects, or none (it takes ours for that of the parts)",
+    "unchecked_parts": "parts without the checksum that the upload was begun with",
     "long_lists": "lists of several pages, also if a page ends with a key that is not ASCII",
     "list_order": "listings in byte order of keys",
     "any_key": "keys such as a//b, or a beside a/b",

@@ -72,6 +72,7 @@ def content(size_bytes: int, seed: int = 1) -> bytes:
 
 def another_tag(proxy: S3Proxy) -> None:
     """As rclone: no checksums, and HEAD shows another tag than the completion."""
+    needs(proxy.server, "unchecked_parts")
     proxy.removed_headers = lambda request: (
         {*HEADERS.values()} if request.operation == "HeadObject" else {HEADERS["promise"], HEADERS["checksum"]}
     )
@@ -188,6 +189,7 @@ def test_the_md5_of_the_whole_object_is_proof_where_the_server_shows_it(
 def test_parts_carry_md5_unless_the_server_promises_to_check_crc64(
     store: S3Store, s3_proxy: S3Proxy, promise: list[bytes]
 ) -> None:
+    needs(s3_proxy.server, "unchecked_parts")
     s3_proxy.removed_headers = lambda _request: {HEADERS["promise"], HEADERS["checksum"]}
     s3_proxy.further_headers = lambda request: promise if request.operation == "CreateMultipartUpload" else []
     put(store, "chunk.caf", content(12 * MIB))
