@@ -1,5 +1,6 @@
 """Which lost catalog a rebuild makes anew, where several may have written to the stores."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -80,9 +81,10 @@ class LostCatalogs:
         self._claim()
         candidates = self._candidates()
         if name is None and len(candidates) > 1:
+            stores = " ".join(shlex.quote(store.url) for store in self.stores)
             raise InvalidInput(
                 f"{len(candidates)} catalogs wrote to these stores: {self._listed(candidates)}",
-                hint="name one: cafcat rebuild --catalog UUID",
+                hint=f"name one: cafcat rebuild {stores} --catalog UUID",
             )
         chosen = candidates if name is None else [found for found in candidates if _matches(found, name)]
         if name is not None and len(chosen) != 1:
