@@ -1,10 +1,11 @@
 """Stores that are what the catalog means by their URL, each looked at once."""
 
+import shlex
 from collections.abc import Callable
 from typing import Final
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, StoreFailed
+from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, StoreFailed, Unavailable
 from cafcat.stores.base import Store, has
 from cafcat.stores.presence import elsewhere, why_not_there
 
@@ -43,6 +44,12 @@ class KnownStores:
 
     def check_to_write(self, url: str) -> Store:
         """As `open_to_write`, without a row."""
+        store = self.check_place(url)
+        self._check_not_moved(store)
+        return store
+
+    def check_place(self, url: str) -> Store:
+        """As `check_to_write`, also for a place that a store was moved away from: it was named as a new one."""
         store = self._store_of(url)
         known = self._catalog.recovery.newest(store.url, _KNOWN_OBJECTS)
         if known and not any(has(store, key) for key in known):
@@ -51,10 +58,21 @@ class KnownStores:
                 raise elsewhere(store.url, why)
         return store
 
+    def _check_not_moved(self, store: Store) -> None:
+        """Raise Unavailable for the empty place of a store that was moved away: a setting is out of date."""
+        place = self._catalog.stores.moved_to(store.url)
+        if place is not None and why_not_there(store) is not None:
+            hint = (
+                f"name the store where it is now; `cafcat store add NAME {shlex.quote(store.url)}` makes a new one"
+            )
+            raise Unavailable(f"the store {store.url} was moved to {place}", hint=hint)
+
     def _look(self, url: str) -> Store | CafcatError:
         try:
             store = self._store_of(url)
             known = self._catalog.recovery.newest(url, _KNOWN_OBJECTS)
+            if not known:
+                self._check_not_moved(store)
             if not known or any(has(store, key) for key in known):
                 return store
             if (why := why_not_there(store, known[0])) is not None:
