@@ -117,6 +117,11 @@ class Stores:
             row = connection.execute((_ROWS + condition).encode(), {"text": name_or_url}).fetchone()
         return None if row is None else StoreRow(*row)
 
+    def has(self, url: str) -> bool:
+        """Return whether the catalog has a store with this URL."""
+        with self._connection.statement() as connection:
+            return connection.execute("SELECT FROM stores WHERE url = %s", [url]).fetchone() is not None
+
     def url_of(self, name: str) -> str | None:
         """Return the URL of the store with a name; None if there is none."""
         with self._connection.statement() as connection:
@@ -181,9 +186,9 @@ class Stores:
     def moved_to(self, url: str) -> str | None:
         """Return where the store is that was moved away from a URL; None if none was, or the catalog has a store
         there."""
+        if self.has(url):
+            return None
         with self._connection.statement() as connection:
-            if connection.execute("SELECT FROM stores WHERE url = %s", [url]).fetchone() is not None:
-                return None
             return moved_to(connection, url)
 
     @contextmanager

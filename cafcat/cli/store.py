@@ -8,6 +8,7 @@ import typer
 from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import JoinStore
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
@@ -78,14 +79,22 @@ def add(
 def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]) -> None:
     """Give a store of the catalog another name."""
     with call.repository() as repository:
+        configured = repository.custody.configured_name(old)
         renamed = repository.custody.rename_store(old, name)
+    if configured not in (None, name):
+        call.warn(f"the setting store still means the name {configured}: change it to {name}")
     call.output.show(renamed._asdict(), [call.output.shown(f"{renamed.name} is {renamed.url}")])
 
 
 def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
     """Forget a store that the catalog has nothing in. Its objects stay."""
     with call.repository() as repository:
+        configured = repository.custody.configured_name(old)
         removed = repository.custody.remove_store(old)
+        if configured is None:
+            _warn_of_configuration(call, repository.custody, removed.url)
+        else:
+            call.warn(f"the setting store still means the name {configured}: change it")
     call.output.show(removed._asdict(), [call.output.shown(f"forgot {removed.url}")])
 
 
@@ -115,7 +124,13 @@ def move(
     call.output.show(asdict(report), [call.output.shown(line)])
 
 
-def migrate(call: Call, *, old: Annotated[str, _OLD], new: Annotated[str, _NEW]) -> int:
+def migrate(
+    call: Call,
+    *,
+    old: Annotated[str, _OLD],
+    new: Annotated[str, _NEW],
+    join_store: JoinStore = False,
+) -> int:
     """Copy all that a store has to another store, verify it, and read it from there. prune removes the old objects.
 
     Example: cafcat store migrate /mnt/disk/chunks s3://bucket/chunks
@@ -124,7 +139,12 @@ def migrate(call: Call, *, old: Annotated[str, _OLD], new: Annotated[str, _NEW])
     with stop, call.repository() as repository, _Progress(call) as progress:
         try:
             report = repository.custody.migrate_store(
-                old, new, progress=progress, on_switched=progress.switched, should_stop=stop
+                old,
+                new,
+                join_store=join_store,
+                progress=progress,
+                on_switched=progress.switched,
+                should_stop=stop,
             )
         except KeyboardInterrupt:
             progress.end()

@@ -1,14 +1,15 @@
 """What all of custody has: a catalog, its stores, their settings."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.errors import NotFound
+from cafcat.errors import InvalidInput, NotFound
 from cafcat.progress import Progress
 from cafcat.settings import Settings
-from cafcat.stores.base import Store
+from cafcat.stores.base import OpensFiles, Store
 from cafcat.wiring import opening_of
 
 if TYPE_CHECKING:
@@ -49,12 +50,27 @@ class Keeper:
     def store_to_write(self, given: str | None = None, *, dry_run: bool = False) -> Store:
         """Open a store for what is new, and note it in the catalog unless it is a dry run: the store that somebody
         named, else that of the settings. Raises Unavailable for a store that is elsewhere, StoreFailed,
-        AccessDenied, InvalidInput."""
+        AccessDenied, InvalidInput, also for a bare word that names neither a store nor a folder."""
         from cafcat.maintenance.known_stores import KnownStores
 
-        store = self._given_store(given) if given is not None else self._default_store()
+        store = self._store_for_new(given)
         stores = KnownStores(self._catalog, self._store_of)
         return stores.check_to_write(store.url) if dry_run else stores.open_to_write(store.url)
+
+    def _store_for_new(self, given: str | None) -> Store:
+        """Return the store that somebody named, else that of the settings. Raises InvalidInput for a bare word that
+        names neither a store nor a folder: a slip of the pen must not make a new store."""
+        from cafcat.settings_stores import possible_name
+
+        if given is None:
+            word, store = self._settings.store_name, self._default_store()
+        else:
+            word, store = possible_name(given, self._settings.stores), self._given_store(given)
+        is_missing = isinstance(store, OpensFiles) and not os.path.isdir(store.folder)
+        if word is not None and is_missing and not self._catalog.stores.has(store.url):
+            hint = f"`cafcat store add {word} URL` names a store; ./{word} is a folder"
+            raise InvalidInput(f"there is no store or folder {word}", hint=hint)
+        return store
 
     def _store_with_chunks(self, named: str | None) -> str | None:
         """The URL of a store that somebody named; None for all. Raises NotFound if the catalog has nothing there: a

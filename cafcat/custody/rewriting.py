@@ -178,7 +178,7 @@ class Rewriting(Recovering):
         from cafcat.maintenance.known_stores import KnownStores
 
         progress, should_stop = progress or Progress(), should_stop or never
-        target = KnownStores(self._catalog, self._store_of).open(self._given_store(to).url)
+        target = KnownStores(self._catalog, self._store_of).open(self._store_for_new(to).url)
         selection = selection_of(self._catalog, names_of(chunks), prefix, target)
         self._catalog.stores.register(target.url)
         self.settle(target.url, progress, should_stop)

@@ -29,8 +29,10 @@ class StoreKeeping(Recovering):
     def add_store(self, name: str, url: str) -> "StoreRow":
         """Give a store a name in the catalog: a URL, a folder, or a name in the configuration. Raises InvalidInput
         for a bad name, Conflict if another store has the name, Unavailable for a store that is elsewhere."""
+        from cafcat.maintenance.known_stores import KnownStores
+
         _check_name(name)
-        store = self.store_to_write(url)
+        store = KnownStores(self._catalog, self._store_of).check_place(self._given_store(url).url)
         self._catalog.stores.add(store.url, name)
         return self._row(store.url)
 
@@ -77,6 +79,7 @@ class StoreKeeping(Recovering):
         old: str,
         new: str,
         *,
+        join_store: bool = False,
         progress: Progress | None = None,
         on_switched: "Callable[[TakenChunk], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
@@ -84,14 +87,16 @@ class StoreKeeping(Recovering):
         """Bring all chunks, copies and backups of a store to another store. Each is copied, read back and
         compared with its checksum; then the catalog points to the new place. `prune` removes the old objects after
         its grace period. Adopted archives stay where they are. A migration that was interrupted goes on when it is
-        asked for again.
+        asked for again. join_store: as for `ingest`.
 
         What is wrong with one object costs only that, and is reported. When should_stop returns True, which is
         asked between objects, it ends; when it raises, nothing is left of the copy at hand.
 
         Raises:
             NotFound: the catalog has no such store.
-            InvalidInput: both are the same store, or one place under two names.
+            InvalidInput: both are the same store, or one place under two names, or `new` is a bare word that names
+                nothing.
+            Conflict: the other store has chunks of another catalog, and join_store is false.
             Unavailable, StoreFailed, AccessDenied: one of the stores cannot be used.
         """
         from cafcat.maintenance.known_stores import KnownStores
@@ -99,14 +104,16 @@ class StoreKeeping(Recovering):
         from cafcat.stores.distinct import DistinctStores
 
         progress, should_stop = progress or Progress(), should_stop or never
-        row, target = self._row(old), self._given_store(new)
+        row, target = self._row(old), self._store_for_new(new)
         if row.url == target.url:
             raise InvalidInput(f"both are the store {row.url}", hint="name another store to migrate to")
         known = KnownStores(self._catalog, self._store_of)
         source = known.open(row.url)
-        known.open_to_write(target.url)
+        known.check_place(target.url)
         DistinctStores().check(target, source)
-        self.join(target)
+        self.join(target, join_store=join_store, dry_run=True)  # a store that is refused gets no row
+        self._catalog.stores.register(target.url)
+        self.join(target, join_store=join_store)
         for store in (source, target):
             self.settle(store.url, progress, should_stop)
         migrate = Migrate(
@@ -131,6 +138,11 @@ class StoreKeeping(Recovering):
         if names:
             return f"stores.{names[0]}"
         return "store" if self._default_store().url == url else None
+
+    def configured_name(self, store: str) -> str | None:
+        """Return the name of a store of the catalog if the settings have this name for it. Raises NotFound."""
+        name = self._row(store).name
+        return name if name is not None and name == self._settings.store_name else None
 
     def _row(self, given: str) -> "StoreRow":
         """A store of the catalog: by its name in the configuration, its URL or name in the catalog, or its

@@ -74,9 +74,9 @@ def test_as_json(cafcat: Cafcat, lost: Cafcat) -> None:
 
 
 def test_to_and_from_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
-    cafcat("backup", "--to", "safe", "-q")
+    cafcat("backup", "--to", "./safe", "-q")
     assert cafcat("backup", "--list").out == b""
-    assert len(cafcat("backup", "--list", "--to", "safe").lines) == 1
+    assert len(cafcat("backup", "--list", "--to", "./safe").lines) == 1
     assert "there is no backup in" in lost("restore", code=4).err
     assert "there is no backup x in" in lost("restore", "x", "--from", "safe", code=4).err
     assert lost("restore", "--from", "safe", "-q").out == b""

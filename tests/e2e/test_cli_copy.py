@@ -39,14 +39,14 @@ def test_all_keys_are_documented(verb: str, kinds: tuple[type, ...]) -> None:
 
 def test_copying_and_copying_again(cafcat: Cafcat) -> None:
     first, second = fill(cafcat, "a", "b")
-    result = cafcat("copy", first[:8], "--to", "second", "-v")
+    result = cafcat("copy", first[:8], "--to", "./second", "-v")
     assert re.fullmatch(r"copied 1 chunk \(1\.\d kB\)\n", result.text)
     assert f"chunk {first} copied, 1." in result.err
     assert re.fullmatch(
-        r"copied 1 chunk \(1\.\d kB\), 1 had been there before\n", cafcat("copy", "--all", "--to", "second").text
+        r"copied 1 chunk \(1\.\d kB\), 1 had been there before\n", cafcat("copy", "--all", "--to", "./second").text
     )
-    assert cafcat("copy", "--prefix", "b", "--to", "second").text == "1 had been there before\n"
-    assert cafcat("copy", "--all", "--to", "second", "-q").out == b""
+    assert cafcat("copy", "--prefix", "b", "--to", "./second").text == "1 had been there before\n"
+    assert cafcat("copy", "--all", "--to", "./second", "-q").out == b""
     for chunk in (first, second):
         assert chunk_file(cafcat, chunk, "second").read_bytes() == chunk_file(cafcat, chunk).read_bytes()
     assert cafcat("db", "check").text == "nothing is wrong\n"
@@ -55,7 +55,7 @@ def test_copying_and_copying_again(cafcat: Cafcat) -> None:
 def test_as_json(cafcat: Cafcat) -> None:
     first, second = fill(cafcat, "a", "b")
     chunk_file(cafcat, second).unlink()
-    document, summary = cafcat("copy", "--all", "--to", "second", "--json", "-v", code=5).documents
+    document, summary = cafcat("copy", "--all", "--to", "./second", "--json", "-v", code=5).documents
     url = (cafcat.folder / "second").as_uri()
     size = chunk_file(cafcat, first).stat().st_size
     assert document == {"uuid": first, "store": url, "outcome": "copied", "size_bytes": size}
@@ -76,7 +76,7 @@ def test_as_json(cafcat: Cafcat) -> None:
 def test_damage_is_said_and_the_code_is_5(cafcat: Cafcat) -> None:
     first, _ = fill(cafcat, "a", "b")
     flip(chunk_file(cafcat, first), 3)
-    result = cafcat("copy", "--all", "--to", "second", code=5)
+    result = cafcat("copy", "--all", "--to", "./second", code=5)
     assert re.fullmatch(r"copied 1 chunk \(1\.\d kB\), 1 failed\n", result.text)
     assert f"chunk {first}: its bytes are damaged" in result.err
     assert "run cafcat repair" in result.err
@@ -87,7 +87,7 @@ def test_what_cannot_be_copied_otherwise_makes_the_code_3(cafcat: Cafcat) -> Non
     first, _ = fill(cafcat, "a", "b")
     (cafcat.folder / "second").mkdir()
     chunk_file(cafcat, first, "second").write_bytes(b"somebody else's")
-    result = cafcat("copy", "--all", "--to", "second", code=3)
+    result = cafcat("copy", "--all", "--to", "./second", code=3)
     assert "another object has its key" in result.err
     assert chunk_file(cafcat, first, "second").read_bytes() == b"somebody else's"
 
@@ -95,15 +95,15 @@ def test_what_cannot_be_copied_otherwise_makes_the_code_3(cafcat: Cafcat) -> Non
 def test_wrong_arguments(cafcat: Cafcat) -> None:
     [chunk] = fill(cafcat, "a")
     assert "--to" in cafcat("copy", "--all", code=2).err
-    assert "which chunks?" in cafcat("copy", "--to", "second", code=2).err
-    assert "which chunks?" in cafcat("copy", chunk, "--all", "--to", "second", code=2).err
+    assert "which chunks?" in cafcat("copy", "--to", "./second", code=2).err
+    assert "which chunks?" in cafcat("copy", chunk, "--all", "--to", "./second", code=2).err
     assert "itself" in cafcat("copy", chunk, "--to", "store", code=2).err
     cafcat("copy", "--all", "--to", "unheard-of://store", code=1)
-    cafcat("copy", "00000000", "--to", "second", code=4)
-    cafcat("copy", "--prefix", "nothing", "--to", "second", code=4)
+    cafcat("copy", "00000000", "--to", "./second", code=4)
+    cafcat("copy", "--prefix", "nothing", "--to", "./second", code=4)
     (cafcat.folder / "file").write_bytes(b"")
     assert "a part of" in cafcat("copy", "--all", "--to", "file/below", code=1).err
-    assert cafcat("copy", "--all", "--to", "second").text.startswith("copied 1 chunk")
+    assert cafcat("copy", "--all", "--to", "./second").text.startswith("copied 1 chunk")
 
 
 def test_a_store_by_its_name(cafcat: Cafcat) -> None:
@@ -119,7 +119,7 @@ def test_reads_fall_over_and_say_so(cafcat: Cafcat) -> None:
     chunks = fill(cafcat, "a", "big2")
     cafcat("ingest", "big", "-q")
     chunks = [document["uuid"] for document in cafcat("chunks", "ls", "--json").documents]
-    cafcat("copy", "--all", "--to", "second")
+    cafcat("copy", "--all", "--to", "./second")
     chunk_file(cafcat, chunks[0]).unlink()
     flip(chunk_file(cafcat, chunks[2]), 1000)
     said = f"cafcat: chunk {chunks[0]} is not where it was"
@@ -150,7 +150,7 @@ def test_reads_fall_over_and_say_so(cafcat: Cafcat) -> None:
 
 def test_recover_says_what_became_of_copies(cafcat: Cafcat) -> None:
     first, second = fill(cafcat, "a", "b")
-    cafcat("copy", "--all", "--to", "second")
+    cafcat("copy", "--all", "--to", "./second")
     assert cafcat.database_url
     with psycopg.connect(cafcat.database_url) as connection:
         connection.execute(
@@ -186,11 +186,11 @@ def test_ctrl_c_finishes_the_copy_at_hand(cafcat: Cafcat, as_json: bool) -> None
     """Its row waits for a lock that we hold until it has heard of the signal."""
     fill(cafcat, "a", "b")
     flags = ["--json"] if as_json else []
-    result, [said] = interrupted(cafcat, "copy", "--all", "--to", "second", *flags)
+    result, [said] = interrupted(cafcat, "copy", "--all", "--to", "./second", *flags)
     assert "press Ctrl-C again" in said
     assert result.code == 130
     if as_json:
         assert b'"interrupted": true' in result.out
     else:
         assert re.fullmatch(r"interrupted; copied 1 chunk \(1\.\d kB\)\n", result.text)
-    assert cafcat("copy", "--all", "--to", "second").text.endswith("1 had been there before\n")
+    assert cafcat("copy", "--all", "--to", "./second").text.endswith("1 had been there before\n")

@@ -139,7 +139,7 @@ def test_undelete_names_the_other_archive(cafcat: Cafcat, clp_program: Path) -> 
 def test_repair_says_what_stays_damaged(cafcat: Cafcat, clp_program: Path) -> None:
     write_logs(cafcat)
     ingest(cafcat)
-    cafcat("copy", "--all", "--to", "copies")
+    cafcat("copy", "--all", "--to", "./copies")
     [chunk] = (document["uuid"] for document in cafcat("chunks", "ls", "--json").documents)
     [copy] = (cafcat.folder / "copies").glob("*.clp")
     [archive] = (path for path in cafcat.folder.glob(f"**/{copy.name}") if path != copy)

@@ -13,6 +13,7 @@ from cafcat.catalog.stores import StoreRow
 from cafcat.maintenance.migrate import MigrateReport
 from cafcat.maintenance.store_move import StoreMoveReport
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
+from tests.services import Databases
 
 CONTENT = {"tree/a": b"a" * 1000, "tree/b": b"b" * 2000}
 
@@ -89,7 +90,7 @@ def test_a_move_without_objects_is_refused(cafcat: Cafcat) -> None:
 
 def test_migrating_and_pruning(cafcat: Cafcat) -> None:
     fill(cafcat)
-    summary = cafcat("store", "migrate", "store", "second", "--json").documents[-1]["summary"]
+    summary = cafcat("store", "migrate", "store", "./second", "--json").documents[-1]["summary"]
     assert (summary["chunks"], summary["left"], summary["failed"]) == (1, 0, [])
     assert "1 copy that a migration left: kept for less than 7d" in cafcat("prune", "--yes").text
     assert cafcat("prune", "--grace", "0", "--yes").text.startswith("removed 1 copy: freed")
@@ -219,7 +220,75 @@ def test_a_store_outside_the_home_stays_where_it_is(home: AtHome, tmp_path: Path
 
 def test_an_interrupted_migration_says_how_it_goes_on(cafcat: Cafcat) -> None:
     fill(cafcat)
-    result, _ = interrupted(cafcat, "store", "migrate", "store", "second", presses=2)
+    result, _ = interrupted(cafcat, "store", "migrate", "store", "./second", presses=2)
     assert result.code == 130
     assert "the next migrate goes on" in result.err
-    assert cafcat("store", "migrate", "store", "second").text.startswith("migrated 1 chunk")
+    assert cafcat("store", "migrate", "store", "./second").text.startswith("migrated 1 chunk")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ingest", "tree", "--store", "disk9"),
+        ("ingest", "tree", "--dry-run", "--store", "disk9"),
+        ("backup", "--to", "disk9"),
+        ("copy", "--all", "--to", "disk9"),
+        ("store", "migrate", "store", "disk9"),
+    ],
+)
+def test_a_bare_word_that_names_nothing_makes_no_store(cafcat: Cafcat, command: tuple[str, ...]) -> None:
+    fill(cafcat)
+    result = cafcat(*command, code=2)
+    assert "there is no store or folder disk9" in result.err
+    assert "./disk9 is a folder" in result.err
+    assert not (cafcat.folder / "disk9").exists()
+    assert len(cafcat("store", "ls").lines) == 1
+
+
+def test_a_bare_word_in_the_environment_names_a_store_or_a_folder(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    other = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": "disk9"})
+    assert "there is no store or folder disk9" in other("ingest", "tree", code=2).err
+    (cafcat.folder / "disk9").mkdir()
+    other("ingest", "tree", "--force", "-q")
+    assert list((cafcat.folder / "disk9").glob("*.caf"))
+
+
+def test_a_setting_that_means_a_name_of_before_is_reported(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    cafcat("store", "add", "disk", "second")
+    other = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": "disk"})
+    assert (
+        "the setting store still means the name disk: change it to d2" in other("store", "rename", "disk", "d2").err
+    )
+    assert other("store", "rename", "d2", "disk").err == ""
+    assert "the setting store still means the name disk" in other("store", "rm", "disk").err
+
+
+def test_a_store_that_is_refused_leaves_no_row(cafcat: Cafcat, databases: Databases) -> None:
+    fill(cafcat)
+    cafcat("store", "add", "main", "store")
+    assert "another store has the name" in cafcat("store", "add", "main", "second", code=1).err
+    with databases.fresh(databases.template()) as url:
+        other = Cafcat(cafcat.folder, url, {"CAFCAT_STORE": str(cafcat.folder / "other")})
+        other("ingest", "tree", "-q")
+    assert "--join-store" in cafcat("store", "migrate", "main", "./other", code=1).err
+    assert len(cafcat("store", "ls").lines) == 1
+    assert cafcat("store", "migrate", "main", "./other", "--join-store").text.startswith("migrated 1 chunk")
+    assert cafcat("cat", "tree/a").out == CONTENT["tree/a"]
+
+
+def test_an_ingest_does_not_make_the_old_place_of_a_store_anew(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    old, new = cafcat.folder / "store", cafcat.folder / "new"
+    for source, target in ((old, new), (new, cafcat.folder / "newest")):
+        source.rename(target)
+        cafcat("store", "move", source, target)
+    result = cafcat("ingest", "tree", "--force", code=1)
+    assert f"was moved to {url_of(cafcat.folder / 'newest')}" in result.err
+    assert "cafcat store add NAME" in result.err
+    cafcat("copy", "--all", "--to", old, code=1)
+    assert not old.exists()
+    cafcat("store", "add", "again", old)
+    cafcat("ingest", "tree", "--force", "-q")
+    assert list(old.glob("*.caf"))
