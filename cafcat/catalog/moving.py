@@ -2,6 +2,7 @@
 
 import shlex
 from typing import Final
+from uuid import UUID
 
 from psycopg import errors as pg
 
@@ -18,6 +19,7 @@ __all__ = [
     "path_below",
     "set_url",
     "take_url",
+    "written_records",
 ]
 
 _REFERRING: Final = ("chunks", "chunk_copies", "backups")
@@ -46,6 +48,20 @@ _SAME_BACKUPS: Final = tuple(
         ("new", "old", ""),
     )
 )
+# Records that a store has for certain: of chunks that were written there, and of all removals since the first of
+# them. A chunk that was migrated or rebuilt has no event for this store. urls: also those that it had before.
+_RECORDS: Final = """
+WITH own AS (
+    SELECT j.id FROM journal AS j JOIN chunks AS c ON c.id = j.chunk_id JOIN events AS e ON e.chunk_id = c.id
+    WHERE c.store = %(url)s AND c.adopted_prefix IS NULL AND c.state IN ('committed', 'retired')
+      AND e.kind = 'chunk_begun'
+      AND e.detail IN (SELECT u || ' ' || c.object_key FROM unnest(%(urls)s::text[]) AS u)
+)
+SELECT id, uuid FROM journal
+WHERE (id IN (SELECT id FROM own) OR (chunk_id IS NULL AND id > (SELECT min(id) FROM own)))
+  AND NOT unwritten @> ARRAY[%(url)s]
+ORDER BY {order}
+"""
 _CARRY_OVER: Final = """
 UPDATE stores SET name = coalesce(name, %s), uuid = coalesce(uuid, %s), checks = coalesce(%s::jsonb, checks)
 WHERE url = %s
@@ -116,6 +132,19 @@ def moved_to(connection: PgConnection, url: str) -> str | None:
         if detail.startswith(f"{place} "):
             place = detail.removeprefix(f"{place} ")
     return None if place == url else place
+
+
+def written_records(connection: PgConnection, url: str, limit: int | None) -> list[tuple[int, UUID]]:
+    """Return number and uuid of journal records that were written to a store, in order; with a limit, random
+    ones."""
+    urls = {url}
+    statement = "SELECT detail FROM events WHERE kind = 'store_moved' ORDER BY id DESC"
+    for (detail,) in connection.execute(statement).fetchall():
+        before, _, after = detail.partition(" ")
+        if after in urls:
+            urls.add(before)
+    query = _RECORDS.format(order="id" if limit is None else f"random() LIMIT {limit:d}")
+    return connection.execute(query.encode(), {"url": url, "urls": sorted(urls)}).fetchall()
 
 
 def path_below(home: str, url: str) -> str | None:

@@ -16,6 +16,7 @@ from cafcat.catalog.moving import (
     path_below,
     set_url,
     take_url,
+    written_records,
 )
 from cafcat.errors import Conflict, Locked
 
@@ -190,6 +191,13 @@ class Stores:
             return None
         with self._connection.statement() as connection:
             return moved_to(connection, url)
+
+    def written_records(self, url: str, limit: int | None = None) -> list[tuple[int, UUID]]:
+        """Return number and uuid of journal records that a store has for certain: random ones, so many at most; in
+        order without a limit."""
+        with self._connection.transaction() as connection:
+            connection.execute("SET LOCAL statement_timeout = 0")
+            return written_records(connection, url, limit)
 
     @contextmanager
     def _moving(self, store: str) -> Iterator[PgConnection]:

@@ -7,9 +7,10 @@ from typing import Final
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.stores import StoredObject
 from cafcat.errors import NotFound, StoreFailed
-from cafcat.stores.base import ObjectInfo, Store
-from cafcat.stores.keys import MARKER_PREFIX
+from cafcat.stores.base import ObjectInfo, Store, has
+from cafcat.stores.keys import JOURNAL_PREFIX, MARKER_PREFIX
 from cafcat.stores.marker import read_marker
+from cafcat.writing.journal import journal_key
 
 __all__ = ["StoreMove", "StoreMoveReport"]
 
@@ -57,6 +58,8 @@ class StoreMove:
         else:
             for expected in stores.sample(old, _SAMPLE_OBJECTS):
                 self._compare(expected, _stat(new, expected.object_key))
+        if not self._wrong_count:
+            self._look_for_records(old, new, look_at_all=look_at_all)
         if self._wrong_count:
             raise self._failure(new)
         count = stores.count(old)
@@ -83,6 +86,17 @@ class StoreMove:
                 found = next(listed, None)
             is_there = found is not None and found.key == expected.object_key
             self._compare(expected, found if is_there else None)
+
+    def _look_for_records(self, old: str, new: Store, *, look_at_all: bool) -> None:
+        """Without its journal, a store looks whole until it is rebuilt: then removed files come back."""
+        records = self._catalog.stores.written_records(old, None if look_at_all else _SAMPLE_OBJECTS)
+        keys = [journal_key(sequence, uuid) for sequence, uuid in records]
+        there = {found.key for found in new.list(JOURNAL_PREFIX)} if look_at_all else None
+        for key in keys:
+            self._should_stop()
+            if not (has(new, key) if there is None else key in there):
+                self._looked_at += 1
+                self._tell(f"{key} is missing")
 
     def _expected(self, old: str) -> Iterator[StoredObject]:
         after = ""

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import cafcat
-from cafcat.errors import Conflict, Locked
+from cafcat.errors import Conflict, Locked, StoreFailed
 from tests.catalog_world import Opener, begin, commit, sql
 from tests.meanwhile import in_background, wait_for_a_waiting_statement
 from tests.places import Folder
@@ -165,6 +165,32 @@ def test_a_name_that_is_dropped_is_reported(repository: cafcat.Repository, old: 
     shutil.copytree(old.folder, new.folder, dirs_exist_ok=True)
     assert repository.custody.move_store("disk-1", "disk-2").dropped_name == "disk-2"
     assert [(store.name, store.url) for store in repository.custody.stores()] == [("disk-1", new.url)]
+
+
+# Journal records
+
+
+@pytest.mark.parametrize("look_at_all", [False, True])
+@pytest.mark.parametrize("missing", ["all", "of a removal", "none"])
+def test_a_new_place_without_the_journal_is_refused(
+    repository: cafcat.Repository, old: Folder, new: Folder, tmp_path: Path, look_at_all: bool, missing: str
+) -> None:
+    """Also of a store that moved before."""
+    commit(repository, {"b": b"b"})
+    repository.custody.remove(["b"])
+    first = tmp_path / "first move"
+    shutil.move(old.folder, first)
+    repository.custody.move_store(old.url, str(first))
+    shutil.copytree(first, new.folder)
+    records = sorted((new.folder / "journal").iterdir())
+    assert len(records) == 3
+    for record in {"all": records, "of a removal": records[2:], "none": []}[missing]:
+        record.unlink()
+    if missing == "none":
+        assert repository.custody.move_store(str(first), new.url, look_at_all=look_at_all).looked_at == 2
+    else:
+        with pytest.raises(StoreFailed, match=r"journal/0+3-.* is missing"):
+            repository.custody.move_store(str(first), new.url, look_at_all=look_at_all)
 
 
 # Verbs at the same time
