@@ -214,14 +214,15 @@ class Copies(Objects):
         its store now. Raises Conflict if it is not being written, or the chunk was deleted meanwhile."""
         done = (
             "UPDATE chunk_copies SET state = 'committed', committed_at = now(), lease_expires_at = NULL, etag = %s "
-            "WHERE id = %s"
+            "WHERE id = %s AND lease_owner IS NOT NULL"
         )
         with self._connection.transaction() as connection:
             row = connection.execute(f"{_OF_COPY} FOR SHARE OF c FOR UPDATE OF k".encode(), [object_id]).fetchone()
             if row is None or row[3] != ChunkState.WRITING or row[1] not in _READABLE:
                 state = "gone" if row is None else f"{row[3]}, its chunk {row[1]}"
                 raise Conflict(f"the copy cannot be committed: it is {state}", chunk=str(object_id))
-            connection.execute(done, (etag, object_id))
+            if not connection.execute(done, (etag, object_id)).rowcount:
+                raise Conflict("the copy was taken from its writer: its store has moved", chunk=str(object_id))
             connection.execute(BY_INDEX)
             where = {"store": row[2], "chunk": row[0]}
             connection.execute(_SEND_LINE, where)

@@ -95,6 +95,19 @@ def test_a_writer_that_was_suspended_does_not_commit_after_a_move(
     assert "b" not in {row[0] for row in sql(repository, "SELECT file_path FROM file_locations")}
 
 
+def test_a_copy_that_was_suspended_is_not_committed_after_a_move(
+    repository: cafcat.Repository, old: Folder, new: Folder, tmp_path: Path
+) -> None:
+    copies = repository._catalog.copies
+    [(chunk_id, key)] = sql(repository, "SELECT id, object_key FROM chunks")
+    target = (tmp_path / "copies").as_uri()
+    repository._catalog.stores.register(target)
+    copy = copies.begin(chunk_id, target, key, "somebody", 0)
+    repository.custody.move_store(target, (tmp_path / "moved").as_uri())
+    with pytest.raises(Conflict, match="its store has moved"):
+        copies.commit(copy, None)
+
+
 # Places that were used before
 
 
