@@ -54,7 +54,7 @@ FEATURES = {
     "first_byte": "a range of the first byte alone",
     "conditional_reads": "If-Match of a GET",
     "conditional_writes": "If-None-Match of a PUT and of a completion",
-    "atomic_conditional_writes": "of many writers at once with If-None-Match, one wins",
+    "atomic_conditional_writes": "one winner of many writers at once with If-None-Match",
     "list_uploads": "a list of unfinished uploads",
     "abort_uploads": "an end of unfinished uploads",
     "part_checks": "parts with a wrong checksum are refused",

