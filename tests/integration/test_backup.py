@@ -33,7 +33,7 @@ FILES = {"a/first": b"first", "a/second": b"second", "b": b"", "ü/\t\n\\N\\": b
 
 def fill(world: World) -> None:
     """Rows in as many tables as may be."""
-    world.repository.custody.join(world.objects)
+    world.repository.custody.join(world.repository.custody.store_to_write())
     commit(world.repository, FILES)
     commit(world.repository, {"a/first": b"newer"}, OnConflict.REPLACE, None)
     world.repository.custody.remove(["z"])
