@@ -23,7 +23,7 @@ $(READY): pyproject.toml
 demo: $(READY)  ## ingest a real folder, read a file back, compare it, see the rows in SQL
 	@sh tests/demo.sh $(BIN)
 
-test: $(READY)  ## the tests; a quarter of an hour on two CPUs
+test: $(READY)  ## the tests; 20 to 30 minutes on two CPUs
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 
 test-all: $(READY)  ## the tests with the slow ones: a real system tree, 300,000 files, 20,000 objects, 6 GB

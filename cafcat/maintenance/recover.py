@@ -31,7 +31,7 @@ from cafcat.maintenance.own_index import read_whole
 from cafcat.maintenance.sweeping import Sweeping
 from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.progress import Progress
-from cafcat.stores.base import Store, StoredObject, has
+from cafcat.stores.base import OpensFiles, Store, StoredObject, has
 from cafcat.writing.journal import remove_journal, sweep_journal, write_journal
 from cafcat.writing.lease import LEASE_SECONDS
 
@@ -293,6 +293,9 @@ class Recover:
             except (NotFound, Corrupt, Conflict) as error:
                 self._abandon(store, chunk, str(error))
             else:
+                if isinstance(store, OpensFiles) and not self._dry_run:
+                    # A writer that died between link and unlink left a second name of the object.
+                    store.discard(chunk.object_key)
                 self._adopt(chunk, summary, mapping, units)
 
     def _read_whole(

@@ -234,3 +234,20 @@ def test_a_journal_record_that_is_made_during_a_move_goes_to_the_new_place(
     assert not old.folder.exists()
     [(last,)] = sql(repository, "SELECT max(id) FROM journal")
     assert list((new.folder / "journal").glob(f"*{last}-*"))
+
+
+# The second name of an object
+
+
+def test_an_ingest_removes_the_second_name_that_a_killed_writer_left(
+    repository: cafcat.Repository, old: Folder, tmp_path: Path
+) -> None:
+    """The writer died between the link to the final name and the removal of the temporary name."""
+    leave_whole(repository, {"b": b"whole"})
+    end_leases(repository)
+    [(key,)] = sql(repository, "SELECT object_key FROM chunks WHERE state = 'writing'")
+    (old.folder / f"{key}.partial").hardlink_to(old.folder / key)
+    (tmp_path / "src").mkdir()
+    repository.ingest([tmp_path / "src"])
+    assert repository.read("b") == b"whole"
+    assert not (old.folder / f"{key}.partial").exists()
