@@ -129,12 +129,6 @@ class Stores:
             row = connection.execute("SELECT url FROM stores WHERE name = %s", [name]).fetchone()
         return None if row is None else str(row[0])
 
-    def catalog_uuid(self) -> UUID:
-        """Return the identity of the catalog, by which its markers in stores are named."""
-        with self._connection.statement() as connection:
-            [(uuid,)] = connection.execute("SELECT uuid FROM catalog_identity").fetchall()
-        return UUID(str(uuid))
-
     def register(self, url: str) -> None:
         """Insert the row of a store unless there is one. Do this when a verb that writes opens the store: rows of
         chunks, copies and backups that come later fail once the store has moved."""

@@ -71,7 +71,7 @@ class StoreMove:
         row = self._catalog.stores.find(old)
         if row is None or row.uuid is None:
             return
-        marker = read_marker(new, self._catalog.stores.catalog_uuid())
+        marker = read_marker(new, self._catalog.identities.of(old).catalog)
         if marker is None or marker.store != row.uuid:
             why = "it has no marker of this catalog" if marker is None else f"its marker is of store {marker.store}"
             hint = f"nothing was changed: bring all objects there first, those below {MARKER_PREFIX} too"

@@ -1,6 +1,5 @@
 """What has to work on every S3 server: see docs/s3.md."""
 
-import random
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from cafcat.checksums import crc64nvme
 from cafcat.errors import CafcatError, Corrupt, NotFound
 from cafcat.remote.access import S3Access
 from cafcat.stores.base import ObjectInfo
@@ -18,8 +16,7 @@ from tests.places import Bucket
 from tests.s3_proxy import Fault, S3Proxy
 from tests.s3_server import S3Server, needs
 from tests.server_verdicts import MEMORY, Remembered, open_remembering
-
-MIB = 1 << 20
+from tests.uploads import MIB, content, put
 
 
 @pytest.fixture
@@ -39,21 +36,6 @@ def without_payload_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
     from botocore.auth import S3SigV4Auth
 
     monkeypatch.setattr(S3SigV4Auth, "_should_sha256_sign_payload", lambda *_: False)
-
-
-def put(store: S3Store, key: str, data: bytes) -> None:
-    upload = store.create(key)
-    try:
-        for start in range(0, len(data), MIB):
-            upload.write(data[start : start + MIB])
-        upload.commit(crc64nvme(data))
-    except BaseException:
-        upload.abort()
-        raise
-
-
-def content(size_bytes: int, seed: int = 1) -> bytes:
-    return random.Random(seed).randbytes(size_bytes)
 
 
 @pytest.mark.usefixtures("without_payload_signatures")

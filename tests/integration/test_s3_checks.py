@@ -2,14 +2,12 @@
 
 import hashlib
 import logging
-import random
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, cast
 
 import pytest
 
-from cafcat.checksums import crc64nvme
 from cafcat.errors import Conflict, Corrupt, NotFound
 from cafcat.remote.reading import RemoteObject
 from cafcat.stores.s3 import S3Store
@@ -17,8 +15,8 @@ from cafcat.stores.server_checks import ServerCheck, ServerChecks
 from tests.s3_proxy import Fault, Request, S3Proxy
 from tests.s3_server import S3Server, needs
 from tests.server_verdicts import Remembered, open_remembering
+from tests.uploads import MIB, content, put
 
-MIB = 1 << 20
 HEADERS = {
     "tag": b"etag",
     "promise": b"x-amz-checksum-type",
@@ -53,21 +51,6 @@ def open_store(s3_bucket: str, verdicts: Remembered, warnings: list[str]) -> Cal
 @pytest.fixture
 def store(open_store: Callable[[], S3Store]) -> S3Store:
     return open_store()
-
-
-def put(store: S3Store, key: str, data: bytes) -> None:
-    upload = store.create(key)
-    try:
-        for start in range(0, len(data), MIB):
-            upload.write(data[start : start + MIB])
-        upload.commit(crc64nvme(data))
-    except BaseException:
-        upload.abort()
-        raise
-
-
-def content(size_bytes: int, seed: int = 1) -> bytes:
-    return random.Random(seed).randbytes(size_bytes)
 
 
 def another_tag(proxy: S3Proxy) -> None:

@@ -1,8 +1,8 @@
 """Writing objects into a bucket while the network and the server misbehave."""
 
 import base64
+import functools
 import hashlib
-import random
 from collections.abc import Callable
 
 import pytest
@@ -11,12 +11,14 @@ from cafcat.checksums import crc64nvme
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.remote.access import S3Access
 from cafcat.stores.s3 import S3Store
+from tests import uploads
 from tests.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
-from tests.s3_server import S3Server, needs
+from tests.s3_server import S3Server
+from tests.uploads import MIB, content
 
-MIB = 1 << 20
 SMALLEST_MEMORY = 16_000_000
 """Parts of 5 MiB, two of them in flight."""
+put = functools.partial(uploads.put, with_checksum=False)
 
 pytestmark = pytest.mark.usefixtures("s3_proxy_environment")
 
@@ -26,24 +28,9 @@ def store(s3_bucket: str) -> S3Store:
     return S3Store(f"s3://{s3_bucket}/chunks", S3Access(), SMALLEST_MEMORY)
 
 
-def put(store: S3Store, key: str, data: bytes) -> None:
-    upload = store.create(key)
-    try:
-        for start in range(0, len(data), MIB):
-            upload.write(data[start : start + MIB])
-        upload.commit()
-    except BaseException:
-        upload.abort()
-        raise
-
-
 def uploads_left(server: S3Server, bucket: str) -> list[str]:
     """Asked without the proxy."""
     return [found["UploadId"] for found in server.client().list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
-
-
-def content(size_bytes: int, seed: int = 1) -> bytes:
-    return random.Random(seed).randbytes(size_bytes)
 
 
 def test_parts_go_out_while_the_object_is_written(store: S3Store, s3_proxy: S3Proxy) -> None:
@@ -163,7 +150,11 @@ def test_a_server_that_refuses_our_checksum_gets_md5(store: S3Store, s3_proxy: S
 
 
 def test_every_part_has_its_checksum(store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server) -> None:
-    needs(s3_server, "crc64")
+    """Where the server does not promise CRC-64/NVME of whole objects, the proxy adds the promise."""
+    if not s3_server.has("crc64"):
+        promise = [b"x-amz-checksum-algorithm: CRC64NVME", b"x-amz-checksum-type: FULL_OBJECT"]
+        s3_proxy.removed_headers = lambda _request: {b"x-amz-checksum-algorithm", b"x-amz-checksum-type"}
+        s3_proxy.further_headers = lambda request: promise if request.operation == "CreateMultipartUpload" else []
     put(store, "chunk.caf", content(12 * MIB))
     parts = [request for request in s3_proxy.requests if request.operation == "UploadPart"]
     assert len({part.checksums["x-amz-checksum-crc64nvme"] for part in parts}) == 3
