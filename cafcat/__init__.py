@@ -12,11 +12,11 @@ with cafcat.open() as repository:
 TYPE_CHECKING = False  # typing's own takes milliseconds, in which Ctrl-C would not count yet
 if TYPE_CHECKING:
     from cafcat import errors, model
-    from cafcat.archives.inspecting import Inspection
     from cafcat.errors import CafcatError
+    from cafcat.operations.inspect.run import Inspection
     from cafcat.progress import Progress
     from cafcat.repository import Repository, open
-    from cafcat.settings import Settings
+    from cafcat.settings.settings import Settings
     from cafcat.snapshots import Snapshot
     from cafcat.without_catalog import convert, inspect
 
@@ -39,7 +39,7 @@ __all__ = [
 
 _LATER = {
     "CafcatError": "errors",
-    "Inspection": "archives.inspecting",
+    "Inspection": "operations.inspect.run",
     "Progress": "progress",
     "Repository": "repository",
     "convert": "without_catalog",

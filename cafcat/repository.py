@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cafcat import __version__
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.lookup import FindFilter
-from cafcat.database import Database
+from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import (
     Chunk,
@@ -26,22 +25,23 @@ from cafcat.model import (
     Stats,
 )
 from cafcat.progress import Progress
-from cafcat.resolve.reading import Reading
-from cafcat.resolve.wanted import Wanted
-from cafcat.settings import Settings
+from cafcat.reading.reader import Reading
+from cafcat.reading.request import Wanted
+from cafcat.settings.database import Database
+from cafcat.settings.settings import Settings
 from cafcat.stores.base import Store
 from cafcat.wiring import CatalogVerdicts, Rooms, Stores, opening_of, output_of, outputs_of
 
 if TYPE_CHECKING:
-    from cafcat.archives.export import ExportReport
     from cafcat.custody import Custody
     from cafcat.custody.checking_stores import CheckedStore
-    from cafcat.maintenance.left_copies import SettledCopy
-    from cafcat.maintenance.recover import RecoverReport, SettledChunk
-    from cafcat.resolve.batch import Batch
-    from cafcat.resolve.listing import Listing
-    from cafcat.resolve.plan import ReadPlan
-    from cafcat.resolve.urls import SignedUrl
+    from cafcat.operations.export.run import ExportReport
+    from cafcat.operations.recover.left_copies import SettledCopy
+    from cafcat.operations.recover.run import RecoverReport, SettledChunk
+    from cafcat.reading.batch import Batch
+    from cafcat.reading.listing import Listing
+    from cafcat.reading.plan import ReadPlan
+    from cafcat.reading.urls import SignedUrl
     from cafcat.snapshots.writing import SnapshotReport
 
 __all__ = ["Repository", "open"]
@@ -80,7 +80,7 @@ class Repository:
 
     @cached_property
     def _listing(self) -> "Listing":
-        from cafcat.resolve.listing import Listing
+        from cafcat.reading.listing import Listing
 
         return Listing(self._catalog)
 
@@ -181,9 +181,9 @@ class Repository:
         CatalogOutdated: chunks committed before stay.
         """
         from cafcat.formats import registry as formats
-        from cafcat.ingest.run import IngestRun, target_of
+        from cafcat.operations.ingest.run import IngestRun, target_of
         from cafcat.scanning.opening import SourceOptions
-        from cafcat.workers import processors
+        from cafcat.support.workers import processors
 
         if isinstance(sources, str | bytes | os.PathLike):
             raise InvalidInput("sources are a list of names", hint=f"write [{os.fspath(sources)!r}]")
@@ -240,20 +240,20 @@ class Repository:
 
     def url_of(self, location: Location) -> str:
         """The same as other programs read it: an http(s):// or file:// URL, which lets nobody in by itself."""
-        from cafcat.resolve.urls import url_of
+        from cafcat.reading.urls import url_of
 
         return url_of(self._store_of(location.store), location)
 
     def signed_url(self, location: Location, seconds: int) -> "SignedUrl":
         """A URL that gives anybody the bytes of one file, and no others, for so many seconds. Raises InvalidInput
         for an empty file, for a store that is a folder, and for more than 7 days; AccessDenied."""
-        from cafcat.resolve.urls import signed_url
+        from cafcat.reading.urls import signed_url
 
         return signed_url(self._store_of(location.store), location, seconds)
 
     def curl_options(self, location: Location) -> str:
         """Shell words that let curl in to `url_of`: names of environment variables, no secrets."""
-        from cafcat.resolve.urls import curl_options
+        from cafcat.reading.urls import curl_options
 
         return curl_options(self._store_of(location.store))
 
@@ -281,7 +281,7 @@ class Repository:
         whole (and checked, if it is the whole file), or not at all; a device or pipe is written to. Raises
         NotFound, Corrupt, Conflict if output is there and overwrite is false, StoreFailed, OutputFailed,
         InvalidInput for a range beyond the file."""
-        from cafcat.resolve.saving import save_single
+        from cafcat.reading.saving import save_single
 
         location = self.locate(path)
         wanted = Wanted.of(path, location, start, end)
@@ -291,7 +291,7 @@ class Repository:
         return location
 
     def _batch(self, start: int, end: int | None) -> "Batch":
-        from cafcat.resolve.batch import Batch
+        from cafcat.reading.batch import Batch
 
         return Batch(self._reading, start, end)
 
@@ -353,7 +353,7 @@ class Repository:
     ) -> Iterator[Location]:
         """Files below a folder (or the file of that name) by conditions, in path order. name: a shell pattern
         for the last part of the path; times in nanoseconds since 1970, sizes in bytes."""
-        from cafcat.resolve.globs import regex_of_glob
+        from cafcat.reading.globs import regex_of_glob
 
         pattern = None if name is None else regex_of_glob(name)
         where = FindFilter(pattern, newer_ns, older_ns, min_size, max_size)
@@ -376,7 +376,7 @@ class Repository:
         NotFound if there is nothing of that name, OutputFailed if the directory cannot be written to, AccessDenied,
         Unavailable for a store out of reach.
         """
-        from cafcat.resolve.extract import extract_tree
+        from cafcat.reading.extract import extract_tree
 
         return extract_tree(
             self._reading,
@@ -389,7 +389,7 @@ class Repository:
 
     def plan_extract(self, prefix: str) -> "ReadPlan":
         """What `extract` would read. Nothing is read. Raises NotFound if there is nothing of that name."""
-        from cafcat.resolve.extract import plan_tree
+        from cafcat.reading.extract import plan_tree
 
         return plan_tree(self._reading, self._listing, prefix)
 
@@ -432,7 +432,7 @@ class Repository:
         false, Unsupported, InvalidInput, OutputFailed, AccessDenied, Unavailable, CatalogUnavailable,
         CatalogOutdated.
         """
-        from cafcat.archives.export import export_archive
+        from cafcat.operations.export.run import export_archive
 
         return export_archive(
             self._catalog,

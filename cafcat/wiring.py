@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from cafcat.errors import CafcatError
 from cafcat.progress import Progress
-from cafcat.settings import Settings, default_home
+from cafcat.settings.settings import Settings, default_home
 from cafcat.stores.base import KeepsOpen, Store
 from cafcat.stores.registry import open_store
 from cafcat.support.private import PRIVATE_FILE, close_home, close_to_others, is_below
 
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
-    from cafcat.resolve.outputs import Output
+    from cafcat.reading.outputs import Output
     from cafcat.scanning.opening import Opening, SourceOptions
-    from cafcat.stores.server_checks import ServerChecks, Verdicts
+    from cafcat.stores.s3.server_checks import ServerChecks, Verdicts
 
 __all__ = ["CatalogVerdicts", "Rooms", "Stores", "opening_of", "output_of", "outputs_of"]
 
@@ -45,7 +45,7 @@ class Stores(dict[str, Store]):
         self._warn = warn
 
     def _checks(self, url: str) -> "ServerChecks":
-        from cafcat.stores.server_checks import ServerChecks
+        from cafcat.stores.s3.server_checks import ServerChecks
 
         return ServerChecks(url, self._verdicts, self._warn)
 
@@ -97,7 +97,7 @@ class CatalogVerdicts:
             return True
 
     def _catalog(self) -> "Catalog":
-        from cafcat.database import Database
+        from cafcat.settings.database import Database
 
         return Database(self.settings).catalog()
 
@@ -127,7 +127,7 @@ def output_of(settings: Settings | None, path: str | os.PathLike[str], *, overwr
         path: Name of the file or folder.
         overwrite: Replace files that are there.
     """
-    from cafcat.resolve.outputs import Output
+    from cafcat.reading.outputs import Output
 
     home = default_home() if settings is None else settings.home
     is_private = (settings is None or settings.has_default_home) and is_below(path, home)
@@ -150,6 +150,6 @@ class Rooms:
     settings: Settings
 
     def __call__(self) -> "tuple[Catalog, Callable[[str], Store]]":
-        from cafcat.database import Database
+        from cafcat.settings.database import Database
 
         return Database(self.settings).catalog(), Stores(self.settings, CatalogVerdicts(self.settings)).__getitem__

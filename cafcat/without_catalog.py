@@ -4,13 +4,13 @@ import os
 from typing import TYPE_CHECKING
 
 from cafcat.progress import Progress
-from cafcat.settings import Settings
+from cafcat.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from cafcat.archives.convert import ConvertReport
-    from cafcat.archives.inspecting import Inspection
     from cafcat.archives.opening import OpenArchive
     from cafcat.formats.read_as import ReadAs
+    from cafcat.operations.convert.run import ConvertReport
+    from cafcat.operations.inspect.run import Inspection
     from cafcat.remote.access import S3Access
 
 __all__ = ["convert", "inspect"]
@@ -35,8 +35,8 @@ def inspect(
     Raises:
         NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
     """
-    from cafcat.archives.inspecting import look_into
     from cafcat.formats.read_as import ReadAs
+    from cafcat.operations.inspect.run import look_into
 
     return look_into(_archive(file, settings, ReadAs(format, zero_padding)))
 
@@ -74,8 +74,8 @@ def convert(
         Refused: the format cannot have a name.
         Unsupported, InvalidInput, OutputFailed: and as `inspect`.
     """
-    from cafcat.archives.convert import convert_archive
     from cafcat.formats.read_as import ReadAs
+    from cafcat.operations.convert.run import convert_archive
     from cafcat.wiring import output_of
 
     archive = _archive(input, settings, ReadAs(input_format, zero_padding))

@@ -10,13 +10,13 @@ import pytest
 
 from cafcat.checksums import crc32c
 from cafcat.formats.databundle import DATABUNDLE
-from cafcat.formats.databundle.bundle_index import LEVELDB_BINDINGS, BundleIndex
-from cafcat.formats.databundle.compression import METHODS, NONE, compressed
+from cafcat.formats.databundle.bundles.compression import METHODS, NONE, compressed
+from cafcat.formats.databundle.bundles.index import LEVELDB_BINDINGS, BundleIndex
 from cafcat.formats.databundle.layout import HEAD, MAGIC, VERSION_MAGIC, config_key, file_key, record_key
 from cafcat.formats.databundle.messages import messages
 from cafcat.formats.databundle.rows import record_value
 from cafcat.stores.base import StoredFolder
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 
 __all__ = [
     "everything",

@@ -7,7 +7,7 @@ import psycopg
 
 import cafcat
 from cafcat.formats.base import Format
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.model import OnConflict
 from cafcat.writing.chunk import ChunkPlace, OpenChunk
 from tests.places import Place

@@ -12,8 +12,8 @@ import pytest
 
 import cafcat
 from cafcat.checksums import crc64nvme
-from cafcat.maintenance.copy import CopyReport
-from cafcat.maintenance.recover import RecoverReport
+from cafcat.operations.copy.run import CopyReport
+from cafcat.operations.recover.run import RecoverReport
 from tests.catalog_world import sql
 from tests.places import Bucket, Folder, Place
 from tests.removal_world import rebuilt

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import botocore.httpsession
 
 import cafcat
-from cafcat.catalog.adopting import Adopting
-from cafcat.catalog.chunks import Chunks
-from cafcat.catalog.copies import Copies
-from cafcat.catalog.pruning import Pruning
-from cafcat.catalog.recovery import Recovery
-from cafcat.catalog.removal import Removal
-from cafcat.catalog.rewriting import Rewriting
+from cafcat.catalog.chunks.adopting import Adopting
+from cafcat.catalog.chunks.chunks import Chunks
+from cafcat.catalog.chunks.copies import Copies
+from cafcat.catalog.chunks.pruning import Pruning
+from cafcat.catalog.chunks.recovery import Recovery
+from cafcat.catalog.chunks.rewriting import Rewriting
+from cafcat.catalog.files.removal import Removal
 from tests.killed_steps import Steps
 
 

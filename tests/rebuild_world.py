@@ -10,10 +10,10 @@ import pytest
 
 import cafcat
 from cafcat.formats.base import Format
-from cafcat.formats.caf import CAF
-from cafcat.maintenance.compare import Difference
-from cafcat.maintenance.rebuild import RebuildReport
+from cafcat.formats.caf.format import CAF
 from cafcat.model import OnConflict
+from cafcat.operations.compare.run import Difference
+from cafcat.operations.rebuild.run import RebuildReport
 from cafcat.stores.base import Store
 from tests.catalog_world import begin, sql
 from tests.places import FOLDER_OR_SLOW_BUCKET

@@ -9,7 +9,7 @@ import pytest
 
 import cafcat
 from cafcat.checksums import crc32c, crc64nvme
-from cafcat.maintenance.recover import RecoverReport
+from cafcat.operations.recover.run import RecoverReport
 from cafcat.stores.keys import is_chunk_key
 from cafcat.writing.chunk import OpenChunk
 from tests.catalog_world import begin, sql

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from cafcat.remote.access import S3Access
-from cafcat.stores.s3 import S3Store
-from cafcat.stores.server_checks import ServerChecks
+from cafcat.stores.s3.server_checks import ServerChecks
+from cafcat.stores.s3.store import S3Store
 
 __all__ = ["MEMORY", "Remembered", "open_remembering"]
 

@@ -23,8 +23,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from cafcat.catalog.embedded import EmbeddedServer
-from cafcat.catalog.embedded_roles import SUPERUSER
+from cafcat.embedded.roles import SUPERUSER
+from cafcat.embedded.server import EmbeddedServer
 from cafcat.errors import CatalogUnavailable
 
 CONTAINER_IMAGE = "postgres:17-alpine"

@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import cafcat
-from cafcat.formats.caf import CAF
-from cafcat.maintenance.adopt import AdoptReport
+from cafcat.formats.caf.format import CAF
 from cafcat.model import ArchiveUnits, IngestReport, LogUnit, OnConflict
+from cafcat.operations.adopt.run import AdoptReport
 from cafcat.testing.formats import pack
 from tests.catalog_world import MODIFIED
 from tests.recover_world import leave_whole, recover
@@ -159,7 +159,7 @@ def write_journal(world: SizeWorld, repository: cafcat.Repository, round: str) -
 
 
 def enter_logs(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    from cafcat.catalog.log_units import drop_units, enter_units
+    from cafcat.catalog.files.log_units import drop_units, enter_units
 
     chunk = int(str(world.sql("SELECT max(id) FROM chunks")[0][0]))
     units = ArchiveUnits([LogUnit(f"logs-{round}/{number}", 0, 1) for number in range(FILES)])

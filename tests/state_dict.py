@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from hypothesis.stateful import RuleBasedStateMachine
 
 import cafcat
-from cafcat.database import Database
 from cafcat.model import OnConflict
+from cafcat.settings.database import Database
 from tests import state_world as world
 from tests.state_world import LOGS, Archive, Batch, Raw, Record
 

@@ -23,7 +23,7 @@ from cafcat.errors import CafcatError
 from cafcat.formats import registry
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
-from cafcat.resolve.outputs import Output
+from cafcat.reading.outputs import Output
 from tests.crash import archives
 from tests.killed_steps import Steps
 from tests.log_archives import SECTIONS, container
@@ -129,9 +129,9 @@ _NEEDED = (
     "cafcat.formats.car.writer",
     "cafcat.formats.chunkio.writer",
     "cafcat.formats.databundle.writer",
-    "cafcat.ingest.run",
-    "cafcat.maintenance.adopt",
-    "cafcat.maintenance.recover",
+    "cafcat.operations.ingest.run",
+    "cafcat.operations.adopt.run",
+    "cafcat.operations.recover.run",
 )
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cafcat.model import FileProblem, ProblemKind, SourceFile
-from cafcat.sources.tar_file import TarFileSource
-from cafcat.sources.tar_stream import TarStreamSource
+from cafcat.sources.tar.file import TarFileSource
+from cafcat.sources.tar.stream import TarStreamSource
 from tests.services import missing_service
 
 MIB = 1 << 20

@@ -3,7 +3,7 @@
 import random
 
 from cafcat.checksums import crc64nvme
-from cafcat.stores.s3 import S3Store
+from cafcat.stores.s3.store import S3Store
 
 __all__ = ["MIB", "content", "put"]
 

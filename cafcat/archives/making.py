@@ -8,8 +8,8 @@ from typing import Final
 from cafcat.formats.base import UNLIMITED, Format, Writer
 from cafcat.model import NewFile
 from cafcat.progress import Progress
-from cafcat.resolve.output_errors import disk_errors
-from cafcat.resolve.outputs import Output, unnamed
+from cafcat.reading.output_errors import disk_errors
+from cafcat.reading.outputs import Output, unnamed
 from cafcat.support.new_file import write_all
 
 __all__ = ["FileSink", "NewArchive", "new_archive", "new_file"]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from cafcat.archives.naming import NamedPlace, StoreOf, Together, found
 from cafcat.formats.base import ArchiveFolder, Format, InFolder, RandomReader, Reader, Spread
 from cafcat.formats.read_as import DETECTED, ReadAs
-from cafcat.read_ahead import ReadAhead
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.stores.base import Store, StoredFolder
+from cafcat.support.read_ahead import ReadAhead
 
 __all__ = ["OpenArchive", "Part", "open_archive"]
 
@@ -100,7 +100,7 @@ class _Placed:
 
 
 def _local(place: NamedPlace, store_of: StoreOf) -> InFolder:
-    from cafcat.stores.local_files import LocalFile
+    from cafcat.stores.local.files import LocalFile
 
     file = LocalFile(place.name)
     return _Placed(file.name, file.size_bytes, file.read_at, lambda: StoredFolder(store_of(place.folder)))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cafcat.model import Entry
-from cafcat.sorting import ExternalSort
+from cafcat.support.sorting import ExternalSort
 
 __all__ = ["InDataOrder"]
 

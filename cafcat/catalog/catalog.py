@@ -5,34 +5,34 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.catalog.files.lookup import Lookup
 from cafcat.catalog.locking import Patience
-from cafcat.catalog.lookup import Lookup
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from cafcat.catalog.adopting import Adopting
-    from cafcat.catalog.chunks import Chunks
-    from cafcat.catalog.commit import Commit
-    from cafcat.catalog.comparing import Comparing
-    from cafcat.catalog.copies import Copies
-    from cafcat.catalog.dump import Backups, Dump
-    from cafcat.catalog.exporting import Export
-    from cafcat.catalog.identity import Identities
-    from cafcat.catalog.journal import Journal
-    from cafcat.catalog.listings import Listings
-    from cafcat.catalog.log_units import LogUnits
-    from cafcat.catalog.moment import Moment
-    from cafcat.catalog.pruning import Pruning
-    from cafcat.catalog.rebuilding import Rebuilding
-    from cafcat.catalog.recovery import Recovery
-    from cafcat.catalog.removal import Removal
+    from cafcat.catalog.chunks.adopting import Adopting
+    from cafcat.catalog.chunks.chunks import Chunks
+    from cafcat.catalog.chunks.commit import Commit
+    from cafcat.catalog.chunks.copies import Copies
+    from cafcat.catalog.chunks.pruning import Pruning
+    from cafcat.catalog.chunks.recovery import Recovery
+    from cafcat.catalog.chunks.rewriting import Rewriting
+    from cafcat.catalog.chunks.verification import Verification
+    from cafcat.catalog.files.consistent import Moment
+    from cafcat.catalog.files.exporting import Export
+    from cafcat.catalog.files.log_units import LogUnits
+    from cafcat.catalog.files.removal import Removal
+    from cafcat.catalog.files.sources import Sources
+    from cafcat.catalog.history.journal import Journal
+    from cafcat.catalog.history.listings import Listings
+    from cafcat.catalog.history.runs import Runs
     from cafcat.catalog.reports import Reports
-    from cafcat.catalog.rewriting import Rewriting
-    from cafcat.catalog.runs import Runs
-    from cafcat.catalog.sources import Sources
-    from cafcat.catalog.stores import ServerVerdicts, Stores
-    from cafcat.catalog.verification import Verification
+    from cafcat.catalog.stores.identity import Identities
+    from cafcat.catalog.stores.stores import ServerVerdicts, Stores
+    from cafcat.catalog.transfer.comparing import Comparing
+    from cafcat.catalog.transfer.dump import Backups, Dump
+    from cafcat.catalog.transfer.rebuilding import Rebuilding
 
 __all__ = ["Catalog"]
 
@@ -85,140 +85,140 @@ class Catalog:
 
     @cached_property
     def chunks(self) -> "Chunks":
-        from cafcat.catalog.chunks import Chunks
+        from cafcat.catalog.chunks.chunks import Chunks
 
         return Chunks(self._connection)
 
     @cached_property
     def verdicts(self) -> "ServerVerdicts":
-        from cafcat.catalog.stores import ServerVerdicts
+        from cafcat.catalog.stores.stores import ServerVerdicts
 
         return ServerVerdicts(self._connection)
 
     @cached_property
     def commit(self) -> "Commit":
-        from cafcat.catalog.commit import Commit
+        from cafcat.catalog.chunks.commit import Commit
 
         return Commit(self._connection)
 
     @cached_property
     def adopting(self) -> "Adopting":
-        from cafcat.catalog.adopting import Adopting
+        from cafcat.catalog.chunks.adopting import Adopting
 
         return Adopting(self._connection)
 
     @cached_property
     def journal(self) -> "Journal":
-        from cafcat.catalog.journal import Journal
+        from cafcat.catalog.history.journal import Journal
 
         return Journal(self._connection)
 
     @cached_property
     def copies(self) -> "Copies":
-        from cafcat.catalog.copies import Copies
+        from cafcat.catalog.chunks.copies import Copies
 
         return Copies(self._connection)
 
     @cached_property
     def identities(self) -> "Identities":
-        from cafcat.catalog.identity import Identities
+        from cafcat.catalog.stores.identity import Identities
 
         return Identities(self._connection)
 
     @cached_property
     def runs(self) -> "Runs":
-        from cafcat.catalog.runs import Runs
+        from cafcat.catalog.history.runs import Runs
 
         return Runs(self._connection)
 
     @cached_property
     def sources(self) -> "Sources":
-        from cafcat.catalog.sources import Sources
+        from cafcat.catalog.files.sources import Sources
 
         return Sources(self._connection)
 
     @cached_property
     def listings(self) -> "Listings":
-        from cafcat.catalog.listings import Listings
+        from cafcat.catalog.history.listings import Listings
 
         return Listings(self._connection)
 
     @cached_property
     def logs(self) -> "LogUnits":
-        from cafcat.catalog.log_units import LogUnits
+        from cafcat.catalog.files.log_units import LogUnits
 
         return LogUnits(self._connection)
 
     @cached_property
     def recovery(self) -> "Recovery":
-        from cafcat.catalog.recovery import Recovery
+        from cafcat.catalog.chunks.recovery import Recovery
 
         return Recovery(self._connection)
 
     @cached_property
     def stores(self) -> "Stores":
-        from cafcat.catalog.stores import Stores
+        from cafcat.catalog.stores.stores import Stores
 
         return Stores(self._connection)
 
     @cached_property
     def verification(self) -> "Verification":
-        from cafcat.catalog.verification import Verification
+        from cafcat.catalog.chunks.verification import Verification
 
         return Verification(self._connection)
 
     @cached_property
     def removal(self) -> "Removal":
-        from cafcat.catalog.removal import Removal
+        from cafcat.catalog.files.removal import Removal
 
         return Removal(self._connection)
 
     @cached_property
     def pruning(self) -> "Pruning":
-        from cafcat.catalog.pruning import Pruning
+        from cafcat.catalog.chunks.pruning import Pruning
 
         return Pruning(self._connection)
 
     @cached_property
     def rebuilding(self) -> "Rebuilding":
-        from cafcat.catalog.rebuilding import Rebuilding
+        from cafcat.catalog.transfer.rebuilding import Rebuilding
 
         return Rebuilding(self._connection)
 
     @cached_property
     def comparing(self) -> "Comparing":
-        from cafcat.catalog.comparing import Comparing
+        from cafcat.catalog.transfer.comparing import Comparing
 
         return Comparing(self._connect)
 
     @cached_property
     def dump(self) -> "Dump":
-        from cafcat.catalog.dump import Dump
+        from cafcat.catalog.transfer.dump import Dump
 
         return Dump(self._connection, self._connect)
 
     @cached_property
     def backups(self) -> "Backups":
-        from cafcat.catalog.dump import Backups
+        from cafcat.catalog.transfer.dump import Backups
 
         return Backups(self._connection)
 
     def moment(self) -> "AbstractContextManager[Moment]":
         """Its files and chunks as they are now, on a connection of its own, however long it takes to read them.
         Raises CatalogUnavailable, CatalogOutdated."""
-        from cafcat.catalog.moment import moment
+        from cafcat.catalog.files.consistent import moment
 
         return moment(self._connect)
 
     def export(self) -> "AbstractContextManager[Export]":
         """Its files as they are now, likewise. Raises CatalogUnavailable, CatalogOutdated."""
-        from cafcat.catalog.exporting import export
+        from cafcat.catalog.files.exporting import export
 
         return export(self._connect)
 
     @cached_property
     def rewriting(self) -> "Rewriting":
-        from cafcat.catalog.rewriting import Rewriting
+        from cafcat.catalog.chunks.rewriting import Rewriting
 
         return Rewriting(self._connection)
 

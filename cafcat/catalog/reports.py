@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from cafcat.catalog.connection import Connection, PgConnection
-from cafcat.catalog.lookup import LOCATION, location_of, size_of
-from cafcat.catalog.runs import iso
+from cafcat.catalog.files.lookup import LOCATION, location_of, size_of
+from cafcat.catalog.history.runs import iso
 from cafcat.catalog.user_query import user_query
 from cafcat.model import RetiredLocation, Stats
 

@@ -27,7 +27,7 @@ app = typer.Typer(
 
 def _print_version(value: bool) -> None:
     if value:
-        from cafcat.cli.version import show
+        from cafcat.cli.admin.version import show
 
         show(Call())
         raise typer.Exit
@@ -86,7 +86,7 @@ def _flushed(call: Call, code: int) -> int:
 def _invoke(call: Call, arguments: list[str]) -> int:
     command = typer.main.get_command(app)
     if COMPLETION_VARIABLE in os.environ:
-        from cafcat.cli.completion import answer_shell
+        from cafcat.cli.admin.completion import answer_shell
 
         answer_shell(command, arguments)
     try:

@@ -18,9 +18,9 @@ from cafcat.cli.output import Output
 from cafcat.errors import NotFound
 
 if TYPE_CHECKING:
-    from cafcat.database import Database
     from cafcat.repository import Repository
-    from cafcat.settings import Settings
+    from cafcat.settings.database import Database
+    from cafcat.settings.settings import Settings
 
 __all__ = ["Call", "group", "verb", "with_shared_options"]
 
@@ -98,7 +98,7 @@ class Call:
 
     def settings(self) -> "Settings":
         """The settings that flags, environment and file give. Raises InvalidInput."""
-        from cafcat.settings import Settings
+        from cafcat.settings.settings import Settings
 
         return Settings.load(**self._flags)
 
@@ -116,14 +116,14 @@ class Call:
             try:
                 yield repository
             except NotFound:
-                from cafcat.cli.lost import warn_if_lost
+                from cafcat.cli.reading.lost import warn_if_lost
 
                 warn_if_lost(self, repository)
                 raise
 
     def database(self) -> "Database":
         """The database, for `cafcat db`."""
-        from cafcat.database import Database
+        from cafcat.settings.database import Database
 
         return Database(self.settings())
 

@@ -14,7 +14,7 @@ from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal
 from cafcat.errors import InvalidInput
 from cafcat.model import Comparison, IngestReport, OnConflict, ProblemKind
-from cafcat.quantities import format_size, parse_size
+from cafcat.support.quantities import format_size, parse_size
 
 __all__ = ["register"]
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cafcat.cli.arguments import parse_text
-from cafcat.quantities import parse_size
+from cafcat.support.quantities import parse_size
 
 __all__ = [
     "ONLY_IN_STORE",

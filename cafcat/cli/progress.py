@@ -11,7 +11,7 @@ from cafcat.cli.call import Call
 from cafcat.cli.output import one_line
 from cafcat.model import FileProblem, ProblemKind
 from cafcat.progress import Progress
-from cafcat.quantities import format_size
+from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

@@ -15,7 +15,7 @@ from cafcat.stores.keys import check_key
 
 if TYPE_CHECKING:
     from cafcat.archives.naming import NamedPlace
-    from cafcat.maintenance.adopt import Adopt, AdoptedFile, AdoptReport, Found
+    from cafcat.operations.adopt.run import Adopt, AdoptedFile, AdoptReport, Found
 
 __all__ = ["Adopting"]
 
@@ -51,7 +51,7 @@ class Adopting(Keeper):
         """
         from cafcat.formats.read_as import ReadAs
         from cafcat.formats.registry import asked_for
-        from cafcat.maintenance.adopt import Adopt
+        from cafcat.operations.adopt.run import Adopt
 
         if format is not None:
             asked_for(format)
@@ -94,7 +94,7 @@ class Adopting(Keeper):
         """The store that an archive is in, as if it were one, and its key there; or the objects that are an archive
         together. Raises InvalidInput, and what finding out about a folder raises."""
         from cafcat.archives.naming import Together, found
-        from cafcat.maintenance.adopt import Found
+        from cafcat.operations.adopt.run import Found
 
         together = found(archive, self._alone, self._store_of)
         if not isinstance(together, Together):
@@ -102,7 +102,7 @@ class Adopting(Keeper):
         return [Found(together.store, name, together.spread) for name in together.spread.names]
 
     def _alone(self, place: "NamedPlace") -> "Found":
-        from cafcat.maintenance.adopt import Found
+        from cafcat.operations.adopt.run import Found
 
         store = self._store_of(place.folder)
         if is_s3(place.name):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from cafcat.catalog.catalog import Catalog
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.progress import Progress
-from cafcat.settings import Settings
+from cafcat.settings.settings import Settings
 from cafcat.stores.base import OpensFiles, Store
 from cafcat.wiring import opening_of
 
 if TYPE_CHECKING:
-    from cafcat.maintenance.joining import Joining
+    from cafcat.operations.joining import Joining
     from cafcat.scanning.opening import Opening, SourceOptions
 
 __all__ = ["Keeper", "ignore", "never"]
@@ -31,8 +31,8 @@ class Keeper:
     def _given_store(self, given: str) -> Store:
         """Return the store that somebody named: by a name in the configuration, a name in the catalog, a URL, or a
         folder."""
-        from cafcat.settings_stores import chosen_url, possible_name
-        from cafcat.settings_values import Given
+        from cafcat.settings.stores import chosen_url, possible_name
+        from cafcat.settings.values import Given
 
         named = self._store_called(possible_name(given, self._settings.stores))
         url = chosen_url(Given(given, "argument", Path.cwd()), "store", self._settings.stores)
@@ -51,7 +51,7 @@ class Keeper:
         """Open a store for what is new, and note it in the catalog unless it is a dry run: the store that somebody
         named, else that of the settings. Raises Unavailable for a store that is elsewhere, StoreFailed,
         AccessDenied, InvalidInput, also for a bare word that names neither a store nor a folder."""
-        from cafcat.maintenance.known_stores import KnownStores
+        from cafcat.operations.known_stores import KnownStores
 
         store = self._store_for_new(given)
         stores = KnownStores(self._catalog, self._store_of)
@@ -60,7 +60,7 @@ class Keeper:
     def _store_for_new(self, given: str | None) -> Store:
         """Return the store that somebody named, else that of the settings. Raises InvalidInput for a bare word that
         names neither a store nor a folder: a slip of the pen must not make a new store."""
-        from cafcat.settings_stores import possible_name
+        from cafcat.settings.stores import possible_name
 
         if given is None:
             word, store = self._settings.store_name, self._default_store()
@@ -100,7 +100,7 @@ class Keeper:
         self._joining().join(store, asked=join_store, dry_run=dry_run)
 
     def _joining(self) -> "Joining":
-        from cafcat.maintenance.joining import Joining
+        from cafcat.operations.joining import Joining
 
         if self._settings.database_url is None:
             database = self._settings.home.as_uri()

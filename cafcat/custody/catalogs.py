@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from cafcat.catalog.owners import owner_name
+from cafcat.catalog.chunks.owners import owner_name
 from cafcat.custody.base import Keeper, ignore
 from cafcat.errors import AccessDenied, CafcatError, InvalidInput, NotFound, StoreFailed, Unsupported
 from cafcat.progress import Progress
 
 if TYPE_CHECKING:
-    from cafcat.maintenance.backup import BackupReport, FoundBackup
-    from cafcat.maintenance.compare import CompareReport, Difference
-    from cafcat.maintenance.rebuild import RebuildReport
-    from cafcat.maintenance.restore import RestoreReport
+    from cafcat.operations.backup.run import BackupReport, FoundBackup
+    from cafcat.operations.compare.run import CompareReport, Difference
+    from cafcat.operations.rebuild.run import RebuildReport
+    from cafcat.operations.restore.run import RestoreReport
 
 __all__ = ["Catalogs"]
 
@@ -25,7 +25,7 @@ class Catalogs(Keeper):
         """Return an error that names the remedies if this catalog is empty, and the configured store is not: then
         it stands in for a lost one. The store is looked at only if the catalog is empty; one that does not answer
         counts as empty. Raises CatalogUnavailable, CatalogOutdated."""
-        from cafcat.maintenance.joining import lost_catalog
+        from cafcat.operations.joining import lost_catalog
 
         if not self._catalog.identities.is_empty():
             return None
@@ -54,7 +54,7 @@ class Catalogs(Keeper):
         CatalogUnavailable, CatalogOutdated, InvalidInput (also if several catalogs wrote to the stores, and none is
         chosen), StoreFailed and AccessDenied for a store that does not answer.
         """
-        from cafcat.maintenance.rebuild import Rebuild
+        from cafcat.operations.rebuild.run import Rebuild
 
         found = [self._given_store(store) for store in stores] or [self._default_store()]
         distinct = list({store.url: store for store in found}.values())
@@ -74,9 +74,9 @@ class Catalogs(Keeper):
         """Compares with the catalog at another libpq URL: chunks, files, and what paths pointed to before. Entity
         tags of sources are not compared, nor what only one catalog can know: runs, events, times of commits.
         on_difference is told of each. Raises CatalogUnavailable, CatalogOutdated, InvalidInput, AccessDenied."""
-        from cafcat.catalog.comparing import Comparing
         from cafcat.catalog.connection import connect
-        from cafcat.maintenance.compare import compare_catalogs
+        from cafcat.catalog.transfer.comparing import Comparing
+        from cafcat.operations.compare.run import compare_catalogs
 
         progress = progress or Progress()
         theirs = Comparing(lambda: connect(database_url))
@@ -98,7 +98,7 @@ class Catalogs(Keeper):
         `ingest`. Raises Conflict, InvalidInput, StoreFailed, AccessDenied, CatalogUnavailable, CatalogOutdated."""
         from importlib.metadata import version
 
-        from cafcat.maintenance.backup import Backup
+        from cafcat.operations.backup.run import Backup
 
         if keep is not None and keep < 1:
             raise InvalidInput(f"at least one backup has to stay, not {keep}")
@@ -115,7 +115,7 @@ class Catalogs(Keeper):
 
     def backups(self, store: str | None = None) -> "Sequence[FoundBackup]":
         """The backups that a store has, the oldest first; asks no catalog."""
-        from cafcat.maintenance.backup import backups_of
+        from cafcat.operations.backup.run import backups_of
 
         return backups_of(self._default_store() if store is None else self._given_store(store))
 
@@ -126,7 +126,7 @@ class Catalogs(Keeper):
         store that has it, None for the configured one. One transaction, committed only if all of it is as it was
         written. Raises NotFound, Conflict if the catalog is not empty, Locked if somebody writes to it, Corrupt,
         Unsupported, CatalogOutdated, CatalogUnavailable, InvalidInput, StoreFailed, AccessDenied."""
-        from cafcat.maintenance.restore import Restore
+        from cafcat.operations.restore.run import Restore
 
         store = self._default_store() if source is None else self._given_store(source)
         progress = progress or Progress()

@@ -5,11 +5,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cafcat.settings import Settings
-from cafcat.settings_stores import chosen_url, possible_name
-from cafcat.settings_values import Given
+from cafcat.settings.settings import Settings
+from cafcat.settings.stores import chosen_url, possible_name
+from cafcat.settings.values import Given
 from cafcat.stores.probing import Finding, probe
-from cafcat.stores.s3 import S3Store
+from cafcat.stores.s3.store import S3Store
 from cafcat.wiring import Stores
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _catalog_if_any(settings: Settings) -> Iterator["Catalog | None"]:
     if settings.database_url is None and not (settings.home / "postgres").is_dir():
         yield None
         return
-    from cafcat.database import Database
+    from cafcat.settings.database import Database
 
     with closing(Database(settings).catalog()) as catalog:
         yield catalog

@@ -9,9 +9,9 @@ from cafcat.model import DEFAULT_GRACE_SECONDS
 from cafcat.progress import Progress
 
 if TYPE_CHECKING:
-    from cafcat.maintenance.prune import PrunedChunk, PruneReport
-    from cafcat.maintenance.remove import RemoveReport, Removing, UndeleteReport
     from cafcat.model import RetiredLocation
+    from cafcat.operations.prune.run import PrunedChunk, PruneReport
+    from cafcat.operations.remove.run import RemoveReport, Removing, UndeleteReport
 
 __all__ = ["Files", "names_of"]
 
@@ -89,8 +89,8 @@ class Files(Keeper):
         CatalogUnavailable, CatalogOutdated, InvalidInput for a store that is none, NotFound for one without a
         chunk.
         """
-        from cafcat.maintenance.known_stores import KnownStores
-        from cafcat.maintenance.prune import Prune
+        from cafcat.operations.known_stores import KnownStores
+        from cafcat.operations.prune.run import Prune
 
         progress = progress or Progress()
         only = self._store_with_chunks(store)
@@ -110,8 +110,8 @@ class Files(Keeper):
             progress.end()
 
     def _removing(self, progress: Progress, should_stop: Callable[[], object] | None) -> "Removing":
-        from cafcat.maintenance.known_stores import KnownStores
-        from cafcat.maintenance.remove import Removing
+        from cafcat.operations.known_stores import KnownStores
+        from cafcat.operations.remove.run import Removing
 
         return Removing(self._catalog, KnownStores(self._catalog, self._store_of), progress, should_stop or never)
 

@@ -7,8 +7,8 @@ from cafcat.custody.base import Keeper, ignore
 from cafcat.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from cafcat.catalog.log_units import StoredUnit
-    from cafcat.resolve.searching import LogSearch
+    from cafcat.catalog.files.log_units import StoredUnit
+    from cafcat.logs.searching import LogSearch
 
 __all__ = ["Logs"]
 
@@ -39,7 +39,7 @@ class Logs(Keeper):
         no record can match.
 
         Raises InvalidInput, also for a query that is none; NotInstalled if the program clp-s is not installed."""
-        from cafcat.resolve.searching import LogSearch, SearchQuery
+        from cafcat.logs.searching import LogSearch, SearchQuery
 
         if not query.strip() or "\0" in query:
             raise InvalidInput("there is nothing to search for", hint="write a query as level: ERROR")

@@ -10,7 +10,7 @@ from cafcat.progress import Progress
 from cafcat.wiring import Rooms
 
 if TYPE_CHECKING:
-    from cafcat.maintenance.verify import CheckedObject, VerifyReport
+    from cafcat.operations.verify.run import CheckedObject, VerifyReport
 
 __all__ = ["Proving"]
 
@@ -52,7 +52,7 @@ class Proving(Keeper):
         Damage is not an error: the report has it. Raises InvalidInput, NotFound for a chunk, folder, store or
         source that is not there, CatalogUnavailable, CatalogOutdated; Unavailable if one of its processes died.
         """
-        from cafcat.maintenance.verify import Verify, VerifyOptions
+        from cafcat.operations.verify.run import Verify, VerifyOptions
 
         options = VerifyOptions(
             level=VerifyLevel(level),

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cafcat.catalog.owners import owner_name
+from cafcat.catalog.chunks.owners import owner_name
 from cafcat.custody.base import Keeper, ignore, never
 from cafcat.errors import CafcatError
 from cafcat.progress import Progress
 
 if TYPE_CHECKING:
-    from cafcat.maintenance.left_copies import SettledCopy
-    from cafcat.maintenance.recover import Recover, RecoverReport, SettledChunk
+    from cafcat.operations.recover.left_copies import SettledCopy
+    from cafcat.operations.recover.run import Recover, RecoverReport, SettledChunk
 
 __all__ = ["Recovering"]
 
@@ -74,7 +74,7 @@ class Recovering(Keeper):
         *,
         dry_run: bool,
     ) -> "Recover":
-        from cafcat.maintenance.recover import Recover
+        from cafcat.operations.recover.run import Recover
 
         return Recover(
             self._catalog,

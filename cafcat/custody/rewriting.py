@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cafcat.catalog.owners import owner_name
+from cafcat.catalog.chunks.owners import owner_name
 from cafcat.custody.base import ignore, never
 from cafcat.custody.files import names_of
 from cafcat.custody.recovering import Recovering
@@ -14,10 +14,10 @@ from cafcat.model import DEFAULT_MAX_UNUSED
 from cafcat.progress import Progress
 
 if TYPE_CHECKING:
-    from cafcat.catalog.rewriting import RewritableChunk
-    from cafcat.maintenance.copy import CopyReport, TakenChunk
-    from cafcat.maintenance.repack import RepackReport
-    from cafcat.maintenance.repair import RepairReport
+    from cafcat.catalog.chunks.rewriting import RewritableChunk
+    from cafcat.operations.copy.run import CopyReport, TakenChunk
+    from cafcat.operations.repack.run import RepackReport
+    from cafcat.operations.repair.run import RepairReport
     from cafcat.writing.limits import Limits
 
 __all__ = ["Rewriting"]
@@ -58,7 +58,7 @@ class Rewriting(Recovering):
         CatalogOutdated: chunks committed before stay.
         """
         from cafcat.formats import registry as formats
-        from cafcat.maintenance.repack import Repack, RepackOptions
+        from cafcat.operations.repack.run import Repack, RepackOptions
 
         if format is not None:
             formats.to_write(formats.asked_for(format))
@@ -113,8 +113,8 @@ class Rewriting(Recovering):
         A file that nobody can give stays where it is and is told to `progress`. Raises NotFound, InvalidInput,
         StoreFailed, CatalogUnavailable, CatalogOutdated: chunks committed before stay.
         """
-        from cafcat.maintenance.repair import Repair
-        from cafcat.maintenance.rewrite import Rewriter, place_of
+        from cafcat.operations.repair.run import Repair
+        from cafcat.operations.rewriting import Rewriter, place_of
         from cafcat.scanning.opening import SourceOptions
 
         if not sources and not from_copies:
@@ -174,8 +174,8 @@ class Rewriting(Recovering):
         InvalidInput, StoreFailed and AccessDenied if `to` does not take the copy, CatalogUnavailable,
         CatalogOutdated: what was copied before stays.
         """
-        from cafcat.maintenance.copy import CopyChunks, selection_of
-        from cafcat.maintenance.known_stores import KnownStores
+        from cafcat.operations.copy.run import CopyChunks, selection_of
+        from cafcat.operations.known_stores import KnownStores
 
         progress, should_stop = progress or Progress(), should_stop or never
         target = KnownStores(self._catalog, self._store_of).open(self._store_for_new(to).url)

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from cafcat.catalog.owners import owner_name
+from cafcat.catalog.chunks.owners import owner_name
 from cafcat.custody.base import ignore, never
 from cafcat.custody.recovering import Recovering
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.progress import Progress
-from cafcat.settings_stores import is_store_name
+from cafcat.settings.stores import is_store_name
 
 if TYPE_CHECKING:
-    from cafcat.catalog.stores import StoreRow
-    from cafcat.maintenance.copy import TakenChunk
-    from cafcat.maintenance.migrate import MigrateReport
-    from cafcat.maintenance.store_move import StoreMoveReport
+    from cafcat.catalog.stores.stores import StoreRow
+    from cafcat.operations.copy.run import TakenChunk
+    from cafcat.operations.stores.migrate import MigrateReport
+    from cafcat.operations.stores.move import StoreMoveReport
 
 __all__ = ["StoreKeeping"]
 
@@ -29,7 +29,7 @@ class StoreKeeping(Recovering):
     def add_store(self, name: str, url: str) -> "StoreRow":
         """Give a store a name in the catalog: a URL, a folder, or a name in the configuration. Raises InvalidInput
         for a bad name, Conflict if another store has the name, Unavailable for a store that is elsewhere."""
-        from cafcat.maintenance.known_stores import KnownStores
+        from cafcat.operations.known_stores import KnownStores
 
         _check_name(name)
         store = KnownStores(self._catalog, self._store_of).check_place(self._given_store(url).url)
@@ -68,7 +68,7 @@ class StoreKeeping(Recovering):
             Conflict: the catalog has objects at the new place already.
             NotFound: the catalog has no such store.
         """
-        from cafcat.maintenance.store_move import StoreMove
+        from cafcat.operations.stores.move import StoreMove
 
         row, target = self._row(old), self._given_store(new)
         move = StoreMove(self._catalog, should_stop or never)
@@ -99,8 +99,8 @@ class StoreKeeping(Recovering):
             Conflict: the other store has chunks of another catalog, and join_store is false.
             Unavailable, StoreFailed, AccessDenied: one of the stores cannot be used.
         """
-        from cafcat.maintenance.known_stores import KnownStores
-        from cafcat.maintenance.migrate import Migrate
+        from cafcat.operations.known_stores import KnownStores
+        from cafcat.operations.stores.migrate import Migrate
         from cafcat.stores.distinct import DistinctStores
 
         progress, should_stop = progress or Progress(), should_stop or never

@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import IO, Final, Self
 
-from cafcat.spool import temporary_file_of
+from cafcat.support.spool import temporary_file_of
 
 __all__ = ["Repeated", "Superseded"]
 

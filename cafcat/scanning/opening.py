@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cafcat.catalog.listings import Listings
+from cafcat.catalog.history.listings import Listings
 from cafcat.errors import InvalidInput
 from cafcat.model import Comparison, OnConflict
 from cafcat.remote.access import S3Access
 from cafcat.scanning.positions import Positions
 from cafcat.sources.base import Source
-from cafcat.sources.directory import DirectorySource
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.name_list import NameListSource
+from cafcat.sources.lists.name_list import NameListSource
+from cafcat.sources.local.directory import DirectorySource
 from cafcat.sources.names import printable, warn_once
-from cafcat.sources.tar import looks_like_tar, open_tar
+from cafcat.sources.tar.archive import looks_like_tar, open_tar
 
 if TYPE_CHECKING:
-    from cafcat.sources.inventory import InventoryRow
+    from cafcat.sources.s3.inventory import InventoryRow
 
 __all__ = ["UNORDERED", "Opening", "SourceOptions", "is_remote", "printable_options"]
 
@@ -128,7 +128,7 @@ class Opening:
     def _open_s3(self, url: str) -> Source:
         from cafcat.remote.address import parse_s3
         from cafcat.remote.connection import S3Connection
-        from cafcat.sources.s3 import S3Source
+        from cafcat.sources.s3.bucket import S3Source
 
         shared: dict[str, Any] = {
             "prefix": self.options.prefix,
@@ -147,7 +147,7 @@ class Opening:
         return source
 
     def _inventory_of(self, bucket: str) -> "Iterable[InventoryRow]":
-        from cafcat.sources.inventory import read_inventory
+        from cafcat.sources.s3.inventory import read_inventory
 
         return read_inventory(self.options.inventory or "", self.access, bucket)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cafcat.catalog.listings import Listings
+from cafcat.catalog.history.listings import Listings
 from cafcat.model import SourceFile
 from cafcat.sources.base import ResumableSource, Source
 

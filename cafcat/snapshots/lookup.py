@@ -6,9 +6,9 @@ from uuid import UUID
 
 from cafcat.errors import Corrupt, NotFound
 from cafcat.model import Location
-from cafcat.quantities import to_nanoseconds
 from cafcat.snapshots.database import Rows
 from cafcat.snapshots.schema import SnapshotInfo
+from cafcat.support.quantities import to_nanoseconds
 
 __all__ = ["PAGE_ROWS", "SnapshotCatalog", "SnapshotCopies", "SnapshotFiles"]
 

@@ -14,14 +14,14 @@ from weakref import WeakSet
 from cafcat.checksums import crc32c_of
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
-from cafcat.paths import file_of, folder_of
-from cafcat.resolve.reading import Reading
-from cafcat.resolve.wanted import Wanted
-from cafcat.settings import Settings
+from cafcat.reading.reader import Reading
+from cafcat.reading.request import Wanted
+from cafcat.settings.settings import Settings
 from cafcat.snapshots.database import Rows, SnapshotFile
 from cafcat.snapshots.kept_chunks import KeptChunks
 from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog
 from cafcat.snapshots.schema import SnapshotInfo
+from cafcat.support.paths import file_of, folder_of
 from cafcat.wiring import Stores
 
 __all__ = ["Snapshot"]
@@ -128,7 +128,7 @@ class Snapshot:
         """As `Repository.read_many`: near files by one range read, several requests in flight to a bucket. They
         come as they are read, by archive and offset, under the names that were asked for; what is wrong with one
         comes in place of its bytes."""
-        from cafcat.resolve.batch import Batch
+        from cafcat.reading.batch import Batch
 
         if isinstance(paths, str | bytes):
             raise InvalidInput("paths are a list of names", hint=f"write [{paths!r}]")

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cafcat.errors import NotFound, OutputFailed
-from cafcat.paths import file_of, folder_of
 from cafcat.progress import Progress
-from cafcat.resolve.outputs import Output, placed
+from cafcat.reading.outputs import Output, placed
 from cafcat.snapshots.schema import APPLICATION_ID, TABLES, VERSION
+from cafcat.support.paths import file_of, folder_of
 
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
-    from cafcat.catalog.moment import Moment
+    from cafcat.catalog.files.consistent import Moment
 
 __all__ = ["SnapshotReport", "write_snapshot"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from cafcat.in_order import in_order
 from cafcat.model import SourceFile
+from cafcat.support.in_order import in_order
 
 __all__ = ["SMALL_BYTES", "FetchedFile", "bytes_when_open", "fetched"]
 

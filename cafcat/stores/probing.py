@@ -38,10 +38,10 @@ def probe(store: Store) -> Iterator[Finding]:
         AccessDenied: The store refuses.
         StoreFailed: The store does not answer.
     """
-    from cafcat.stores.s3 import S3Store
+    from cafcat.stores.s3.store import S3Store
 
     if isinstance(store, S3Store):
-        from cafcat.stores.s3_probe import S3Probe
+        from cafcat.stores.s3.probe import S3Probe
 
         yield from S3Probe(store).findings()
     else:

@@ -12,7 +12,7 @@ from cafcat.remote.access import S3Access
 from cafcat.stores.base import Store
 
 if TYPE_CHECKING:
-    from cafcat.stores.server_checks import ServerChecks
+    from cafcat.stores.s3.server_checks import ServerChecks
 
 __all__ = ["UPLOAD_MEMORY", "open_store"]
 
@@ -48,13 +48,13 @@ def open_store(
         raise InvalidInput(f"not a store: {url_or_path!r}", hint="give a folder, or a URL as file:///folder")
     scheme = _SCHEME.match(url_or_path)
     if scheme is None or scheme[1].lower() == "file":
-        from cafcat.stores.local import LocalStore
+        from cafcat.stores.local.store import LocalStore
 
         folder = Path(url_or_path) if scheme is None else _path_of(url_or_path)
         is_private = private_folder is not None and os.path.abspath(folder) == os.path.abspath(private_folder)
         return LocalStore(folder, is_private=is_private)
     if scheme[1].lower() == "s3":
-        from cafcat.stores.s3 import S3Store
+        from cafcat.stores.s3.store import S3Store
 
         known = () if checks is None else (checks,)
         return S3Store(url_or_path, access, upload_memory, *known)

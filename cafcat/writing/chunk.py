@@ -7,8 +7,8 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.commit import ChunkCommit
-from cafcat.catalog.mapping import Mapping
+from cafcat.catalog.chunks.commit import ChunkCommit
+from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import CafcatError, NotFound
 from cafcat.formats.base import EntryWriter, FinishedArchive, Format
 from cafcat.model import NO_UNITS, ChunkSummary, NewFile, OnConflict

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.catalog.journal import Journal, JournalChunk, JournalFile, JournalRecord
+from cafcat.catalog.history.journal import Journal, JournalChunk, JournalFile, JournalRecord
 from cafcat.checksums import crc32c
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX

@@ -5,7 +5,7 @@ Journal records that are to come go there like everywhere; earlier ones are brou
 
 from collections.abc import Callable
 
-from cafcat.catalog.journal import Journal, JournalRecord
+from cafcat.catalog.history.journal import Journal, JournalRecord
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.catalog.journal import JournalChunk, JournalFile, JournalRecord
+from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalRecord
 from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, InvalidInput, Unsupported
 from cafcat.model import MAX_PATH_BYTES, JournalKind

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cafcat.catalog.embedded import EmbeddedServer
-from cafcat.catalog.embedded_roles import SUPERUSER
-from cafcat.database import Database
-from cafcat.settings import Settings
+from cafcat.embedded.roles import SUPERUSER
+from cafcat.embedded.server import EmbeddedServer
+from cafcat.settings.database import Database
+from cafcat.settings.settings import Settings
 from tests.bench.data import (
     KIB,
     LARGE,

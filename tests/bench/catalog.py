@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psycopg
 
-from cafcat.catalog.embedded_roles import SUPERUSER
+from cafcat.embedded.roles import SUPERUSER
 from tests.bench.bench import forget_settings
 from tests.bench.machine import described, shown_command
 from tests.bench.table import number

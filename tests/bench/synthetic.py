@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Final
 
-from cafcat.catalog.owners import owner_name
-from cafcat.database import Database
+from cafcat.catalog.chunks.owners import owner_name
 from cafcat.formats import registry as formats
-from cafcat.ingest.coordinator import Ingest
 from cafcat.model import NewFile, OnConflict, SourceFile
+from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.progress import Progress
-from cafcat.settings import Settings
+from cafcat.settings.database import Database
+from cafcat.settings.settings import Settings
 from cafcat.sources.base import OpenFile
 from cafcat.wiring import Stores
 from cafcat.writing.chunk import ChunkPlace

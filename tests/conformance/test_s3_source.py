@@ -8,7 +8,7 @@ from cafcat.errors import SourceFailed
 from cafcat.remote.access import S3Access
 from cafcat.remote.connection import S3Connection
 from cafcat.sources.base import Source
-from cafcat.sources.s3 import S3Source
+from cafcat.sources.s3.bucket import S3Source
 from cafcat.testing.sources import RawFiles, SourceSuite, found
 from tests.s3_server import S3Server, needs, parameters
 

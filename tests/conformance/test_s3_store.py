@@ -4,7 +4,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cafcat.remote.access import S3Access
-from cafcat.stores.s3 import S3Store
+from cafcat.stores.s3.store import S3Store
 from cafcat.testing.stores import StoreSuite
 from tests.s3_server import S3Server, needs, parameters
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cafcat.sources.base import Source
-from cafcat.sources.directory import DirectorySource
-from cafcat.sources.name_list import NameListSource
+from cafcat.sources.lists.name_list import NameListSource
+from cafcat.sources.local.directory import DirectorySource
 from cafcat.testing.sources import SourceSuite
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 from cafcat.testing.stores import StoreSuite
 
 

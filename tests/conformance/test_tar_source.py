@@ -11,8 +11,8 @@ import pytest
 from cafcat.errors import SourceFailed
 from cafcat.model import SourceFile
 from cafcat.sources.base import BatchingSource, Source
-from cafcat.sources.tar_file import TarFileSource
-from cafcat.sources.tar_stream import TarStreamSource
+from cafcat.sources.tar.file import TarFileSource
+from cafcat.sources.tar.stream import TarStreamSource
 from cafcat.testing.sources import MIB, RawFiles, SourceSuite, found
 
 

@@ -10,7 +10,7 @@ import pytest
 from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, SourceFile
 from cafcat.sources.base import OpenFile, Source
-from cafcat.sources.name_list import NameListSource
+from cafcat.sources.lists.name_list import NameListSource
 from cafcat.testing.sources import RawFiles, SourceSuite, found
 from tests.s3_server import S3Server
 from tests.web_server import WebServer, web_server

@@ -52,7 +52,7 @@ class Boundaries:
 
         import psycopg
 
-        from cafcat.resolve import durable_files
+        from cafcat.reading import durable_files
 
         for name in _FILES:
             setattr(os, name, self._counted(getattr(os, name), lambda *_, _name=name: f"file {_name}"))

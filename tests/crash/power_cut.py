@@ -186,7 +186,7 @@ def _set_limits(order: dict[str, Any]) -> None:
     """So that few files are many, and the file system has only what it is to have."""
     if not order["limits"]:
         return
-    from cafcat.resolve import durable_files
+    from cafcat.reading import durable_files
 
     for name, value in order["limits"].items():
         setattr(durable_files, name, value)

@@ -44,11 +44,11 @@ def boundaries_of(order: dict[str, Any], report: int, number: int = 0) -> Bounda
 def lead(order: dict[str, Any], report: int) -> None:
     """In the process that is to lead: workers are in its process group, which can be killed as a whole, and keep
     the pipe `report` open as long as they live."""
-    import cafcat.ingest.coordinator
-    import cafcat.ingest.team
+    import cafcat.operations.ingest.coordinator
+    import cafcat.operations.ingest.worker_pool
 
-    vars(cafcat.ingest.coordinator)["_WORTH_FILES"] = 1
-    vars(cafcat.ingest.team)["_PIECE_FILES"] = _PIECE_FILES
+    vars(cafcat.operations.ingest.coordinator)["_WORTH_FILES"] = 1
+    vars(cafcat.operations.ingest.worker_pool)["_PIECE_FILES"] = _PIECE_FILES
     os.setpgid(0, 0)
     count = 0
 

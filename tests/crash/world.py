@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from cafcat.catalog.embedded_roles import SUPERUSER
+from cafcat.embedded.roles import SUPERUSER
 from tests.crash.checker import Seen, look
 from tests.crash.places import Place
 from tests.crash.team import Victim

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.testing.formats import pack
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "caf.md"

@@ -10,12 +10,12 @@ import pytest
 import typer
 
 from cafcat import errors
-from cafcat.archives.convert import ConvertReport
-from cafcat.archives.export import ExportReport
 from cafcat.cli.app import app
 from cafcat.cli.errors import EXIT_CODES, describe
 from cafcat.model import Chunk, ChunkState, ExtractReport, IngestReport, Run, Stats
-from cafcat.settings import KEYS
+from cafcat.operations.convert.run import ConvertReport
+from cafcat.operations.export.run import ExportReport
+from cafcat.settings.settings import KEYS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 SHARED = TEXT.split("## Options of every verb")[1].split("\n## ")[0]

@@ -8,13 +8,13 @@ from pathlib import Path
 from uuid import UUID
 
 import cafcat
-from cafcat.catalog.dump import TABLES
-from cafcat.catalog.journal import JournalChunk, JournalFile, JournalRecord
+from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalRecord
+from cafcat.catalog.transfer.dump import TABLES
 from cafcat.checksums import crc64nvme
-from cafcat.formats.caf import CAF
-from cafcat.maintenance.backup_keys import backup_time
+from cafcat.formats.caf.format import CAF
 from cafcat.model import JournalKind
-from cafcat.stores.local import LocalStore
+from cafcat.operations.backup.keys import backup_time
+from cafcat.stores.local.store import LocalStore
 from cafcat.testing.formats import pack
 from cafcat.writing.journal import _encoded, journal_key
 from cafcat.writing.journal_reader import JournalObject

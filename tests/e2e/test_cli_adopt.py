@@ -3,8 +3,8 @@
 import json
 from dataclasses import fields
 
-from cafcat.formats.caf import CAF
-from cafcat.maintenance.adopt import AdoptedFile, AdoptReport
+from cafcat.formats.caf.format import CAF
+from cafcat.operations.adopt.run import AdoptedFile, AdoptReport
 from cafcat.testing.formats import pack
 from tests.damage import flip
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted

@@ -16,14 +16,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from cafcat.archives.convert import ConvertReport
-from cafcat.archives.export import ExportReport
 from cafcat.formats import registry as formats
 from cafcat.formats.car.cid import RAW
 from cafcat.formats.chunkio.records_writer import RecordWriter
 from cafcat.formats.clp.header import Header
 from cafcat.formats.clp.metadata import ARCHIVE_INFO, RANGE_INDEX, Packet
 from cafcat.formats.clp.packing import pack_head
+from cafcat.operations.convert.run import ConvertReport
+from cafcat.operations.export.run import ExportReport
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests.car_archives import cid, directory, file, leaf, v1
 from tests.e2e.conftest import CLI_PAGE, TREE, Cafcat, documented_keys

@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from cafcat.maintenance.backup import BackupReport, FoundBackup
-from cafcat.maintenance.restore import RestoreReport
+from cafcat.operations.backup.run import BackupReport, FoundBackup
+from cafcat.operations.restore.run import RestoreReport
 from tests.e2e.conftest import Cafcat, documented_keys, write_tree
 from tests.services import Databases
 

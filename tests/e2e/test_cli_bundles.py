@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.formats.databundle.bundle import NewBundleFile, write_bundle
+from cafcat.formats.databundle.bundles.bundle import NewBundleFile, write_bundle
 from tests.bundles import everything
 from tests.e2e.conftest import CLI_PAGE, Cafcat
 from tests.e2e.test_cli_archives import NOWHERE, in_archive

@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cafcat.maintenance.copy import CopyReport, TakenChunk
-from cafcat.maintenance.left_copies import SettledCopy
-from cafcat.maintenance.recover import RecoverReport
+from cafcat.operations.copy.run import CopyReport, TakenChunk
+from cafcat.operations.recover.left_copies import SettledCopy
+from cafcat.operations.recover.run import RecoverReport
 from tests.damage import flip
 from tests.e2e.conftest import BIG, Cafcat, documented_keys, interrupted
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.testing.formats import pack
 from tests.e2e.conftest import Cafcat
 from tests.waiting import wait_until
@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 # An ingest that is stopped in the transaction of its commit, after its changes of file_locations.
 STOPPED = """
 import os, signal
-from cafcat.catalog import commit
+from cafcat.catalog.chunks.chunks import commit
 set_committed = commit._set_committed
 def stop(*arguments):
     os.kill(os.getpid(), signal.SIGSTOP)

@@ -5,7 +5,7 @@ import signal
 from dataclasses import fields
 from pathlib import Path
 
-from cafcat.resolve.searching import SearchReport
+from cafcat.logs.searching import SearchReport
 from tests.damage import flip
 from tests.e2e.conftest import Cafcat, Result, documented_keys
 from tests.log_archives import clp_program, compressed_logs, log_lines

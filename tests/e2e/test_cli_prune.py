@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from cafcat.maintenance.prune import PrunedChunk, PruneReport
+from cafcat.operations.prune.run import PrunedChunk, PruneReport
 from tests.e2e.conftest import Cafcat, documented_keys
 
 

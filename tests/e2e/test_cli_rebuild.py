@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import pytest
 
-from cafcat.maintenance.compare import Difference
-from cafcat.maintenance.rebuild import RebuildReport
-from cafcat.maintenance.rebuild_damage import Damage
+from cafcat.operations.compare.run import Difference
+from cafcat.operations.rebuild.damage import Damage
+from cafcat.operations.rebuild.run import RebuildReport
 from tests.e2e.conftest import Cafcat, documented_keys, write_tree
 from tests.services import Databases
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import psycopg
 import pytest
 
-from cafcat.maintenance.recover import RecoverReport, SettledChunk
+from cafcat.operations.recover.run import RecoverReport, SettledChunk
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 
 

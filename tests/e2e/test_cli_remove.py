@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from cafcat.maintenance.remove import RemoveReport, UndeleteReport
+from cafcat.operations.remove.run import RemoveReport, UndeleteReport
 from tests.e2e.conftest import TREE, Cafcat, documented_keys, interrupted, write_tree
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.catalog.stores import StoreRow
-from cafcat.maintenance.migrate import MigrateReport
-from cafcat.maintenance.store_move import StoreMoveReport
+from cafcat.catalog.stores.stores import StoreRow
+from cafcat.operations.stores.migrate import MigrateReport
+from cafcat.operations.stores.move import StoreMoveReport
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 from tests.services import Databases
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cafcat.maintenance.verify import CheckedObject, VerifyReport
 from cafcat.model import Finding, FindingKind, VerifyLevel
+from cafcat.operations.verify.run import CheckedObject, VerifyReport
 from tests.damage import flip
 from tests.e2e.conftest import CLI_PAGE, Cafcat, documented_keys
 from tests.waiting import PATIENCE_SECONDS, wait_until

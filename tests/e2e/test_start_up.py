@@ -33,17 +33,18 @@ INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
 NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
 """Of those that are."""
 OWN = {
-    "": "catalog checksums cli database errors model paths progress remote repository resolve settings"
-    " quantities settings_stores settings_values stores support wiring",
-    "catalog.": "by_key catalog connection embedded embedded_cluster embedded_programs embedded_roles"
-    " embedded_sockets embedded_state locking lookup schema",
-    "cli.": "app arguments call errors output read stopping verbs",
+    "": "catalog checksums cli embedded errors model progress reading remote repository settings stores support wiring",
+    "catalog.": "by_key catalog connection files files.lookup locking schema stores stores.stores",
+    "cli.": "app arguments call errors output reading reading.get stopping verbs",
+    "embedded.": "cluster programs roles server sockets state",
+    "reading.": "checking decoding durable_files output_errors outputs reader replicas request saving",
     "remote.": "access",
-    "resolve.": "checking decoding durable_files output_errors outputs places reading saving wanted",
-    "stores.": "base keys local local_errors local_files local_kept local_upload presence registry",
-    "support.": "new_file private syncing",
+    "settings.": "database settings stores values",
+    "stores.": "base keys local presence registry",
+    "stores.local.": "errors files open_files store upload",
+    "support.": "new_file paths private quantities syncing",
 }
-"""Ours, by room."""
+"""Modules of cafcat that `get` may load, by package."""
 
 
 def test_get_loads_only_what_it_needs(cafcat: Cafcat, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from cafcat.formats.clp.metadata import Packet
 from cafcat.formats.clp.packing import pack_head
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.formats.databundle import DATABUNDLE
-from cafcat.formats.databundle.compression import METHODS
+from cafcat.formats.databundle.bundles.compression import METHODS
 from cafcat.formats.databundle.layout import RECORD_BYTES, TRAILER_BYTES, parse_trailer, trailer
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive, ListSink, pack

@@ -8,8 +8,8 @@ from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from cafcat.formats.caf import CAF
-from cafcat.maintenance.backup_tar import HEAD_NAME, MANIFEST_NAME, TarWriter
+from cafcat.formats.caf.format import CAF
+from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, TarWriter
 from cafcat.testing.formats import CONTENTS, ODD_NAMES, pack
 from tests.fuzz.formats import car_files, chunkio_files, clp_archives, databundle_chunks
 from tests.fuzz.mutations import footed, sealed

@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from cafcat.catalog.journal import JournalFile, JournalRecord
-from cafcat.catalog.mapping import Mapping
+from cafcat.catalog.files.mapping import Mapping
+from cafcat.catalog.history.journal import JournalFile, JournalRecord
 from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound, Unsupported
 from cafcat.formats import registry
 from cafcat.formats.base import Format
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.formats.car import CAR
 from cafcat.formats.chunkio import CHUNKIO
-from cafcat.maintenance.backup_tar import TarReader, unpacked
-from cafcat.maintenance.index_reading import read_index
-from cafcat.maintenance.index_section import head_of
-from cafcat.maintenance.own_index import read_whole
 from cafcat.model import MAX_PATH_BYTES, Entry, FileProblem
+from cafcat.operations.backup.tar import TarReader, unpacked
+from cafcat.operations.index_reading import read_index
+from cafcat.operations.index_section import head_of
+from cafcat.operations.own_index import read_whole
 from cafcat.sources.base import Source
 from cafcat.stores.base import ObjectInfo, StoredObject
 from cafcat.testing.formats import BytesArchive
@@ -279,7 +279,7 @@ def take_manifest(data: bytes, timed: Stopwatch) -> str:
 
 
 def _rows(name: str) -> str:
-    from cafcat.sources.inventory import read_inventory
+    from cafcat.sources.s3.inventory import read_inventory
 
     try:
         for key, size_bytes, _, _ in read_inventory(name, _no_access, "bucket"):
@@ -298,8 +298,8 @@ def _no_access(url: str) -> Any:
 
 def take_tar(data: bytes, timed: Stopwatch) -> str:
     """As a file and as a stream. Damage is a problem that is reported, and never an exception."""
-    from cafcat.sources.tar_file import TarFileSource
-    from cafcat.sources.tar_stream import TarStreamSource
+    from cafcat.sources.tar.file import TarFileSource
+    from cafcat.sources.tar.stream import TarStreamSource
 
     Path("x.tar").write_bytes(data)
     problems = timed(lambda _: _problems(TarFileSource("x.tar")), data)

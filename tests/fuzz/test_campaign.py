@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from cafcat.errors import Corrupt, StoreFailed
-from cafcat.formats.caf import CAF
-from cafcat.formats.caf_reader import CafReader
+from cafcat.formats.caf.format import CAF
+from cafcat.formats.caf.reader import CafReader
 from cafcat.model import Entry
 from cafcat.testing.formats import pack
 from tests.fuzz import cases

@@ -12,7 +12,7 @@ __all__ = ["environment", "popen", "run", "start_all"]
 
 _WAITING = """
 import sys
-import cafcat.cli.app, cafcat.ingest.run, cafcat.maintenance.recover
+import cafcat.cli.app, cafcat.operations.ingest.run, cafcat.operations.recover.run
 print("ready", flush=True)
 sys.stdin.readline()
 from cafcat.__main__ import main

@@ -17,16 +17,16 @@ import cafcat
 from cafcat.errors import CafcatError, CatalogUnavailable, Corrupt, InvalidInput
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.formats.car import CAR
 from cafcat.formats.car.cid import RAW
 from cafcat.formats.chunkio import CHUNKIO
 from cafcat.formats.chunkio.records_writer import RecordWriter
 from cafcat.formats.databundle import DATABUNDLE
-from cafcat.maintenance import check_index
-from cafcat.maintenance.adopt import AdoptReport
 from cafcat.model import OnConflict, VerifyLevel
-from cafcat.stores.local_files import LocalFile
+from cafcat.operations.adopt.run import AdoptReport
+from cafcat.operations.verify import index_check as check_index
+from cafcat.stores.local.files import LocalFile
 from cafcat.testing.formats import ListSink, pack
 from tests.car_archives import cid, leaf, v1
 from tests.catalog_world import MODIFIED, Opener, commit, live, sql

@@ -13,11 +13,11 @@ import pytest
 import cafcat
 from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, InvalidInput, NotInstalled
-from cafcat.formats.databundle.bundle import NewBundleFile, UserData, write_bundle
+from cafcat.formats.databundle.bundles.bundle import NewBundleFile, UserData, write_bundle
 from cafcat.formats.databundle.layout import RECORD_BYTES
 from cafcat.formats.databundle.messages import messages
-from cafcat.maintenance.adopt import AdoptReport
 from cafcat.model import VerifyLevel
+from cafcat.operations.adopt.run import AdoptReport
 from tests.bundles import everything, foreign_bundle, hide_leveldb, inline_shard
 from tests.catalog_world import Opener, commit, live
 from tests.damage import flip

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.catalog.dump import TABLES
 from cafcat.catalog.tables import metadata
+from cafcat.catalog.transfer.dump import TABLES
 from cafcat.checksums import crc32c
 from cafcat.errors import CatalogOutdated, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed, Unsupported
-from cafcat.maintenance import backup_tar
-from cafcat.maintenance.backup import BackupReport
 from cafcat.model import OnConflict
+from cafcat.operations.backup import tar as backup_tar
+from cafcat.operations.backup.run import BackupReport
 from cafcat.progress import Progress
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 from tests.catalog_world import begin, commit, sql
 from tests.rebuild_world import World, leave_whole, local, world
 from tests.services import Databases

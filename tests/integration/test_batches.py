@@ -15,8 +15,8 @@ import pytest
 import cafcat
 from cafcat.errors import AccessDenied, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed, Unavailable
 from cafcat.model import Location, ProblemKind
-from cafcat.stores.local import LocalStore
-from cafcat.stores.s3 import S3Store
+from cafcat.stores.local.store import LocalStore
+from cafcat.stores.s3.store import S3Store
 from tests.s3_proxy import Fault, Request, S3Proxy
 from tests.s3_server import S3Server, empty_bucket
 from tests.waiting import PATIENCE_SECONDS

@@ -10,13 +10,13 @@ import psycopg.sql
 import pytest
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.commit import ChunkCommit
+from cafcat.catalog.chunks.commit import ChunkCommit
 from cafcat.catalog.connection import connect
-from cafcat.catalog.lookup import FindFilter
-from cafcat.catalog.mapping import Mapping
+from cafcat.catalog.files.lookup import FindFilter
+from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import CafcatError, CatalogUnavailable, Conflict, InvalidInput, NotFound
 from cafcat.model import ChunkState, ChunkSummary, Entry, Folder, OnConflict, SourceFile
-from cafcat.quantities import to_microseconds
+from cafcat.support.quantities import to_microseconds
 
 
 @pytest.fixture(params=["database_url", "database_url_15"])

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from cafcat.catalog.comparing import ComparedTable
+from cafcat.catalog.transfer.comparing import ComparedTable
 from cafcat.errors import CatalogOutdated, CatalogUnavailable, InvalidInput
-from cafcat.maintenance.compare import Difference
+from cafcat.operations.compare.run import Difference
 from tests.catalog_world import commit, sql
 from tests.rebuild_world import World, worlds
 from tests.services import Databases

@@ -14,10 +14,10 @@ import pytest
 
 import cafcat
 from cafcat.errors import CafcatError, InvalidInput, NotFound, Unavailable
-from cafcat.maintenance.copy import CopyReport, TakenChunk
-from cafcat.maintenance.left_copies import SettledCopy
-from cafcat.maintenance.recover import RecoverReport
 from cafcat.model import OnConflict
+from cafcat.operations.copy.run import CopyReport, TakenChunk
+from cafcat.operations.recover.left_copies import SettledCopy
+from cafcat.operations.recover.run import RecoverReport
 from tests.catalog_world import commit
 from tests.copy_world import PAIRS, World, check, end_leases, folder_of, rebuilt_from_copies, world
 from tests.killing import killed_at_each_step

@@ -15,10 +15,10 @@ import psycopg
 import pytest
 
 import cafcat
-from cafcat.catalog.embedded import EmbeddedServer
-from cafcat.catalog.embedded_programs import choose_user, run_program
-from cafcat.catalog.embedded_roles import SUPERUSER
-from cafcat.catalog.embedded_state import read_postmaster
+from cafcat.embedded.programs import choose_user, run_program
+from cafcat.embedded.roles import SUPERUSER
+from cafcat.embedded.server import EmbeddedServer
+from cafcat.embedded.state import read_postmaster
 from cafcat.errors import CatalogUnavailable
 from tests.crash.campaign import world
 from tests.crash.checker import look, problems

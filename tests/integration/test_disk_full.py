@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.catalog.embedded import EmbeddedServer
-from cafcat.catalog.embedded_roles import SUPERUSER
+from cafcat.embedded.roles import SUPERUSER
+from cafcat.embedded.server import EmbeddedServer
 from tests.crash.checker import look, problems
 from tests.crash.places import Folder
 from tests.crash.world import Outcome, World, zygote

@@ -17,11 +17,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cafcat.catalog import embedded_sockets
-from cafcat.catalog.embedded import EmbeddedServer
-from cafcat.catalog.embedded_programs import choose_user, run_program
-from cafcat.catalog.embedded_roles import SUPERUSER
-from cafcat.catalog.embedded_state import read_postmaster
+from cafcat.embedded import sockets as embedded_sockets
+from cafcat.embedded.programs import choose_user, run_program
+from cafcat.embedded.roles import SUPERUSER
+from cafcat.embedded.server import EmbeddedServer
+from cafcat.embedded.state import read_postmaster
 from cafcat.errors import CatalogUnavailable
 from tests.services import missing_service
 from tests.waiting import wait_until
@@ -36,7 +36,7 @@ CHILD = """
 import encodings.ascii, encodings.idna, encodings.utf_8, hashlib, json, os, sys
 from pathlib import Path
 import psycopg
-from cafcat.catalog.embedded import EmbeddedServer
+from cafcat.embedded.server import EmbeddedServer
 from cafcat.errors import CatalogUnavailable
 folder, programs, uid = sys.argv[1:4]
 if int(uid) != os.geteuid():

@@ -320,7 +320,7 @@ def test_an_object_that_changes_meanwhile_is_not_mixed(bucket: Any, tmp_path: Pa
 
 
 def caf_of(files: dict[str, bytes]) -> bytes:
-    from cafcat.formats.caf import CAF
+    from cafcat.formats.caf.format import CAF
     from cafcat.testing.formats import pack
 
     return pack(CAF, [(path, content, None) for path, content in files.items()])[0]

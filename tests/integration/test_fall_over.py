@@ -13,7 +13,7 @@ import pytest
 
 import cafcat
 from cafcat.errors import CafcatError, Corrupt, StoreFailed, Unavailable
-from cafcat.resolve import places
+from cafcat.reading import replicas as places
 from tests.catalog_world import commit
 from tests.copy_world import FILES, LARGE, World, folder_of, world
 from tests.damage import flip

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.catalog.verification import CheckTarget, TargetKey, VerifyScope
+from cafcat.catalog.chunks.verification import CheckTarget, TargetKey, VerifyScope
 from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, InvalidInput, Unsupported
 from cafcat.formats import registry
 from cafcat.formats.chunkio.metering import FILE_HEADER
-from cafcat.maintenance.check_chunk import check_target
-from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import Location, OnConflict, ProblemKind, Verdict, VerifyLevel
+from cafcat.operations.index_section import IndexSection
+from cafcat.operations.verify.chunk_check import check_target
 from cafcat.writing.chunk import OpenChunk
 from tests.catalog_world import MODIFIED, Opener, begin, sql, state_of
 from tests.damage import flip

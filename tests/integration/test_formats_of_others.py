@@ -9,7 +9,7 @@ from cafcat.errors import InvalidInput
 from cafcat.formats import registry
 
 MODULE = """
-from cafcat.formats.caf import CafFormat
+from cafcat.formats.caf.format import CafFormat
 
 class Mine(CafFormat):
     name = "mine"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cafcat.resolve.globs import regex_of_glob
+from cafcat.reading.globs import regex_of_glob
 
 ALPHABET = "abz059-]^!.*?\\+(){}|$ \n_é日"
 

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 
 import cafcat
-from cafcat.catalog.identity import Identities
+from cafcat.catalog.stores.identity import Identities
 from cafcat.errors import CafcatError, Conflict, InvalidInput, Locked, NotFound, StoreFailed, Unavailable
-from cafcat.maintenance import joining
-from cafcat.stores.local import LocalStore
+from cafcat.operations import joining
+from cafcat.stores.local.store import LocalStore
 from cafcat.stores.marker import Marker, catalogs_of, marker_key, read_marker, remove_marker, write_marker
 from tests.catalog_world import commit, sql
 from tests.rebuild_world import World, leave_whole, local, world

@@ -14,12 +14,12 @@ import pytest
 from psycopg import sql
 
 import cafcat
-from cafcat.catalog.mapping import Mapping
+from cafcat.catalog.files.mapping import Mapping
 from cafcat.checksums import crc32c
 from cafcat.errors import CatalogUnavailable, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.model import MAX_CHUNK_BYTES, ChunkState, OnConflict, ProblemKind, RunState
-from cafcat.stores.local import LocalStore
-from cafcat.stores.local_upload import LocalUpload
+from cafcat.stores.local.store import LocalStore
+from cafcat.stores.local.upload import LocalUpload
 from cafcat.writing.chunk import OpenChunk
 from cafcat.writing.limits import Limits
 from cafcat.writing.sink import BlockSink
@@ -160,7 +160,7 @@ def test_a_chunk_takes_no_more_files_than_the_limit(
     for number in range(25):
         (tree / f"f{number:02}").write_bytes(b"x")
     limits = Limits(target_bytes=1_000_000, max_files=10)
-    monkeypatch.setattr("cafcat.ingest.run.Limits", lambda **_: limits)
+    monkeypatch.setattr("cafcat.operations.ingest.run.Limits", lambda **_: limits)
     repository.ingest(["tree"], include=["f*"])
     assert [chunk.file_count for chunk in repository.chunks()] == [10, 10, 5]
 
@@ -188,7 +188,7 @@ def test_limits_count_index_and_footer(
 ) -> None:
     """The largest file that fits alone into a chunk makes a chunk of exactly the hard limit, or a little less."""
     limits = Limits(target_bytes=50_000, hard_bytes=100_000)
-    monkeypatch.setattr("cafcat.ingest.run.Limits", lambda **_: limits)
+    monkeypatch.setattr("cafcat.operations.ingest.run.Limits", lambda **_: limits)
     for size in range(99_700, 99_960, 7):
         (tree / f"just{size}").write_bytes(bytes(size))
     recorder = Recorder()
@@ -206,7 +206,7 @@ def test_a_file_that_changes_meanwhile_costs_only_itself(
     repository: cafcat.Repository, tree: Path, size: int, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It changes after it was opened (or, to become something else, before)."""
-    from cafcat.sources.files import FileOpener, OpenedFile
+    from cafcat.sources.local.files import FileOpener, OpenedFile
 
     victim = tree / "m-victim"
     victim.write_bytes(random.randbytes(size))
@@ -413,7 +413,7 @@ def test_a_pattern_may_have_bytes_that_are_no_utf8(repository: cafcat.Repository
 def test_a_full_folder_for_temporary_files_is_said_and_leaves_nothing(
     repository: cafcat.Repository, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cafcat.catalog.mapping._MEMORY_BYTES", 1)
+    monkeypatch.setattr("cafcat.catalog.files.mapping._MEMORY_BYTES", 1)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(StoreFailed, match="TMPDIR"):
         repository.ingest(["tree"])

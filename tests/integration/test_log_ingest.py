@@ -17,7 +17,7 @@ from cafcat.formats.clp import CLP, program
 from cafcat.formats.clp.metadata import NOTED
 from cafcat.model import IngestReport, OnConflict, VerifyLevel
 from cafcat.stores.base import StoredObject
-from cafcat.temporary_folder import temporary_folder
+from cafcat.support.temporary_folder import temporary_folder
 from tests.catalog_world import Opener, live, sql
 from tests.killing import environment, run_until_killed
 from tests.listeners import Heard, problems
@@ -467,7 +467,7 @@ def leave_whole(repository: cafcat.Repository, source: Path) -> None:
     variables["TMPDIR"] = str(source.parent)
     killer = KILLER.replace("int(sys.argv[1])", "0").replace(
         "from cafcat.__main__ import main",
-        "import os; from cafcat.catalog.commit import Commit\n"
+        "import os; from cafcat.catalog.chunks.commit import Commit\n"
         "Commit.commit_chunk = lambda *a, **k: os.kill(os.getpid(), 9)\nfrom cafcat.__main__ import main",
     )
     assert run_until_killed(killer, 0, folder=source.parent, variables=variables) == -signal.SIGKILL

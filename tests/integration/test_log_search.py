@@ -12,9 +12,9 @@ import cafcat
 from cafcat.errors import InvalidInput, NotInstalled
 from cafcat.formats.clp import program
 from cafcat.formats.clp.reader import ClpReader
+from cafcat.logs.searching import SearchReport
 from cafcat.model import VerifyLevel
-from cafcat.resolve.searching import SearchReport
-from cafcat.stores.local_files import LocalFile
+from cafcat.stores.local.files import LocalFile
 from tests.catalog_world import Opener, sql
 from tests.damage import flip
 from tests.log_archives import clp_program, compressed_logs, log_lines, searched_by_hand, write_container

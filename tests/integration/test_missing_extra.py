@@ -9,7 +9,7 @@ import pytest
 import cafcat
 from cafcat.errors import NotInstalled
 from cafcat.formats.base import Format
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.messages import messages
 from cafcat.model import Finding, OnConflict

@@ -14,7 +14,7 @@ import pytest
 
 import cafcat
 from cafcat.catalog.connection import open_connection
-from cafcat.catalog.embedded_roles import SUPERUSER
+from cafcat.embedded.roles import SUPERUSER
 from tests.plans import Limits, Plan, collected, excesses, explained, has_auto_explain, with_plans
 from tests.services import Databases, debian_programs, temporary_server
 from tests.size_verbs import FILLING, READING, READING_ALL, WRITING, Verb, prepared

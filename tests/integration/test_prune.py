@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from cafcat.catalog import pruning
+from cafcat.catalog.chunks import pruning
+from cafcat.catalog.chunks.pruning import Pruning
 from cafcat.catalog.connection import PgConnection
-from cafcat.catalog.events import record_event
-from cafcat.catalog.pruning import Pruning
+from cafcat.catalog.history.events import record_event
 from cafcat.errors import InvalidInput, NotFound, StoreFailed
-from cafcat.maintenance.prune import PrunedChunk, PruneReport
 from cafcat.model import OnConflict
+from cafcat.operations.prune.run import PrunedChunk, PruneReport
 from cafcat.stores.base import Upload
 from tests.catalog_world import Opener, commit, live, sql, state_of
 from tests.killing import killed_at_each_step

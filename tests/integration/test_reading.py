@@ -16,7 +16,7 @@ import cafcat
 from cafcat.catalog.connection import PgConnection
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.model import Folder, Location, ProblemKind
-from cafcat.stores.local_files import LocalFile
+from cafcat.stores.local.files import LocalFile
 from tests.damage import flip
 from tests.open_files import open_files
 

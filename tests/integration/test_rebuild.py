@@ -14,17 +14,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import cafcat
-from cafcat.catalog.dump import TABLES
+from cafcat.catalog.transfer.dump import TABLES
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Conflict, Locked, NotFound, StoreFailed
 from cafcat.formats.registry import by_name
-from cafcat.maintenance import rebuild as rebuilding
-from cafcat.maintenance.compare import Difference
-from cafcat.maintenance.rebuild_damage import DamageKind
 from cafcat.model import OnConflict
+from cafcat.operations.compare.run import Difference
+from cafcat.operations.rebuild import run as rebuilding
+from cafcat.operations.rebuild.damage import DamageKind
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 from tests.catalog_world import MODIFIED, begin, commit, reasons, sql
 from tests.killing import environment, run_until_killed
 from tests.rebuild_world import World, leave_whole, local, world
@@ -236,7 +236,7 @@ def test_what_ends_early_leaves_the_catalog_empty(local: World, verb: str) -> No
 KILLED = """
 import os, sys
 import cafcat
-from cafcat.catalog.rebuilding import Stage
+from cafcat.catalog.transfer.rebuilding import Stage
 from tests.killed_steps import Steps
 
 steps = Steps()

@@ -11,11 +11,11 @@ import pytest
 import cafcat
 from cafcat.checksums import crc32c
 from cafcat.errors import NotFound
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.formats.index_checksum import CHECKSUM_BYTES, checksum_text
-from cafcat.maintenance import recover as recovering
-from cafcat.maintenance.recover import Outcome, SettledChunk
 from cafcat.model import ChunkState, OnConflict
+from cafcat.operations.recover import run as recovering
+from cafcat.operations.recover.run import Outcome, SettledChunk
 from cafcat.progress import Progress
 from cafcat.testing.formats import ListSink
 from cafcat.writing.chunk import OpenChunk

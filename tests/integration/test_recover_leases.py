@@ -6,9 +6,9 @@ import pytest
 
 import cafcat
 from cafcat.errors import CafcatError, Locked
-from cafcat.maintenance import recover as recovering
-from cafcat.maintenance.recover import Outcome, RecoverReport, SettledChunk
 from cafcat.model import OnConflict
+from cafcat.operations.recover import run as recovering
+from cafcat.operations.recover.run import Outcome, RecoverReport, SettledChunk
 from tests.catalog_world import Opener, begin, commit, sql
 from tests.listeners import Once
 from tests.places import Folder, Place

@@ -8,8 +8,8 @@ import pytest
 
 import cafcat
 from cafcat.errors import InvalidInput, NotFound
-from cafcat.maintenance.recover import Outcome, SettledChunk
 from cafcat.model import OnConflict
+from cafcat.operations.recover.run import Outcome, SettledChunk
 from tests.catalog_world import Opener, begin, commit, sql
 from tests.places import Bucket, Folder, Place
 from tests.recover_world import (

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cafcat
-from cafcat.catalog import path_list
-from cafcat.catalog.removal import Change, Removal, _nothing
+from cafcat.catalog.files import path_list
+from cafcat.catalog.files.removal import Change, Removal, _nothing
 from cafcat.errors import CatalogUnavailable, InvalidInput, NotFound, StoreFailed
-from cafcat.maintenance.remove import RemoveReport, UndeleteReport
 from cafcat.model import FileProblem, OnConflict
+from cafcat.operations.remove.run import RemoveReport, UndeleteReport
 from tests.catalog_world import Opener, commit, live, reasons, sql, state_of
 from tests.killing import killed_at_each_step
 from tests.listeners import Heard, problems

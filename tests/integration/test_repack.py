@@ -10,14 +10,14 @@ import psycopg
 import pytest
 
 import cafcat
-from cafcat.catalog.rewriting import RewritableChunk
+from cafcat.catalog.chunks.rewriting import RewritableChunk
 from cafcat.errors import InvalidInput, NotFound, StoreFailed
-from cafcat.formats.caf import CAF
-from cafcat.maintenance import contents as reading
-from cafcat.maintenance.repack import Repack, RepackOptions, RepackReport
-from cafcat.maintenance.rewrite import Rewriter, live_files, place_of
+from cafcat.formats.caf.format import CAF
 from cafcat.model import Entry, OnConflict
-from cafcat.stores.local_files import LocalFile
+from cafcat.operations import chunk_contents as reading
+from cafcat.operations.repack.run import Repack, RepackOptions, RepackReport
+from cafcat.operations.rewriting import Rewriter, live_files, place_of
+from cafcat.stores.local.files import LocalFile
 from cafcat.writing.chunk import ChunkPlace, OpenChunk
 from cafcat.writing.limits import Limits
 from tests.catalog_world import MODIFIED, Opener, commit, sql, state_of

@@ -10,11 +10,11 @@ import pytest
 
 import cafcat
 from cafcat.errors import InvalidInput, NotFound, Unavailable
-from cafcat.maintenance import repair as repairing
-from cafcat.maintenance.repair import Repair, RepairReport
-from cafcat.maintenance.rewrite import Rewriter, place_of
 from cafcat.model import FileProblem, SourceFile
-from cafcat.sources.directory import DirectorySource
+from cafcat.operations.repair import run as repairing
+from cafcat.operations.repair.run import Repair, RepairReport
+from cafcat.operations.rewriting import Rewriter, place_of
+from cafcat.sources.local.directory import DirectorySource
 from cafcat.writing.limits import Limits
 from tests.catalog_world import Opener, commit, sql, state_of
 from tests.killing import killed_at_each_step

@@ -10,8 +10,8 @@ import cafcat
 from cafcat.errors import CafcatError, Corrupt, NotFound
 from cafcat.remote.access import S3Access
 from cafcat.stores.base import ObjectInfo
-from cafcat.stores.s3 import S3Store
-from cafcat.stores.s3_parts import MAX_PARTS, plan_parts
+from cafcat.stores.s3.parts import MAX_PARTS, plan_parts
+from cafcat.stores.s3.store import S3Store
 from tests.places import Bucket
 from tests.s3_proxy import Fault, S3Proxy
 from tests.s3_server import S3Server, needs

@@ -10,8 +10,8 @@ import pytest
 
 from cafcat.errors import Conflict, Corrupt, NotFound
 from cafcat.remote.reading import RemoteObject
-from cafcat.stores.s3 import S3Store
-from cafcat.stores.server_checks import ServerCheck, ServerChecks
+from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
+from cafcat.stores.s3.store import S3Store
 from tests.s3_proxy import Fault, Request, S3Proxy
 from tests.s3_server import S3Server, needs
 from tests.server_verdicts import Remembered, open_remembering

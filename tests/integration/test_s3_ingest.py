@@ -250,7 +250,7 @@ def expire_leases(repository: Repository) -> None:
 def test_a_source_whose_server_goes_away_commits_what_was_packed(
     repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cafcat.sources.s3.PAGE_KEYS", 50)
+    monkeypatch.setattr("cafcat.sources.s3.bucket.PAGE_KEYS", 50)
     files = {f"{n:04}": b"%d" % n for n in range(120)}
     put_many(source, files)
     pages = []
@@ -274,7 +274,7 @@ def test_a_source_whose_server_goes_away_commits_what_was_packed(
 def test_an_interrupted_listing_goes_on(
     repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cafcat.sources.s3.PAGE_KEYS", 50)  # 1,000 would need thousands of objects
+    monkeypatch.setattr("cafcat.sources.s3.bucket.PAGE_KEYS", 50)  # 1,000 would need thousands of objects
     files = {f"{n:05}": b"x" * 1000 for n in range(520)}
     put_many(source, files)
     taken = 0
@@ -415,7 +415,7 @@ def test_after_an_outage_the_same_command_takes_what_it_cost(
     monkeypatch: pytest.MonkeyPatch,
     size_bytes: int,
 ) -> None:
-    monkeypatch.setattr("cafcat.sources.objects._OUTAGE", 3)
+    monkeypatch.setattr("cafcat.sources.s3.objects._OUTAGE", 3)
     monkeypatch.setattr("cafcat.remote.connection.ATTEMPTS", 1)  # no waiting between attempts
     monkeypatch.setattr("cafcat.remote.reading._RESUMES", 0)
     files = {f"k{n:02}": b"%02d" % n * (size_bytes // 2) for n in range(12)}
@@ -502,7 +502,7 @@ def test_a_writer_that_takes_nothing_for_long_keeps_its_lease(
     repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cafcat.writing.lease.RENEW_SECONDS", 0.05)
-    monkeypatch.setattr("cafcat.sources.s3.PAGE_KEYS", 2)
+    monkeypatch.setattr("cafcat.sources.s3.bucket.PAGE_KEYS", 2)
     source.put({f"{n}": b"%d" % n for n in range(6)})
     url = repository.settings.database_url or ""
     pages = 0

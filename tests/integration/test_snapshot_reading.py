@@ -21,7 +21,7 @@ from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.formats.registry import by_name
 from cafcat.model import OnConflict
 from cafcat.snapshots import kept_chunks
-from cafcat.stores.local_files import LocalFile
+from cafcat.stores.local.files import LocalFile
 from tests.catalog_world import Opener, begin, commit
 from tests.damage import flip
 from tests.open_files import open_files
@@ -406,7 +406,7 @@ def test_a_store_that_cannot_be_read_says_so(by_folder: cafcat.Snapshot, monkeyp
     def broken(*_: object) -> LocalFile:
         raise StoreFailed("Input/output error")
 
-    monkeypatch.setattr("cafcat.stores.local.LocalFile", broken)
+    monkeypatch.setattr("cafcat.stores.local.store.LocalFile", broken)
     with pytest.raises(StoreFailed, match="Input/output error") as raised:
         by_folder.read("tree/n150")
     assert raised.value.path == "tree/n150"

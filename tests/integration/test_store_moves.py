@@ -17,7 +17,7 @@ from tests.places import Folder
 from tests.recover_world import end_leases, leave_whole
 
 FILES = {"a/one": b"one" * 100, "a/two": b"two" * 100}
-DEAD_OWNER = "from cafcat.catalog.owners import owner_name; print(owner_name('run 1'), end='')"
+DEAD_OWNER = "from cafcat.catalog.chunks.owners import owner_name; print(owner_name('run 1'), end='')"
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from cafcat.catalog.pruning import LeftCopy
+from cafcat.catalog.chunks.pruning import LeftCopy
 from cafcat.errors import AccessDenied, InvalidInput
-from cafcat.maintenance.prune import PruneReport
+from cafcat.operations.prune.run import PruneReport
 from cafcat.stores.base import ObjectInfo, Upload
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 from tests.catalog_world import Opener, commit, sql
 from tests.places import Folder
 

@@ -10,8 +10,8 @@ import pytest
 
 import cafcat
 from cafcat.errors import CafcatError, Conflict, Corrupt, Locked, NotFound, StoreFailed, Unavailable
-from cafcat.maintenance.verify import CheckedObject
 from cafcat.model import OnConflict, Verdict
+from cafcat.operations.verify.run import CheckedObject
 from cafcat.stores.marker import Marker, marker_key, write_marker
 from tests.catalog_world import Opener, begin, commit, sql
 from tests.places import Bucket, Folder, Place

@@ -12,9 +12,9 @@ from alembic import command
 from psycopg.conninfo import make_conninfo
 
 import cafcat
-from cafcat.catalog.embedded import EmbeddedServer
-from cafcat.catalog.embedded_roles import OWNER, READER, SUPERUSER
 from cafcat.catalog.schema import HEAD_REVISION, _config
+from cafcat.embedded.roles import OWNER, READER, SUPERUSER
+from cafcat.embedded.server import EmbeddedServer
 from cafcat.errors import CafcatError, InvalidInput
 from tests.services import Databases, debian_programs
 

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.catalog.chunk_rows import ChunkRow
-from cafcat.catalog.verification import CheckResult, CheckTarget, TargetKey, VerifyScope
+from cafcat.catalog.chunks.rows import ChunkRow
+from cafcat.catalog.chunks.verification import CheckResult, CheckTarget, TargetKey, VerifyScope
 from cafcat.errors import Corrupt, InvalidInput, NotFound, Unavailable
-from cafcat.formats.caf import CAF
-from cafcat.maintenance import check_index
-from cafcat.maintenance.check_chunk import check_target
-from cafcat.maintenance.check_findings import Findings
-from cafcat.maintenance.index_section import IndexSection
-from cafcat.maintenance.verify import CheckedObject, VerifyReport
+from cafcat.formats.caf.format import CAF
 from cafcat.model import Finding, FindingKind, OnConflict, Verdict, VerifyLevel
+from cafcat.operations.index_section import IndexSection
+from cafcat.operations.verify import index_check as check_index
+from cafcat.operations.verify.chunk_check import check_target
+from cafcat.operations.verify.findings import Findings
+from cafcat.operations.verify.run import CheckedObject, VerifyReport
 from cafcat.testing.formats import pack
 from cafcat.writing.chunk import ChunkPlace, OpenChunk
 from tests.catalog_world import sql

@@ -8,8 +8,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from cafcat.catalog.embedded import EmbeddedServer
 from cafcat.catalog.schema import upgrade
+from cafcat.embedded.server import EmbeddedServer
 
 SNAPSHOT = Path(__file__).parents[2] / "migrations" / "schema.sql"
 HEADER = "-- The schema at the newest migration, for reading. Written by `make schema`; a test keeps it true.\n\n"

@@ -12,8 +12,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 from cafcat.catalog import schema
-from cafcat.catalog.embedded import EmbeddedServer
 from cafcat.catalog.tables import metadata
+from cafcat.embedded.server import EmbeddedServer
 from cafcat.errors import CatalogOutdated, CatalogUnavailable
 from tests.migrations.snapshot import SNAPSHOT, dump
 

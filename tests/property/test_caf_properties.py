@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cafcat.errors import CafcatError, Corrupt
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.formats.json_cursor import JsonCursor
 from cafcat.model import MAX_PATH_BYTES, Entry
 from cafcat.testing.formats import BytesArchive, pack

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import cafcat
 from cafcat.errors import CafcatError
 from cafcat.formats import registry as formats
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.testing.formats import BytesArchive, pack
 from tests.property.test_chunkio_properties import FILES
 from tests.written_formats import WRITTEN

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt
 from cafcat.formats.databundle import DATABUNDLE
-from cafcat.formats.databundle.bundle import Bundle, NewBundleFile, write_bundle
+from cafcat.formats.databundle.bundles.bundle import Bundle, NewBundleFile, write_bundle
 from cafcat.formats.databundle.decoding import decoding_text, parse_decoding
 from cafcat.formats.databundle.layout import LARGE_BYTES, RECORD_BYTES, file_key, path_of, trailer
 from cafcat.model import MAX_PATH_BYTES, Entry

@@ -16,11 +16,11 @@ from cafcat.archives.ordering import InDataOrder
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, OutputFailed, Refused, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.model import Entry
 from cafcat.progress import Progress
-from cafcat.read_ahead import ReadAhead
-from cafcat.resolve.outputs import Output
+from cafcat.reading.outputs import Output
+from cafcat.support.read_ahead import ReadAhead
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests.car_archives import directory, leaf, v1
 from tests.written_formats import WRITTEN

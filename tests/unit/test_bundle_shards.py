@@ -12,17 +12,17 @@ from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Conflict, Corrupt, Lacking, NotInstalled, Unsupported
 from cafcat.formats.base import REFUSED
 from cafcat.formats.databundle import DATABUNDLE
-from cafcat.formats.databundle.bundle import NewBundleFile, write_bundle
-from cafcat.formats.databundle.bundle_shard import is_bundle
-from cafcat.formats.databundle.compression import compressed
-from cafcat.formats.databundle.copied_index import opened_copy
+from cafcat.formats.databundle.bundles.bundle import NewBundleFile, write_bundle
+from cafcat.formats.databundle.bundles.compression import compressed
+from cafcat.formats.databundle.bundles.copied_index import opened_copy
+from cafcat.formats.databundle.bundles.record_decoding import LONGEST_RUNS, decode_records, parse_record_decoding
+from cafcat.formats.databundle.bundles.shard import is_bundle
 from cafcat.formats.databundle.layout import RECORD_BYTES, config_key, file_key, record_key, trailer
 from cafcat.formats.databundle.messages import messages
-from cafcat.formats.databundle.record_decoding import LONGEST_RUNS, decode_records, parse_record_decoding
 from cafcat.formats.databundle.rows import record_value
 from cafcat.model import Entry
 from cafcat.stores.base import StoredFolder, StoredObject
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 from cafcat.testing.formats import BytesArchive, pack
 from tests.bundles import foreign_bundle, hide_leveldb, inline_shard, leveldb, spans_alone, stored
 
@@ -317,7 +317,7 @@ def test_rows_of_a_damaged_log_are_not_left_out(folder: Path) -> None:
 
 def test_an_index_that_is_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(folder)
-    monkeypatch.setattr("cafcat.formats.databundle.copied_index._MOST_BYTES", 100)
+    monkeypatch.setattr("cafcat.formats.databundle.bundles.copied_index._MOST_BYTES", 100)
     with pytest.raises(Unsupported, match="more than 100 bytes"):
         DATABUNDLE.spread(stored(folder))
 

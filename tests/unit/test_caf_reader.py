@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from cafcat.errors import CafcatError, Corrupt, Unsupported
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.formats.index_checksum import CHECKSUM_BYTES
 from cafcat.formats.json_cursor import MAX_NESTING, MAX_TOKEN_BYTES, WINDOW_BYTES
 from cafcat.formats.registry import by_name, detect
 from cafcat.model import Entry
-from cafcat.stores.local_files import LocalFile
+from cafcat.stores.local.files import LocalFile
 from cafcat.testing.formats import BytesArchive, pack
 from tests import vector_files
 

@@ -13,8 +13,8 @@ import pytest
 
 from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, Refused, StoreFailed
-from cafcat.formats.caf import CAF
-from cafcat.formats.caf_writer import CafWriter
+from cafcat.formats.caf.format import CAF
+from cafcat.formats.caf.writer import CafWriter
 from cafcat.formats.registry import by_name
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive, ListSink, pack

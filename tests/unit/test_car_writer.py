@@ -8,7 +8,7 @@ import pytest
 
 from cafcat.errors import Corrupt, Refused, Unsupported
 from cafcat.formats.base import HeadSink
-from cafcat.formats.caf import CAF
+from cafcat.formats.caf.format import CAF
 from cafcat.formats.car import CAR, CarReader, CarWriter, dag_pb, tree_writer
 from cafcat.formats.car.cid import is_block_of, parse, text_of
 from cafcat.formats.car.hamt import name_hash
@@ -19,7 +19,7 @@ from cafcat.formats.car.shards import put_shards
 from cafcat.formats.car.tree_names import SHARD_BYTES_PER_LINK, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
 from cafcat.model import Entry, NewFile
-from cafcat.sorting import ExternalSort
+from cafcat.support.sorting import ExternalSort
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests.car_archives import without_manifest
 

@@ -19,8 +19,8 @@ from cafcat.formats.chunkio.records import pack_header
 from cafcat.formats.chunkio.records_reader import RecordReader
 from cafcat.formats.chunkio.records_writer import RecordWriter, record_bytes
 from cafcat.formats.chunkio.writer import ChunkIoWriter
-from cafcat.maintenance.index_section import IndexSection
 from cafcat.model import Entry
+from cafcat.operations.index_section import IndexSection
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests import vector_files
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.cli.shell import cat_line, curl_line, dd_line, shell_name
+from cafcat.cli.reading.shell import cat_line, curl_line, dd_line, shell_name
 from tests.shells import HOSTILE_NAMES, SHELLS, run_line
 
 CONTENT = bytes(range(256)) * 20_000

@@ -18,9 +18,9 @@ from cafcat.errors import (
     StoreFailed,
     Unsupported,
 )
-from cafcat.formats.databundle.bundle import Bundle, NewBundleFile, UserData, shard_path, write_bundle
-from cafcat.formats.databundle.bundle_index import BundleIndex
-from cafcat.formats.databundle.compression import METHODS, compressed, decompressed, most_stored_bytes
+from cafcat.formats.databundle.bundles.bundle import Bundle, NewBundleFile, UserData, shard_path, write_bundle
+from cafcat.formats.databundle.bundles.compression import METHODS, compressed, decompressed, most_stored_bytes
+from cafcat.formats.databundle.bundles.index import BundleIndex
 from cafcat.formats.databundle.decoding import MOST_RUNS
 from cafcat.formats.databundle.layout import (
     HEAD_BYTES,

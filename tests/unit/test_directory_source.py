@@ -10,7 +10,7 @@ import pytest
 
 from cafcat.errors import InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
-from cafcat.sources.directory import DirectorySource
+from cafcat.sources.local.directory import DirectorySource
 from tests.normal_user import as_normal_user
 
 

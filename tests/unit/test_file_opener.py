@@ -10,9 +10,9 @@ import pytest
 
 from cafcat.errors import SourceFailed
 from cafcat.model import NewFile, SourceFile
-from cafcat.sources import files as module
-from cafcat.sources.directory import DirectorySource
-from cafcat.sources.files import FileOpener, OpenedFile
+from cafcat.sources.local import files as module
+from cafcat.sources.local.directory import DirectorySource
+from cafcat.sources.local.files import FileOpener, OpenedFile
 from tests.open_files import open_files
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.catalog.mapping import Mapping
+from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import Corrupt, Unsupported
-from cafcat.formats.caf import CAF
-from cafcat.maintenance.index_reading import read_index
-from cafcat.maintenance.own_index import read_whole
+from cafcat.formats.caf.format import CAF
 from cafcat.model import Entry
+from cafcat.operations.index_reading import read_index
+from cafcat.operations.own_index import read_whole
 from cafcat.stores.base import StoredObject
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -33,7 +33,7 @@ from cafcat.errors import (
     Unsupported,
 )
 from cafcat.remote.access import S3Access
-from cafcat.sources.inventory import InventoryRow, read_inventory
+from cafcat.sources.s3.inventory import InventoryRow, read_inventory
 from tests.s3_server import S3Server
 
 BUCKET = "photos"
@@ -599,7 +599,7 @@ def test_neither_pyarrow_nor_a_client_is_loaded_for_csv(report: Callable[..., Pa
 
     where = report(gzip.compress(as_csv(line("a"))))
     script = (
-        "import sys; from cafcat.sources.inventory import read_inventory\n"
+        "import sys; from cafcat.sources.s3.inventory import read_inventory\n"
         f"assert len(list(read_inventory({str(where)!r}, None, {BUCKET!r}))) == 1\n"
         "print(*{'pyarrow', 'boto3', 'botocore', 'obstore', 'urllib3'} & sys.modules.keys())"
     )

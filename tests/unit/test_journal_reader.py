@@ -11,7 +11,7 @@ import pytest
 from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.stores.base import Store
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 from cafcat.writing.journal import journal_key, parse_journal_key
 from cafcat.writing.journal_reader import JournalObject, read_head
 

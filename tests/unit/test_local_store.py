@@ -18,9 +18,9 @@ import pytest
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.stores.base import ObjectInfo
-from cafcat.stores.local import LocalStore
-from cafcat.stores.local_files import LocalFile
-from cafcat.stores.local_upload import LocalUpload
+from cafcat.stores.local.files import LocalFile
+from cafcat.stores.local.store import LocalStore
+from cafcat.stores.local.upload import LocalUpload
 from tests.normal_user import as_normal_user
 from tests.open_files import open_files
 
@@ -552,7 +552,7 @@ FULL_DISK = """
 import sys
 from pathlib import Path
 from cafcat.errors import StoreFailed
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 store = LocalStore(Path(sys.argv[1]))
 upload = store.create("chunk.caf")
 try:

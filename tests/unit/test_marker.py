@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from cafcat.errors import Corrupt, Unsupported
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 from cafcat.stores.marker import (
     MARKER_BYTES,
     Marker,

@@ -9,7 +9,7 @@ import pytest
 
 from cafcat.errors import InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
-from cafcat.sources.name_list import NameListSource
+from cafcat.sources.lists.name_list import NameListSource
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +134,8 @@ def test_a_list_can_be_a_file_and_is_then_read_each_time() -> None:
 
 def test_a_list_may_come_from_standard_input() -> None:
     script = (
-        "from cafcat.sources.name_list import NameListSource; source = NameListSource('-', null_separated=True); "
+        "from cafcat.sources.lists.name_list import NameListSource; "
+        "source = NameListSource('-', null_separated=True); "
         "print(source.name, *(item.path for item in source.files()), sep='|')"
     )
     run = subprocess.run([sys.executable, "-c", script], input=b"d\0a\0", capture_output=True, check=True)

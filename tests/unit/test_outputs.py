@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, OutputFailed
-from cafcat.resolve import durable_files
-from cafcat.resolve.outputs import Output, OutputTree, placed, write_single
+from cafcat.reading import durable_files
+from cafcat.reading.outputs import Output, OutputTree, placed, write_single
 from cafcat.support.syncing import can_sync_file_system
 
 MODIFIED_NS = 1_234_567_890_123_456_000
@@ -194,7 +194,7 @@ def test_a_folder_that_cannot_be_entered_is_not_taken_for_the_one_before(tmp_pat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from cafcat.resolve.outputs import Output, OutputTree
+from cafcat.reading.outputs import Output, OutputTree
 def blocks():
     yield b"half"
     os.kill(os.getpid(), signal.SIGKILL)

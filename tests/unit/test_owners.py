@@ -6,10 +6,13 @@ import sys
 
 import pytest
 
-from cafcat.catalog import owners
-from cafcat.catalog.owners import is_dead, owner_name
+from cafcat.catalog.chunks import owners
+from cafcat.catalog.chunks.owners import is_dead, owner_name
 
-NAME = "import os; from cafcat.catalog.owners import owner_name; print(owner_name('run 7'), flush=True); input()"
+NAME = (
+    "import os; from cafcat.catalog.chunks.owners import owner_name; "
+    "print(owner_name('run 7'), flush=True); input()"
+)
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cafcat.model import Location
-from cafcat.resolve.plan import ReadPlan, Wanted, in_read_order, merged, merging_of
+from cafcat.reading.plan import ReadPlan, Wanted, in_read_order, merged, merging_of
 from cafcat.stores.registry import open_store
 
 FOLDER = "file:///srv/chunks"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 from cafcat.support.private import close_home, close_to_others, let_enter
 
 NOBODY = 65534

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cafcat.errors import InvalidInput
-from cafcat.quantities import format_size, parse_size
+from cafcat.support.quantities import format_size, parse_size
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from cafcat.errors import InvalidInput
 from cafcat.remote.access import S3Access
-from cafcat.settings import NamedStore, Settings, redact
+from cafcat.settings.settings import NamedStore, Settings, redact
 
 Write = Callable[[str], Path]
 

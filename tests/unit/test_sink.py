@@ -6,7 +6,7 @@ import pytest
 
 from cafcat.checksums import crc64nvme
 from cafcat.stores.base import HEAD_BYTES
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 from cafcat.writing.sink import BLOCK_BYTES, BlockSink
 
 

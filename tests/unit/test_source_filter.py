@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cafcat.errors import InvalidInput
-from cafcat.sources.directory import DirectorySource
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.name_list import NameListSource
+from cafcat.sources.lists.name_list import NameListSource
+from cafcat.sources.local.directory import DirectorySource
 
 FILES = [
     "a.py",
@@ -108,7 +108,7 @@ def test_a_pattern_that_is_none_is_named() -> None:
 
 def test_the_pattern_library_is_loaded_only_for_patterns() -> None:
     script = (
-        "import sys; from cafcat.sources.directory import DirectorySource; "
+        "import sys; from cafcat.sources.local.directory import DirectorySource; "
         "from cafcat.sources.filter import PathFilter; list(DirectorySource('.', filter=PathFilter()).files()); "
         "sys.exit('pathspec' in sys.modules)"
     )

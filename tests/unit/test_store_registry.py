@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cafcat.errors import InvalidInput, Unsupported
-from cafcat.stores.local import LocalStore
+from cafcat.stores.local.store import LocalStore
 from cafcat.stores.registry import open_store
 
 
@@ -89,6 +89,6 @@ def test_what_is_no_store_is_refused(text: str) -> None:
 
 
 def test_stores_are_imported_only_when_asked_for() -> None:
-    for module in ("cafcat.stores.local", "cafcat.stores.s3", "boto3", "obstore"):
+    for module in ("cafcat.stores.local.store", "cafcat.stores.s3.store", "boto3", "obstore"):
         script = f"import sys, cafcat.stores.registry; sys.exit({module!r} in sys.modules)"
         subprocess.run([sys.executable, "-c", script], check=True)

@@ -16,11 +16,11 @@ import pytest
 
 from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, SourceFile
-from cafcat.sources.tar import is_tar, open_tar
-from cafcat.sources.tar_file import TarFileSource
-from cafcat.sources.tar_input import StreamInput, decompressed
-from cafcat.sources.tar_members import Members
-from cafcat.sources.tar_stream import TarStreamSource
+from cafcat.sources.tar.archive import is_tar, open_tar
+from cafcat.sources.tar.file import TarFileSource
+from cafcat.sources.tar.input import StreamInput, decompressed
+from cafcat.sources.tar.members import Members
+from cafcat.sources.tar.stream import TarStreamSource
 from tests.services import missing_service
 from tests.tar_archives import (
     END,

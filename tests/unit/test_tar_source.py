@@ -17,12 +17,12 @@ import pytest
 
 from cafcat.errors import InvalidInput, NotFound, SourceFailed
 from cafcat.model import ProblemKind, SourceFile
-from cafcat.sources import tar_file
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.tar import is_tar, open_tar
-from cafcat.sources.tar_file import TarFileSource
-from cafcat.sources.tar_items import shown
-from cafcat.sources.tar_stream import TarStreamSource
+from cafcat.sources.tar import file as tar_file
+from cafcat.sources.tar.archive import is_tar, open_tar
+from cafcat.sources.tar.file import TarFileSource
+from cafcat.sources.tar.items import shown
+from cafcat.sources.tar.stream import TarStreamSource
 from tests.normal_user import as_normal_user
 from tests.tar_archives import (
     END,
@@ -510,7 +510,7 @@ def test_a_stream_that_fails_is_a_problem() -> None:
 
 SCRIPT = """
 import sys
-from cafcat.sources.tar import open_tar
+from cafcat.sources.tar.archive import open_tar
 source = open_tar("-")
 found = [source.name]
 for file in source.files():
@@ -694,7 +694,7 @@ def test_what_is_no_readable_file_is_no_archive() -> None:
 def test_asking_an_ordinary_file_loads_nothing_that_reads_archives() -> None:
     Path("ordinary").write_bytes(b"text" * 1000)
     script = (
-        "import sys; from cafcat.sources.tar import is_tar; assert is_tar('ordinary') is None; "
+        "import sys; from cafcat.sources.tar.archive import is_tar; assert is_tar('ordinary') is None; "
         "print([name for name in ('tarfile', 'lzma', 'bz2', 'decimal') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)

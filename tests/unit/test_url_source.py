@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from cafcat.errors import AccessDenied, InvalidInput, SourceFailed
 from cafcat.model import FileProblem, SourceFile
 from cafcat.remote.access import S3Access
-from cafcat.sources import http
 from cafcat.sources.base import OpenFile, PrefetchingSource
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.name_list import NameListSource
-from cafcat.sources.urls import is_url, shown_url, url_name
+from cafcat.sources.http import files as http
+from cafcat.sources.lists.name_list import NameListSource
+from cafcat.sources.lists.urls import is_url, shown_url, url_name
 from tests.s3_server import S3Server
 from tests.waiting import PATIENCE_SECONDS
 from tests.web_server import Handler, WebFile, WebServer, web_server
@@ -795,7 +795,7 @@ def said(result: OpenFile | SourceFailed) -> str:
 def test_a_list_of_local_names_loads_no_client(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     script = (
-        "import sys; from io import BytesIO; from cafcat.sources.name_list import NameListSource\n"
+        "import sys; from io import BytesIO; from cafcat.sources.lists.name_list import NameListSource\n"
         "source = NameListSource(BytesIO(b'a')); files = list(source.files())\n"
         "[file.read() for file in source.open_each(files)]\n"
         "print(*{'boto3', 'botocore', 'obstore', 'urllib3', 'concurrent.futures.thread'} & sys.modules.keys())"

@@ -10,7 +10,7 @@ from cafcat.formats.car.cid import DAG_PB, IDENTITY, is_block_of, parse, text_of
 from cafcat.formats.car.manifest import SECTIONS
 from cafcat.formats.car.sections import SectionStream
 from cafcat.model import Entry
-from cafcat.spool import Spool
+from cafcat.support.spool import Spool
 
 __all__ = ["BROKEN", "DAG", "INLINE", "SYMLINK", "Fetch", "content_of", "decode", "gather", "pieces"]
 

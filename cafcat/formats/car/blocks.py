@@ -11,8 +11,8 @@ from cafcat.formats.base import RandomReader
 from cafcat.formats.car import varint
 from cafcat.formats.car.cid import is_block_of, text_of
 from cafcat.formats.car.sections import Section
-from cafcat.sorting import ExternalSort
-from cafcat.spool import Spool
+from cafcat.support.sorting import ExternalSort
+from cafcat.support.spool import Spool
 
 __all__ = ["BlockPlace", "BlockTable", "multihash_of"]
 

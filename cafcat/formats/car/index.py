@@ -12,7 +12,7 @@ from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import RandomReader
 from cafcat.formats.car import varint
 from cafcat.formats.car.cid import IDENTITY, MAX_CID_BYTES, parse
-from cafcat.sorting import ExternalSort
+from cafcat.support.sorting import ExternalSort
 
 __all__ = [
     "INDEX_SORTED",

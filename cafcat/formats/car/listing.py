@@ -6,7 +6,7 @@ from typing import Final
 
 from cafcat.formats.repeats import Repeated
 from cafcat.model import Entry
-from cafcat.spool import Spool
+from cafcat.support.spool import Spool
 
 __all__ = ["first_of_each"]
 

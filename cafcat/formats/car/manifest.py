@@ -10,7 +10,7 @@ from typing import Final
 
 from cafcat.errors import Corrupt
 from cafcat.formats.base import RandomReader
-from cafcat.formats.caf_reader import CafReader
+from cafcat.formats.caf.reader import CafReader
 from cafcat.formats.car import varint
 from cafcat.formats.car.cid import CID_BYTES
 from cafcat.formats.car.header import Layout

@@ -9,7 +9,7 @@ from cafcat.formats.car.cid import RAW_SHA256
 from cafcat.formats.car.hamt import HASH_BYTES, name_hash
 from cafcat.formats.car.nodes import DAG_PB_SHA256, PutNode, put_node
 from cafcat.formats.car.tree_names import SHARD_BYTES_PER_LINK
-from cafcat.sorting import ExternalSort
+from cafcat.support.sorting import ExternalSort
 
 __all__ = ["put_shards"]
 

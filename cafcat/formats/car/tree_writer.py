@@ -9,8 +9,8 @@ from cafcat.formats.car.cid import RAW_SHA256
 from cafcat.formats.car.nodes import DAG_PB_SHA256, PutNode, put_node
 from cafcat.formats.car.shards import put_shards
 from cafcat.formats.car.tree_names import MAX_NODE_BYTES
-from cafcat.sorting import ExternalSort
-from cafcat.spool import Spool
+from cafcat.support.sorting import ExternalSort
+from cafcat.support.spool import Spool
 
 __all__ = ["TreeWriter"]
 

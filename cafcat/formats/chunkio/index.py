@@ -6,7 +6,7 @@ from typing import Final
 
 from cafcat.errors import CafcatError, Corrupt
 from cafcat.formats.base import RandomReader
-from cafcat.formats.caf_reader import CafReader
+from cafcat.formats.caf.reader import CafReader
 from cafcat.formats.chunkio.decoding import PIECES
 from cafcat.formats.chunkio.metering import end_position, is_position, unmetered
 from cafcat.formats.chunkio.pieces import (

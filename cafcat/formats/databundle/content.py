@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from cafcat.formats.base import RandomReader
+from cafcat.formats.databundle.bundles.record_decoding import decode_records
 from cafcat.formats.databundle.decoding import decode
-from cafcat.formats.databundle.record_decoding import decode_records
 from cafcat.formats.reading import checked, span_of
 from cafcat.model import Entry
 

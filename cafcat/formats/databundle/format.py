@@ -7,9 +7,9 @@ from cafcat.formats.base import ArchiveFolder, RandomReader, Sink, Spreads
 from cafcat.model import Entry
 
 if TYPE_CHECKING:
-    from cafcat.formats.databundle.bundle_shard import BundleShard
+    from cafcat.formats.databundle.bundles.shard import BundleShard
+    from cafcat.formats.databundle.bundles.spread import BundleSpread
     from cafcat.formats.databundle.reader import DataBundleReader
-    from cafcat.formats.databundle.spread import BundleSpread
     from cafcat.formats.databundle.writer import DataBundleWriter
 
 __all__ = ["DATABUNDLE", "DataBundleFormat"]
@@ -46,7 +46,7 @@ class DataBundleFormat:
 
     def spread(self, folder: ArchiveFolder) -> "BundleSpread | None":
         """The bundle in a folder; see spread.spread."""
-        from cafcat.formats.databundle.spread import spread
+        from cafcat.formats.databundle.bundles.spread import spread
 
         return spread(folder)
 

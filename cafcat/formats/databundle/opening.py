@@ -4,7 +4,7 @@ from typing import Final
 
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import InFolder, RandomReader
-from cafcat.formats.databundle.bundle_shard import BundleShard, listed_by_itself, read_head
+from cafcat.formats.databundle.bundles.shard import BundleShard, listed_by_itself, read_head
 from cafcat.formats.databundle.layout import TRAILER_BYTES, parse_trailer
 from cafcat.formats.databundle.messages import messages
 from cafcat.formats.databundle.reader import DataBundleReader

@@ -6,7 +6,7 @@ from typing import Final
 from cafcat.checksums import crc32c
 from cafcat.errors import Refused
 from cafcat.formats.base import FinishedArchive, Sink
-from cafcat.formats.databundle.compression import ZLIB
+from cafcat.formats.databundle.bundles.compression import ZLIB
 from cafcat.formats.databundle.layout import (
     HEAD_BYTES,
     LARGE_BYTES,
@@ -22,7 +22,7 @@ from cafcat.formats.databundle.packing import FilePacking, Packed, RecordPacker,
 from cafcat.formats.databundle.rows import LONGEST_RECORD_ROW, file_row, longest_row_bytes, record_row, row
 from cafcat.formats.writing import ArchiveWriter, FileWriter, HeldBytes
 from cafcat.model import Entry, NewFile
-from cafcat.spool import Spool
+from cafcat.support.spool import Spool
 
 __all__ = ["DataBundleEntryWriter", "DataBundleWriter"]
 

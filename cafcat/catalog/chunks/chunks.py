@@ -1,0 +1,201 @@
+"""The life of a chunk in the catalog: begun, kept by a lease, given up; commit.py has how it is committed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from psycopg import errors as pg
+
+from cafcat.catalog.connection import Connection
+from cafcat.catalog.files.lookup import size_of
+from cafcat.catalog.history.events import record_event
+from cafcat.catalog.history.runs import iso
+from cafcat.catalog.stores.stores import moved_meanwhile
+from cafcat.errors import Conflict, InvalidInput, NotFound
+from cafcat.model import Chunk, ChunkState, Comparison, SourceFile
+from cafcat.support.quantities import to_microseconds
+
+__all__ = ["RENEW_LEASE", "Chunks", "Known"]
+
+# A batch goes over as JSON, which is encoded in C: psycopg makes an array element by element in Python. Where
+# both sides have an entity tag it decides, else the time does. A file whose source is unknown counts as one of the
+# same source: docs/decisions/0024 has the reason.
+_KNOWN: Final = f"""
+SELECT u.n, l.crc32c, {size_of("l.")} = (u.file->>1)::bigint,
+       coalesce(l.source_etag = u.file->>3,
+                (extract(epoch FROM l.modified_at) * 1000000)::bigint = (u.file->>2)::bigint, false),
+       coalesce(l.source_id = (u.file->>4)::int, l.source_id IS NULL)
+FROM json_array_elements(%s::json) WITH ORDINALITY AS u(file, n)
+CROSS JOIN LATERAL (SELECT * FROM file_locations WHERE file_path = u.file->>0 OFFSET 0) AS l
+"""  # noqa: S608
+
+_CHUNK: Final = f"""
+SELECT uuid, state, format, store, object_key, size_bytes, file_count, live_file_count, live_bytes,
+       crc64nvme, run_id, {iso("begun_at")}, {iso("committed_at")}, adopted_prefix, id
+FROM chunks
+"""  # noqa: S608
+
+RENEW_LEASE: Final = (
+    "UPDATE chunks SET lease_expires_at = now() + make_interval(secs => %s) "
+    "WHERE id = %s AND state = 'writing' AND lease_owner = %s"
+)
+
+
+class Known(NamedTuple):
+    """The files of a batch that the catalog has, by their positions in the batch; all others are new.
+
+    Attributes:
+        unchanged: Files that are taken for the same without being read.
+        changed: Files that differ, or are to be packed anew in any case.
+        doubtful: CRC-32C in the catalog of files that have to be read and compared.
+    """
+
+    unchanged: frozenset[int]
+    changed: frozenset[int]
+    doubtful: Mapping[int, int]
+
+
+class Chunks:
+    """Every method is one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def known(
+        self,
+        files: Sequence[SourceFile],
+        source_ids: Sequence[int | None],
+        comparison: Comparison = Comparison.TIME,
+    ) -> Known:
+        """Return which files of a batch the catalog has, and which of them have to be read to see if they changed.
+
+        Args:
+            files: The batch.
+            source_ids: sources.id of each file; None for a source that the catalog has never met.
+            comparison: TIME: a file is unchanged if its size, its source, and its entity tag (its time, where
+                either side has no tag) are the same; it is doubtful if only the source differs. CHECKSUM: every
+                file of the same size is doubtful. NOTHING: every file is changed.
+        """
+        if not files or not self._has_between(files):
+            return Known(frozenset(), frozenset(), {})
+        batch = [
+            (file.path, file.size_bytes, to_microseconds(file.modified_ns), file.etag, source_id)
+            for file, source_id in zip(files, source_ids, strict=True)
+        ]
+        with self._connection.statement() as connection:
+            rows = connection.execute(_KNOWN, [json.dumps(batch)]).fetchall()
+        unchanged, changed, doubtful = set(), set(), {}
+        for n, checksum, same_size, same_time, same_source in rows:
+            if comparison is Comparison.NOTHING or not same_size:
+                changed.add(n - 1)
+            elif comparison is Comparison.CHECKSUM or (same_time and not same_source):
+                doubtful[n - 1] = checksum
+            elif same_time:
+                unchanged.add(n - 1)
+            else:
+                changed.add(n - 1)
+        return Known(frozenset(unchanged), frozenset(changed), doubtful)
+
+    def _has_between(self, files: Sequence[SourceFile]) -> bool:
+        """Whether the catalog has any path between the first and the last of these, as sorted by bytes. Where a
+        folder is new, that is all there is to ask. Python sorts text by code points, which comes to the same."""
+        paths = [file.path for file in files]
+        # In this form no planner, however little it knows of the table, reads more than one row of its index.
+        statement = "SELECT file_path FROM file_locations WHERE file_path >= %s ORDER BY file_path LIMIT 1"
+        with self._connection.statement() as connection:
+            row = connection.execute(statement, [min(paths)]).fetchone()
+        return row is not None and row[0] <= max(paths)
+
+    def begin_chunk(
+        self,
+        *,
+        uuid: UUID,
+        run: int | None,
+        archive_format: str,
+        store: str,
+        object_key: str,
+        owner: str,
+        lease_seconds: int,
+        moves: bool = False,
+    ) -> int:
+        """Inserts the row `writing`, before the first byte is written; `moves` says that it takes live files of
+        other chunks. Returns chunks.id. Raises Conflict if the catalog has no such store (any more)."""
+        statement = (
+            "INSERT INTO chunks "
+            "(uuid, run_id, format, store, object_key, lease_owner, moves_from, lease_expires_at) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, now() + make_interval(secs => %s)) RETURNING id"
+        )
+        moves_from: list[int] | None = [] if moves else None
+        values = (uuid, run, archive_format, store, object_key, owner, moves_from, lease_seconds)
+        with self._connection.transaction() as connection:
+            try:
+                row = connection.execute(statement, values).fetchone()
+            except pg.ForeignKeyViolation as error:
+                raise moved_meanwhile(store) from error
+            assert row is not None  # noqa: S101 - RETURNING of one inserted row
+            record_event(connection, "chunk_begun", row[0], f"{store} {object_key}")
+        return int(row[0])
+
+    def record_upload(self, chunk_id: int, upload_id: str) -> None:
+        """Keeps what recover needs to remove the upload of a chunk whose writer died."""
+        statement = "UPDATE chunks SET upload_id = %s WHERE id = %s AND state = 'writing'"
+        with self._connection.statement() as connection:
+            connection.execute(statement, (upload_id, chunk_id))
+
+    def record_move(self, chunk_id: int, source: int) -> None:
+        """Keeps from which chunk (chunks.id) the next files come, for whoever commits a chunk whose writer died.
+        Raises Conflict if the chunk is no longer being written."""
+        statement = "UPDATE chunks SET moves_from = moves_from || %s::bigint WHERE id = %s AND state = 'writing'"
+        with self._connection.statement() as connection:
+            if connection.execute(statement, (source, chunk_id)).rowcount != 1:
+                raise Conflict("the chunk was taken from its writer", chunk=str(chunk_id))
+
+    def renew_lease(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
+        """Tells others that the writer lives. Raises Conflict if the chunk is no longer being written, or somebody
+        else took it over."""
+        with self._connection.statement() as connection:
+            if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:
+                raise Conflict("the chunk was taken from its writer", chunk=str(chunk_id))
+
+    def abandon_chunk(self, chunk_id: int, reason: str) -> None:
+        """Gives up a chunk that is being written. Raises Conflict if it is in another state."""
+        statement = (
+            "UPDATE chunks SET state = 'abandoned', abandoned_at = now(), lease_expires_at = NULL "
+            "WHERE id = %s AND state = 'writing'"
+        )
+        with self._connection.transaction() as connection:
+            if connection.execute(statement, [chunk_id]).rowcount != 1:
+                raise Conflict("only a chunk that is being written can be abandoned", chunk=str(chunk_id))
+            record_event(connection, "chunk_abandoned", chunk_id, reason)
+
+    def record_removed(self, chunk_id: int) -> None:
+        """Notes that the store has nothing of an abandoned or deleted chunk any more."""
+        statement = "UPDATE chunks SET deleted_at = now() WHERE id = %s AND state IN ('abandoned', 'deleted')"
+        with self._connection.statement() as connection:
+            connection.execute(statement, [chunk_id])
+
+    def page(self, state: ChunkState | None, *, after: int = 0, limit: int = 1000) -> list[tuple[int, Chunk]]:
+        """Chunks by chunks.id, beginning after one."""
+        condition = "WHERE id > %s AND state = coalesce(%s, state) ORDER BY id LIMIT %s"
+        with self._connection.statement() as connection:
+            rows = connection.execute((_CHUNK + condition).encode(), (after, state, limit)).fetchall()
+        return [(row[-1], _chunk(row)) for row in rows]
+
+    def chunk(self, prefix: str) -> Chunk:
+        """By uuid, or a prefix of it of at least 8 characters. Raises NotFound, InvalidInput if ambiguous."""
+        if len(prefix) < 8:
+            raise InvalidInput("a chunk is named by its uuid, or at least the first 8 characters", chunk=prefix)
+        condition = "WHERE starts_with(uuid::text, lower(%s)) LIMIT 2"
+        with self._connection.statement() as connection:
+            rows = connection.execute((_CHUNK + condition).encode(), [prefix]).fetchall()
+        if not rows:
+            raise NotFound("the catalog has no such chunk", chunk=prefix)
+        if len(rows) > 1:
+            raise InvalidInput("more than one chunk begins like that", chunk=prefix)
+        return _chunk(rows[0])
+
+
+def _chunk(row: Sequence[Any]) -> Chunk:
+    uuid, state, *rest, _ = row
+    return Chunk(uuid, ChunkState(state), *rest)

@@ -1,0 +1,1 @@
+"""Rows of files: look-ups, changes, listings and removals of paths."""

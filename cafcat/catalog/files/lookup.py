@@ -1,0 +1,268 @@
+"""From paths to locations: single look-ups and listings. Reads only."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from cafcat.catalog.connection import Connection, PreparedLookup
+from cafcat.errors import NotFound
+from cafcat.model import LOOKED_UP_PATHS, Folder, Location
+from cafcat.support.quantities import to_microseconds, to_nanoseconds
+
+__all__ = [
+    "LOOKED_UP_PATHS",
+    "PAGE_ROWS",
+    "Below",
+    "FindFilter",
+    "Lookup",
+    "folder_range",
+    "location_of",
+    "size_of",
+]
+
+PAGE_ROWS: Final = 1000
+
+
+def size_of(alias: str = "") -> str:
+    """The size of a file in bytes as SQL; alias: of its table, with the dot."""
+    return f"coalesce({alias}content_bytes, {alias}end_byte - {alias}start_byte)"
+
+
+MICROSECONDS: Final = "(extract(epoch FROM l.modified_at) * 1000000)::bigint"
+LOCATION: Final = (
+    f"l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, c.uuid, c.store, c.object_key, "
+    "c.format, l.content_bytes, l.decoding"
+)
+
+# OFFSET 0 keeps the chunks out of the look-up: there is an index on the chunk of every file, too.
+_ROWS: Final = (
+    "(SELECT * FROM file_locations WHERE {condition} OFFSET 0) AS l JOIN chunks AS c ON c.id = l.caf_file_id"
+)
+_FOUND: Final = f"SELECT {LOCATION} FROM {_ROWS}"  # noqa: S608
+_FOUND_FIRST: Final = f"SELECT r.version_num, {LOCATION} FROM alembic_version AS r LEFT JOIN ({_ROWS}) ON true"  # noqa: S608
+
+
+def _selection(condition: str) -> PreparedLookup:
+    return PreparedLookup(*(text.format(condition=condition).encode() for text in (_FOUND, _FOUND_FIRST)))
+
+
+_LOCATE_ONE: Final = _selection("file_path = %s")
+# The planner cannot see how long the array of a subquery is, and takes the index as for a few paths. The LATERAL of
+# by_key.py takes five times as long for a thousand neighbours (PostgreSQL 18).
+_LOCATE_MANY: Final = _selection("file_path = ANY (ARRAY(SELECT unnest(%b::text[])))")
+
+# The content of a folder lies between its name with "/" and its name with "0", the next byte.
+_FOLDERS_AMONG: Final = """
+SELECT name FROM unnest(%s::text[]) AS name CROSS JOIN LATERAL (
+    SELECT file_path FROM file_locations WHERE file_path >= (name || '/') COLLATE "C" ORDER BY file_path LIMIT 1
+) AS next
+WHERE next.file_path < (name || '0') COLLATE "C"
+"""
+
+_PAGE: Final = f"""
+SELECT {LOCATION}
+FROM (SELECT * FROM file_locations AS l WHERE {{conditions}} ORDER BY l.file_path LIMIT %(limit)s) AS l
+JOIN chunks AS c ON c.id = l.caf_file_id
+ORDER BY l.file_path
+"""  # noqa: S608
+
+_CONDITIONS: Final = {
+    "path": "l.file_path = %(path)s",
+    "low": "l.file_path >= %(low)s",
+    "high": "l.file_path < %(high)s",
+    "name_regex": "l.file_path ~ %(name_regex)s",
+    "newer": f"{MICROSECONDS} > %(newer)s",
+    "older": f"{MICROSECONDS} < %(older)s",
+    "min_size": f"{size_of('l.')} >= %(min_size)s",
+    "max_size": f"{size_of('l.')} <= %(max_size)s",
+}
+
+# OFFSET 0 keeps the order out of the look-up: the index that has it is the one on the path of every file.
+_CHUNK_PAGE: Final = f"""
+SELECT {LOCATION}
+FROM chunks AS c
+CROSS JOIN LATERAL (SELECT * FROM file_locations WHERE caf_file_id = c.id AND file_path >= %(low)s OFFSET 0) AS l
+WHERE c.uuid = %(chunk)s
+ORDER BY l.file_path
+LIMIT %(limit)s
+"""  # noqa: S608
+
+# One level of a folder: from each entry found, jump over everything below it to the next (a "loose index
+# scan"). A folder's content ends before its name with "/" turned into "0", the next byte.
+_FOLDER_PAGE: Final = f"""
+WITH RECURSIVE walk(entry, is_folder, n) AS (
+    SELECT NULL::text COLLATE "C", false, 0
+  UNION ALL
+    SELECT step.entry, step.is_folder, walk.n + 1
+    FROM walk CROSS JOIN LATERAL (
+        SELECT CASE WHEN slash > 0 THEN left(path, %(length)s + slash) ELSE path END, slash > 0
+        FROM (
+            SELECT file_path, position('/' in substr(file_path, %(length)s + 1))
+            FROM file_locations
+            WHERE file_path >= CASE WHEN walk.n = 0 THEN %(from)s
+                                    WHEN walk.is_folder THEN left(walk.entry, -1) || '0'
+                                    ELSE walk.entry || chr(1) END COLLATE "C"
+              {{upper_bound}}
+            ORDER BY file_path
+            LIMIT 1
+        ) AS found(path, slash)
+    ) AS step(entry, is_folder)
+    WHERE walk.n < %(limit)s
+)
+SELECT walk.is_folder, walk.entry, {LOCATION}
+FROM walk
+LEFT JOIN LATERAL (SELECT * FROM file_locations WHERE file_path = walk.entry OFFSET 0) AS l ON NOT walk.is_folder
+LEFT JOIN chunks AS c ON c.id = l.caf_file_id
+WHERE walk.n > 0
+ORDER BY walk.n
+"""  # noqa: S608
+
+
+class FindFilter(NamedTuple):
+    """What `find` asks for. name_regex: POSIX regular expression on the path; times in nanoseconds since 1970
+    and sizes in bytes; None does not ask."""
+
+    name_regex: str | None = None
+    newer_ns: int | None = None
+    older_ns: int | None = None
+    min_size: int | None = None
+    max_size: int | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """By the names of _CONDITIONS."""
+        newer, older = (None if ns is None else to_microseconds(ns) for ns in (self.newer_ns, self.older_ns))
+        sizes = {"min_size": self.min_size, "max_size": self.max_size}
+        return {"name_regex": self.name_regex, "newer": newer, "older": older} | sizes
+
+
+def folder_range(folder: str) -> tuple[str, str | None]:
+    """The half-open range of paths below a folder: "" is everything, other names end in "/"."""
+    return (folder, folder[:-1] + "0") if folder else ("", None)
+
+
+class Below(NamedTuple):
+    """Everything below a folder, as `folder_range` has it: "" or a name that ends in "/"; and the file `itself`,
+    None for none."""
+
+    folder: str
+    itself: str | None
+
+    @property
+    def name(self) -> str:
+        """As somebody would type it."""
+        return self.itself or self.folder or "."
+
+    def range(self) -> tuple[str, str | None]:
+        """The half-open range of paths below the folder."""
+        return folder_range(self.folder)
+
+    def condition(self) -> tuple[str, list[str]]:
+        """On file_path, and its parameters."""
+        low, high = self.range()
+        below = "file_path >= %s" if high is None else "file_path >= %s AND file_path < %s"
+        ends = [low] if high is None else [low, high]
+        return (
+            (f"({below})", ends) if self.itself is None else (f"({below} OR file_path = %s)", [*ends, self.itself])
+        )
+
+
+def successor(path: str) -> str:
+    """The lowest possible path after a path: it and the smallest byte that a path can hold."""
+    return path + "\x01"
+
+
+class Lookup:
+    """The reading half of the catalog. Every method is one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def locate(self, path: str) -> Location:
+        """One query. Raises NotFound, CatalogOutdated."""
+        rows = self._connection.select(_LOCATE_ONE, path)
+        if not rows:
+            raise NotFound("the catalog has no such file", path=path)
+        return location_of(rows[0])
+
+    def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
+        """One query for up to LOOKED_UP_PATHS paths: those that the catalog has. Raises CatalogOutdated."""
+        if not paths:
+            return {}
+        # Sorted, so that neighbours are looked for in the same pages of the index.
+        return {row[0]: location_of(row) for row in self._connection.select(_LOCATE_MANY, sorted(paths))}
+
+    def folders_among(self, names: Collection[str]) -> set[str]:
+        """Which of the names are folders: something is below them. One query."""
+        return {row[0] for row in self._rows(_FOLDERS_AMONG, [sorted(names)])} if names else set()
+
+    def exact(self, path: str, where: FindFilter | None = None) -> list[Location]:
+        """The location of one path, if it is there and meets the conditions."""
+        return self._page({"path": path} | (where or FindFilter()).parameters(), 1)
+
+    def page(
+        self,
+        folder: str,
+        *,
+        after: str | None = None,
+        limit: int = PAGE_ROWS,
+        where: FindFilter | None = None,
+    ) -> list[Location]:
+        """Up to `limit` locations below a folder, in path order, beginning after a path."""
+        low, high = folder_range(folder)
+        low = low if after is None else successor(after)
+        parameters = {"low": low, "high": high} | (where or FindFilter()).parameters()
+        return self._page(parameters, limit)
+
+    def folder_page(
+        self, folder: str, *, after: Location | Folder | None = None, limit: int = PAGE_ROWS
+    ) -> list[Location | Folder]:
+        """Up to `limit` entries of one level: the files of a folder, and its folders once each."""
+        low, high = folder_range(folder)
+        if after is not None:
+            low = after.path[:-1] + "0" if isinstance(after, Folder) else successor(after.path)
+        statement = _FOLDER_PAGE.format(upper_bound="AND file_path < %(high)s" if high else "")
+        parameters = {"from": low, "high": high, "length": len(folder), "limit": limit}
+        rows = self._rows(statement, parameters)
+        return [Folder(row[1]) if row[0] else location_of(row[2:]) for row in rows]
+
+    def totals(self, folder: str) -> tuple[int, int]:
+        """Number and bytes of the files below a folder; reads their index range."""
+        low, high = folder_range(folder)
+        bound = "AND file_path < %(high)s" if high else ""
+        statement = (
+            f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM file_locations "  # noqa: S608
+            f"WHERE file_path >= %(low)s {bound}"
+        )
+        files, size_bytes = self._range(statement, {"low": low, "high": high})[0]
+        return int(files), int(size_bytes)
+
+    def chunk_page(self, chunk: UUID, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[Location]:
+        """Up to `limit` live locations of a chunk, in path order."""
+        parameters = {"chunk": chunk, "low": "" if after is None else successor(after), "limit": limit}
+        return [location_of(row) for row in self._range(_CHUNK_PAGE, parameters)]
+
+    def _page(self, parameters: dict[str, Any], limit: int) -> list[Location]:
+        """Only conditions that are asked for become part of the statement: an index can serve those, and not
+        an "is NULL or ..."."""
+        given = {name: value for name, value in parameters.items() if value is not None}
+        conditions = " AND ".join(_CONDITIONS[name] for name in given)
+        rows = self._range(_PAGE.format(conditions=conditions), given | {"limit": limit})
+        return [location_of(row) for row in rows]
+
+    def _range(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query that reads a range of an index, which only statistics show to be short."""
+        with self._connection.by_index() as connection:
+            return connection.execute(statement.encode(), parameters).fetchall()
+
+    def _rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
+        with self._connection.statement() as connection:
+            return connection.execute(statement.encode(), parameters).fetchall()
+
+
+def location_of(row: Sequence[Any]) -> Location:
+    """Of what LOCATION gives."""
+    path, start, end, crc32c, microseconds, chunk, store, key, archive_format, content_bytes, decoding = row
+    modified_ns = to_nanoseconds(microseconds)
+    return Location(
+        path, start, end, crc32c, modified_ns, chunk, store, key, archive_format, content_bytes, decoding
+    )

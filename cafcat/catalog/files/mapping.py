@@ -1,0 +1,125 @@
+"""The rows of one chunk on their way into file_locations, as Postgres' binary COPY takes them.
+
+Rows are encoded once, when a file is packed, and kept in a temporary file beyond 16 MiB: memory does not
+depend on the number of files, and committing is handing over blocks.
+"""
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+from cafcat.catalog.binary_copy import EPOCH_MICROSECONDS, NULL, copy_stream
+from cafcat.model import Entry
+from cafcat.support.quantities import to_microseconds
+from cafcat.support.spool import Spool
+
+__all__ = ["COLUMNS", "Mapping"]
+
+COLUMNS: Final = (
+    "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, source_etag, content_bytes, decoding, "
+    "source_id"
+)
+"""In the order of the encoded rows."""
+
+_MEMORY_BYTES: Final = 16 << 20
+_FLUSH_ROWS: Final = 1024
+
+# As in copying.py: a field count, then each field with its length before it.
+_ROW: Final = Struct(">hiqiqiqiqiqi")
+_ROW_NO_TIME: Final = Struct(">hiqiqiqiqii")
+
+_SIZE: Final = Struct(">iq")
+_NOT_DECODED: Final = NULL + NULL
+_SOURCE: Final = Struct(">ii")
+_FURTHER_FIELDS: Final = 4
+"""After the path: source_etag, content_bytes, decoding, source_id."""
+
+
+class Mapping(Spool):
+    """Collects the entries of one chunk."""
+
+    def __init__(self, chunk_id: int) -> None:
+        super().__init__("a mapping", _MEMORY_BYTES)
+        self._chunk_id = chunk_id
+        self._rows: list[bytes] = []
+        self._last_path = b""
+        self.file_count = 0
+        self.size_bytes = 0
+        self.ascending = True
+        """Whether each path came after the one before, bytewise: then they are distinct, too."""
+        self._source = NULL
+
+    def set_source(self, source_id: int | None) -> None:
+        """Set sources.id of the files that are added from now on; None if their source is unknown."""
+        self._source = NULL if source_id is None else _SOURCE.pack(4, source_id)
+
+    def add(self, entry: Entry, etag: str | None = None) -> None:
+        """Takes a row; `etag` is the entity tag at the source. Raises ValueError if the entry has no checksum."""
+        self.add_all((entry,), (etag,))
+
+    def add_all(self, entries: Sequence[Entry], etags: Sequence[str | None]) -> None:
+        """The same for many; Raises ValueError if one has no checksum."""
+        last, ascending, rows, source = self._last_path, self.ascending, self._rows, self._source
+        for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(
+            entries, etags, strict=True
+        ):
+            if crc32c is None:
+                raise ValueError("an entry without a checksum cannot be mapped")
+            encoded = path.encode()
+            ascending = ascending and encoded > last
+            last = encoded
+            row = self._encode(encoded, start, end, crc32c, modified_ns)
+            if decoding is None:
+                rows.append(row + _encode_text(etag) + _NOT_DECODED + source)
+                self.size_bytes += end - start
+            else:
+                size_bytes = end - start if content_bytes is None else content_bytes
+                rows.append(row + _encode_text(etag) + _SIZE.pack(8, size_bytes) + _encode_text(decoding) + source)
+                self.size_bytes += size_bytes
+        self._last_path, self.ascending = last, ascending
+        self.file_count += len(entries)
+        if len(rows) >= _FLUSH_ROWS:
+            self.flush()
+
+    def _encode(self, path: bytes, start: int, end: int, crc32c: int, modified_ns: int | None) -> bytes:
+        length = len(path)
+        if modified_ns is None:
+            row = _ROW_NO_TIME.pack(10, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, -1, length)
+        else:
+            time = to_microseconds(modified_ns) - EPOCH_MICROSECONDS
+            row = _ROW.pack(10, 8, self._chunk_id, 8, start, 8, end, 8, crc32c, 8, time, length)
+        return row + path
+
+    def flush(self) -> None:
+        """Puts all rows where committing reads them from: then a commit asks for no more space. Raises
+        StoreFailed."""
+        self.write(b"".join(self._rows))
+        super().flush()
+        self._rows.clear()
+
+    def blocks(self) -> Iterator[bytes]:
+        """The whole COPY stream in blocks of at most 256 KiB. Can be read again."""
+        self.flush()
+        return copy_stream(self)
+
+    def paths(self) -> Iterator[str]:
+        """The paths taken so far, in order."""
+        self.flush()
+        self.seek(0)
+        while head := self.read(_ROW_NO_TIME.size):
+            # A row with a time is eight bytes longer: its time field has the length 8, not -1.
+            if head[-8:-4] == b"\x00\x00\x00\x08":
+                head += self.read(8)
+            yield self.read(int.from_bytes(head[-4:])).decode()
+            for _ in range(_FURTHER_FIELDS):
+                field_bytes = int.from_bytes(self.read(4), signed=True)
+                self.skip(max(0, field_bytes))
+        self.seek_end()
+
+
+def _encode_text(text: str | None) -> bytes:
+    """A field, with its length before it."""
+    if text is None:
+        return NULL
+    encoded = text.encode()
+    return len(encoded).to_bytes(4) + encoded

@@ -1,0 +1,1 @@
+"""Runs, events, the journal of changes, and listings that can be continued."""

@@ -1,0 +1,88 @@
+"""Ingest runs and events: what was asked, what came of it."""
+
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from psycopg.types.json import Jsonb
+
+from cafcat.catalog.chunks.owners import is_dead, owner_name
+from cafcat.catalog.connection import Connection
+from cafcat.model import FileProblem, Run, RunState
+
+__all__ = ["Runs", "iso"]
+
+_COUNTERS: Final = (
+    "files_added",
+    "files_replaced",
+    "files_unchanged",
+    "files_skipped",
+    "files_failed",
+    "bytes_added",
+    "chunks_committed",
+)
+
+
+def iso(column: str) -> str:
+    """SQL that gives a time as ISO 8601 in UTC with microseconds."""
+    return f"""to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+
+
+class Runs:
+    """Every method is one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def begin_run(self, *, sources: Iterable[str], options: Mapping[str, Any], version: str) -> int:
+        """Records that a run of this process begins; returns its number."""
+        statement = (
+            "INSERT INTO ingest_runs (sources, options, host, process_id, cafcat_version, owner) "
+            "VALUES (%s, %s, %s, %s, %s, %s) RETURNING id"
+        )
+        host, process = socket.gethostname(), os.getpid()
+        values = (list(sources), Jsonb(dict(options)), host, process, version, owner_name("ingest"))
+        with self._connection.statement() as connection:
+            row = connection.execute(statement, values).fetchone()
+        assert row is not None  # noqa: S101 - RETURNING of one inserted row
+        return int(row[0])
+
+    def finish_run(self, run: int, state: RunState, counts: Mapping[str, int], error: str | None = None) -> None:
+        """Records how a run ended."""
+        columns = ", ".join(f"{name} = %({name})s" for name in _COUNTERS)
+        statement = (
+            f"UPDATE ingest_runs SET state = %(state)s, finished_at = now(), error = %(error)s, {columns} "  # noqa: S608
+            "WHERE id = %(run)s"
+        )
+        parameters = {"run": run, "state": state, "error": error} | dict(counts)
+        with self._connection.statement() as connection:
+            connection.execute(statement.encode(), parameters)
+
+    def end_dead(self) -> int:
+        """Runs that are `running` although their process is known to be dead have failed. Returns their number."""
+        asks = "SELECT id, owner FROM ingest_runs WHERE state = 'running'"
+        ends = (
+            "UPDATE ingest_runs SET state = 'failed', finished_at = now(), error = 'its process died' "
+            "WHERE id = ANY(%s) AND state = 'running'"
+        )
+        with self._connection.transaction() as connection:
+            dead = [run for run, owner in connection.execute(asks).fetchall() if is_dead(owner)]
+            return connection.execute(ends, [dead]).rowcount if dead else 0
+
+    def record_failures(self, run: int, problems: Iterable[FileProblem]) -> None:
+        """One event for each file that failed."""
+        rows = [(run, problem.path, f"{problem.kind}: {problem.message}") for problem in problems]
+        statement = "INSERT INTO events (run_id, kind, file_path, detail) VALUES (%s, 'file_failed', %s, %s)"
+        with self._connection.transaction() as connection:
+            connection.cursor().executemany(statement, rows)
+
+    def runs(self, limit: int) -> list[Run]:
+        """The latest runs, newest first."""
+        statement = (
+            f"SELECT id, state, sources, {iso('started_at')}, {iso('finished_at')}, {', '.join(_COUNTERS)} "  # noqa: S608
+            "FROM ingest_runs ORDER BY id DESC LIMIT %s"
+        )
+        with self._connection.statement() as connection:
+            rows = connection.execute(statement.encode(), [limit]).fetchall()
+        return [Run(row[0], RunState(row[1]), tuple(row[2]), *row[3:]) for row in rows]

@@ -1,0 +1,1 @@
+"""Rows of stores, and the identities of the catalog and its stores."""

@@ -1,0 +1,1 @@
+"""The whole catalog as a unit: dumps, rebuilds and comparisons."""

@@ -1,0 +1,1 @@
+"""Verbs for the installation: configuration, completion, version."""

@@ -1,0 +1,59 @@
+"""`cafcat config`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cafcat.cli.call import Call, verb
+
+if TYPE_CHECKING:
+    from cafcat.settings.settings import NamedStore, Settings
+
+__all__ = ["register"]
+
+
+def config(call: Call) -> None:
+    """Show every setting, every named store, and where each came from. Passwords are not shown."""
+    settings = call.settings()
+    origins = settings.origins
+    values = _values(settings)
+    stores = {name: _options(store) for name, store in settings.stores.items()}
+    document: dict[str, Any] = {name: {"value": value, "origin": origins[name]} for name, value in values.items()}
+    document["stores"] = {
+        name: {**options, "origin": origins[f"stores.{name}"]} for name, options in stores.items()
+    }
+    shown = {name: _shown(value) for name, value in values.items()}
+    shown |= {f"stores.{name}": _line(options) for name, options in stores.items()}
+    lines = (f"{name} = {text}  ({origins[name]})" for name, text in shown.items())
+    call.output.show(document, map(call.output.shown, lines))
+
+
+def _values(settings: "Settings") -> dict[str, Any]:
+    from cafcat.settings.database import redacted
+    from cafcat.settings.settings import KEYS, redact
+
+    values = {name: getattr(settings, name) for name in KEYS}
+    values["home"] = str(settings.home)
+    values["store"] = redact(values["store"])
+    values["database_url"] = values["database_url"] and redacted(values["database_url"])
+    return values
+
+
+def _options(store: "NamedStore") -> dict[str, str]:
+    """The keys of a store that say more than their defaults."""
+    given = {name: value for name, value in asdict(store.access).items() if value not in (None, "auto")}
+    return {"url": store.url, **given}
+
+
+def _line(options: dict[str, str]) -> str:
+    return ", ".join(value if name == "url" else f"{name} {value}" for name, value in options.items())
+
+
+def _shown(value: Any) -> str:
+    return "none: the embedded database" if value is None else str(value)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "config")(config)

@@ -1,0 +1,135 @@
+"""`cafcat convert` and `export`: archives as files."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import typer
+
+from cafcat.cli.arguments import parse_new_file, parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import INTERRUPTED
+from cafcat.cli.options import ZeroPadding
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import interrupted_by_signals
+from cafcat.remote.access import is_s3
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.operations.convert.run import ConvertReport
+    from cafcat.operations.export.run import ExportReport
+    from cafcat.settings.settings import Settings
+
+__all__ = ["register", "settings_for"]
+
+_Format = Annotated[
+    str | None,
+    typer.Option("--format", metavar="FORMAT", help="Of the new archive; else its name's suffix tells it."),
+]
+_Overwrite = Annotated[bool, typer.Option("--overwrite", "--force", "-f", help="Replace a file that is there.")]
+_NOTHING: Final = "interrupted; nothing was written"
+
+Report = TypeVar("Report")
+
+
+def settings_for(call: Call, archive: str) -> "Settings | None":
+    """What it takes to open an archive: a file is opened whatever the configuration says."""
+    return call.settings() if is_s3(archive) else None
+
+
+def convert(
+    call: Call,
+    *,
+    file: Annotated[
+        str, typer.Argument(metavar="IN", help="An archive on disk, or s3://bucket/key; a bundle's folder.")
+    ],
+    output: Annotated[str, typer.Argument(metavar="OUT", parser=parse_new_file, help="The file to write.")],
+    format: _Format = None,
+    input_format: Annotated[
+        str | None,
+        typer.Option("--input-format", metavar="FORMAT", help="Format of IN; else its content tells it."),
+    ] = None,
+    zero_padding: ZeroPadding = False,
+    overwrite: _Overwrite = False,
+) -> int:
+    """Write an archive anew in another format, or in the same. No catalog is needed.
+
+    Example: cafcat convert old.car new.caf
+    """
+    from cafcat.without_catalog import convert as rewrite
+
+    def work(progress: ShownProgress) -> "ConvertReport":
+        settings = settings_for(call, file)
+        return rewrite(
+            file,
+            output,
+            format=format,
+            overwrite=overwrite,
+            settings=settings,
+            progress=progress,
+            input_format=input_format,
+            zero_padding=zero_padding,
+        )
+
+    report = _made(call, work)
+    if report is None:
+        return INTERRUPTED
+    what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) from {report.input_format}"
+    line = f"converted {what} to {report.format}: {call.output.shown(output)}"
+    call.summarize(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])
+    return 0
+
+
+def export(
+    call: Call,
+    *,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", parser=parse_new_file, help="The archive to write.")
+    ],
+    prefixes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PREFIX...",
+            parser=parse_text,
+            help="Folders and files of the catalog; none or . is all.",
+            show_default=False,
+        ),
+    ] = None,
+    format: _Format = None,
+    overwrite: _Overwrite = False,
+) -> int:
+    """Write folders of the catalog, or all of it, into one archive, to hand over.
+
+    Example: cafcat export photos/2024 -o photos.car
+    """
+
+    def work(progress: ShownProgress) -> "ExportReport":
+        with call.repository() as repository:
+            return repository.export(prefixes or [], output, format=format, overwrite=overwrite, progress=progress)
+
+    report = _made(call, work)
+    if report is None:
+        return INTERRUPTED
+    what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) as of {report.made_at}"
+    line = f"exported {what} to {report.format}: {call.output.shown(output)}"
+    call.summarize(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])
+    return 0
+
+
+def _made(call: Call, work: Callable[[ShownProgress], Report]) -> Report | None:
+    """None if it was interrupted: a part of an archive is none."""
+    with ShownProgress(call) as progress:
+        try:
+            with interrupted_by_signals():
+                return work(progress)
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice(_NOTHING)
+            return None
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    verb(app, "convert")(convert)
+    verb(app, "export")(export)

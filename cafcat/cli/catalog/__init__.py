@@ -1,0 +1,1 @@
+"""Verbs for the catalog, its stores and its database."""

@@ -1,0 +1,124 @@
+"""`cafcat backup` and `cafcat restore`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.arguments import parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import INTERRUPTED
+from cafcat.cli.options import JoinStore
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import interrupted_by_signals
+from cafcat.errors import InvalidInput
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.operations.backup.run import BackupReport
+    from cafcat.operations.restore.run import RestoreReport
+
+__all__ = ["register"]
+
+
+def backup(
+    call: Call,
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="STORE", help="Store to write to: folder, URL or name; else that of chunks."),
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", min=1, help="Then remove all but the N newest backups.")
+    ] = None,
+    join_store: JoinStore = False,
+    listed: Annotated[bool, typer.Option("--list", help="Only list the backups that are there.")] = False,
+) -> int:
+    """Write the whole catalog into a store, as one object.
+
+    Example: cafcat backup --keep 7
+    """
+    if listed and keep is not None:
+        raise InvalidInput("--list changes nothing: give --keep without it")
+    if listed:
+        return _list(call, to)
+    with call.repository() as repository, ShownProgress(call) as progress:
+        try:
+            with interrupted_by_signals():
+                report = repository.custody.backup(to, keep=keep, join_store=join_store, progress=progress)
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; there is no backup")
+            return INTERRUPTED
+    call.summarize(asdict(report), _written(report))
+    return 0
+
+
+def _list(call: Call, store: str | None) -> int:
+    with call.repository() as repository:
+        for found in repository.custody.backups(store):
+            line = f"{found.begun_at}  {format_size(found.size_bytes):>10}  {call.output.shown(found.object_key)}"
+            call.output.show(found._asdict(), [line])
+    return 0
+
+
+def _written(report: "BackupReport") -> list[str]:
+    rows, size = sum(report.rows.values()), format_size(report.size_bytes)
+    lines = [f"backed up {plural(rows, 'row')}, {size}, as {report.object_key} in {report.store}"]
+    if report.removed:
+        lines.append(f"removed {plural(len(report.removed), 'older backup')}")
+    return lines
+
+
+def restore(
+    call: Call,
+    *,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            parser=parse_text,
+            help="Of the backup, or its beginning; else the newest.",
+            show_default=False,
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="STORE", help="Store that has it: folder, URL or name; else that of chunks."
+        ),
+    ] = None,
+) -> int:
+    """Fill an empty catalog from a backup.
+
+    Example: cafcat restore --from s3://bucket/chunks
+    """
+    with call.repository() as repository, ShownProgress(call) as progress:
+        try:
+            with interrupted_by_signals():
+                report = repository.custody.restore(name, source=source, progress=progress)
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; the catalog is empty, as it was before")
+            return INTERRUPTED
+    if not call.json and report.newer_records:
+        call.output.notice(
+            f"{plural(report.newer_records, 'change')} came after the backup and are not in the catalog: "
+            "`cafcat rebuild` into an empty one has them"
+        )
+    if report.moved_from is not None:
+        call.warn(f"the store {report.moved_from} is at {report.store} now: the catalog reads it from there")
+    call.summarize(asdict(report), _restored(report))
+    return 0
+
+
+def _restored(report: "RestoreReport") -> list[str]:
+    rows = sum(report.rows.values())
+    return [f"restored {plural(rows, 'row')} as of {report.taken_at}, from {report.object_key} in {report.store}"]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    verb(app, "backup", commits=True)(backup)
+    verb(app, "restore", commits=True)(restore)

@@ -1,0 +1,57 @@
+"""`cafcat chunks ls` and `cafcat chunks show`."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from cafcat.cli.arguments import parse_text
+from cafcat.cli.call import Call, group, verb
+from cafcat.cli.output import location_document
+from cafcat.model import Chunk, ChunkState
+from cafcat.support.quantities import format_size
+
+__all__ = ["register"]
+
+
+def ls(
+    call: Call,
+    state: Annotated[ChunkState | None, typer.Option("--state", help="Only chunks in this state.")] = None,
+) -> None:
+    """List the chunks, one a line."""
+    with call.repository() as repository:
+        for chunk in repository.chunks(state):
+            call.output.show(asdict(chunk), [_row(chunk)])
+
+
+def _row(chunk: Chunk) -> str:
+    size = format_size(chunk.size_bytes) if chunk.size_bytes is not None else "-"
+    files = f"{chunk.live_file_count} of {chunk.file_count} files"
+    return f"{chunk.uuid}  {chunk.state:9}  {chunk.format:10}  {size:>10}  {files:>24}  {chunk.begun_at}"
+
+
+def show(
+    call: Call,
+    *,
+    uuid: Annotated[
+        str, typer.Argument(metavar="UUID", parser=parse_text, help="Of the chunk; its first 8 digits do.")
+    ],
+    files: Annotated[bool, typer.Option("--files", help="List the files in it too.")] = False,
+) -> None:
+    """Show one chunk, and with --files the files in it."""
+    with call.repository() as repository:
+        chunk = repository.chunk(uuid)
+        call.output.fields(asdict(chunk))
+        if not files:
+            return
+        for location in repository.chunk_files(str(chunk.uuid)):
+            span = f"[{location.start_byte}, {location.end_byte})"
+            document = location_document(location, repository.object_of(location))
+            call.output.show(document, [f"{span:>26}  {call.output.shown(location.path)}"])
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    below = group(app, "chunks", "Show the archives that hold the files.")
+    verb(below, "ls")(ls)
+    verb(below, "show")(show)

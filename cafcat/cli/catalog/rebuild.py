@@ -1,0 +1,183 @@
+"""`cafcat rebuild` and `cafcat compare`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cafcat.cli.arguments import parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import DAMAGE, INTERRUPTED
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.operations.compare.run import CompareReport, Difference
+    from cafcat.operations.rebuild.damage import Damage
+    from cafcat.operations.rebuild.run import RebuildReport
+
+__all__ = ["register"]
+
+_OF_LOGS: Final = frozenset({"ingestion_units", "chunk_times"})
+"""Most catalogs have none of these."""
+
+_LISTED = 100
+"""So many damages, and chunks without a journal record, are listed; -v lists all that the report has."""
+
+
+def rebuild(
+    call: Call,
+    *,
+    stores: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="STORE...", help="Where the chunks are: folders, URLs or names.", show_default=False
+        ),
+    ] = None,
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--catalog",
+            metavar="UUID",
+            parser=parse_text,
+            help="Lost catalog, if several wrote there: its uuid or the first 8 digits.",
+        ),
+    ] = None,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Go on without what is missing or damaged.")
+    ] = False,
+) -> int:
+    """Fill an empty catalog from the stores alone: when the database is lost.
+
+    Example: cafcat rebuild s3://bucket/chunks /mnt/copies
+    """
+    with call.repository() as repository, ShownProgress(call) as progress:
+        try:
+            report = repository.custody.rebuild(
+                stores or (), catalog=catalog, accept_loss=accept_loss, progress=progress
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; the catalog is empty, as it was before")
+            return INTERRUPTED
+    if not call.json:
+        _notices(call, report)
+    call.summarize({"summary": _document(report)}, _summary(report))
+    return DAMAGE if report.damage_count else 0
+
+
+def _notices(call: Call, report: "RebuildReport") -> None:
+    listed = len(report.damages) if call.verbose else _LISTED
+    for damage in report.damages[:listed]:
+        call.output.notice(_in_words(damage))
+    if (hidden := report.damage_count - len(report.damages[:listed])) > 0:
+        call.output.notice(f"{plural(hidden, 'more damage')} not listed")
+    if report.adopted and report.written:
+        named = [str(uuid) for uuid in report.adopted[: None if call.verbose else _LISTED]]
+        more = _more(len(report.adopted), len(named))
+        call.output.notice(f"without a journal record, taken as the newest: {', '.join(named)}{more}")
+
+    if report.unclaimed and report.written:
+        listed_chunks = [str(uuid) for uuid in report.unclaimed[: None if call.verbose else _LISTED]]
+        more = _more(len(report.unclaimed), len(listed_chunks))
+        call.output.notice(
+            "without a journal record, left alone as they may be of any catalog: "
+            f"{', '.join(listed_chunks)}{more}; to read one, run `cafcat adopt` on its object"
+        )
+
+
+def _more(count: int, listed: int) -> str:
+    return f" and {count - listed} more" if count > listed else ""
+
+
+def _in_words(damage: "Damage") -> str:
+    files = f" ({plural(damage.files, 'file')})" if damage.files is not None else ""
+    spare = "" if damage.lost else "; another store has the same"
+    return f"{damage.kind} {damage.name}{files}: {damage.message}{spare}"
+
+
+def _document(report: "RebuildReport") -> dict[str, Any]:
+    return asdict(report) | {"damages": [damage._asdict() for damage in report.damages]}
+
+
+def _summary(report: "RebuildReport") -> list[str]:
+    lost = f"{plural(report.lost_count, 'thing')} lost"
+    if not report.written:
+        return [
+            f"nothing was written: {lost}; name a store that has it, or go on without it by --accept-loss",
+        ]
+    lines = [
+        f"rebuilt {plural(report.chunks, 'chunk')}: {plural(report.files, 'file')}, {format_size(report.bytes)}; "
+        f"{plural(report.retired_files, 'earlier location')}, {plural(report.journal_records, 'journal record')}"
+    ]
+    if report.copies:
+        lines.append("1 chunk has a copy" if report.copies == 1 else f"{report.copies} copies of chunks")
+    if report.lost_count:
+        lines.append(f"{lost}: what was newest there is missing now, or is what it was before")
+    if report.files_lost:
+        lines.append(f"{plural(report.files_lost, 'file')} in what is lost can be named: see the journal")
+    if report.foreign_objects:
+        lines.append(f"left alone, as they are none of cafcat's: {plural(report.foreign_objects, 'object')}")
+    return lines
+
+
+def compare(
+    call: Call,
+    *,
+    other: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATABASE_URL", parser=parse_text, help="Postgres with the catalog to compare with."
+        ),
+    ],
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many differences; all are counted.")] = 20,
+) -> int:
+    """Compare this catalog with another one: the same files, chunks and removals?
+
+    Example: cafcat compare postgresql://host/rebuilt
+    """
+    with call.repository() as repository, ShownProgress(call) as progress:
+        shown = _Differences(call, progress, limit)
+        report = repository.custody.compare(other, progress=progress, on_difference=shown)
+    document = {"rows": report.rows, "differences": report.differences, "equal": report.equal}
+    call.summarize({"summary": document}, _compared(report))
+    return 0 if report.equal else DAMAGE
+
+
+class _Differences:
+    """Shows the first ones."""
+
+    def __init__(self, call: Call, progress: ShownProgress, limit: int) -> None:
+        self._call, self._progress, self._left = call, progress, limit
+
+    def __call__(self, difference: "Difference") -> None:
+        if self._left <= 0 or (self._call.quiet and not self._call.json):
+            return
+        self._left -= 1
+        self._progress.end()
+        self._call.output.show({"difference": difference._asdict()}, [self._line(difference)])
+
+    def _line(self, difference: "Difference") -> str:
+        table, name, ours, theirs = difference
+        if ours is None or theirs is None:
+            what = "only there" if ours is None else "only here"
+        else:
+            changed = [key for key in ours if ours[key] != theirs[key]]
+            what = ", ".join(f"{key} {ours[key]} here, {theirs[key]} there" for key in changed)
+        return f"{table}  {self._call.output.shown(name)}: {what}"
+
+
+def _compared(report: "CompareReport") -> list[str]:
+    shown = {table: count for table, count in report.rows.items() if count or table not in _OF_LOGS}
+    rows = ", ".join(f"{count} of {table}" for table, count in shown.items())
+    if report.equal:
+        return [f"no difference: {rows}"]
+    found = ", ".join(f"{count} of {table}" for table, count in report.differences.items() if count)
+    return [f"{plural(sum(report.differences.values()), 'difference')}: {found}; the same: {rows}"]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    verb(app, "rebuild", commits=True)(rebuild)
+    verb(app, "compare")(compare)

@@ -1,0 +1,54 @@
+"""`cafcat runs` and `cafcat stats`."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from cafcat.cli.call import Call, verb
+from cafcat.cli.output import plural
+from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.model import Run
+from cafcat.support.quantities import format_size
+
+__all__ = ["register"]
+
+
+def runs(
+    call: Call, limit: Annotated[int, typer.Option("--limit", min=1, help="So many, newest first.")] = 20
+) -> None:
+    """List what was ingested when."""
+    with call.repository() as repository:
+        for run in repository.runs(limit):
+            call.output.show(asdict(run), [call.output.shown(_row(run))])
+
+
+def _row(run: Run) -> str:
+    counts = (
+        f"+{run.files_added} files, {run.files_replaced} replaced, {run.files_unchanged} unchanged,"
+        f" {run.files_skipped} skipped, {run.files_failed} failed"
+    )
+    work = f"{format_size(run.bytes_added)} in {plural(run.chunks_committed, 'chunk')}"
+    return f"{run.id:>6}  {run.started_at}  {run.state:11}  {counts}, {work}  {' '.join(run.sources)}"
+
+
+def stats(call: Call) -> None:
+    """Show the totals of the catalog."""
+    with call.repository() as repository:
+        totals = asdict(repository.stats())
+        warn_if_lost(call, repository)
+    shown = {name: _shown(name, value) for name, value in totals.items()}
+    call.output.fields(totals, shown)
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {state}" for state, count in value.items()) or "none"
+    in_bytes = isinstance(value, int) and name.endswith("bytes")
+    return f"{value} ({format_size(int(str(value)))})" if in_bytes else str(value)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    verb(app, "runs")(runs)
+    verb(app, "stats")(stats)

@@ -1,0 +1,182 @@
+"""`cafcat store`: the folders and buckets that the catalog refers to."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.arguments import parse_text
+from cafcat.cli.call import Call, group, verb
+from cafcat.cli.catalog.store_check import check
+from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import JoinStore
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.remote.access import is_s3
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.catalog.stores.stores import StoreRow
+    from cafcat.custody import Custody
+    from cafcat.operations.copy.run import TakenChunk
+    from cafcat.operations.stores.migrate import MigrateReport
+
+__all__ = ["register"]
+
+_OLD = typer.Argument(metavar="STORE", parser=parse_text, help="A store of the catalog: its name, URL or folder.")
+_NEW = typer.Argument(metavar="NEW", parser=parse_text, help="The new place: a folder, URL or name.")
+_NAME = typer.Argument(metavar="NAME", parser=parse_text, help="A short name, as archive or disk-2.")
+
+
+class _Progress(ShownProgress):
+    """Prints a line for each chunk with -v."""
+
+    def switched(self, chunk: "TakenChunk") -> None:
+        if self._call.verbose and self._call.json:
+            self._call.output.document(chunk._asdict())
+        elif self._call.verbose:
+            self._print(f"chunk {chunk.uuid} migrated, {format_size(chunk.size_bytes)}")
+
+
+def ls(call: Call) -> None:
+    """List the stores of the catalog, and the numbers of objects there."""
+    with call.repository() as repository:
+        for store in repository.custody.stores():
+            call.output.show(store._asdict(), [call.output.shown(_row(store))])
+
+
+def _row(store: "StoreRow") -> str:
+    counts = (
+        (store.chunks, f"{plural(store.chunks, 'chunk')} ({format_size(store.size_bytes)})"),
+        (store.adopted, plural(store.adopted, "adopted archive")),
+        (store.copies, "1 copy" if store.copies == 1 else f"{store.copies} copies"),
+        (store.retired, f"{store.retired} left by a migration"),
+        (store.backups, plural(store.backups, "backup")),
+    )
+    has = ", ".join(text for count, text in counts if count) or "nothing"
+    home = "  (moves with the home)" if store.moves_with_home else ""
+    return f"{store.name or '-':12}  {store.url}  {has}{home}"
+
+
+def add(
+    call: Call,
+    *,
+    name: Annotated[str, _NAME],
+    url: Annotated[str, typer.Argument(metavar="URL", parser=parse_text, help="A folder, or s3://BUCKET/PREFIX.")],
+) -> None:
+    """Give a store a name in the catalog.
+
+    Example: cafcat store add disk-2 /mnt/disk-2/chunks
+    """
+    with call.repository() as repository:
+        store = repository.custody.add_store(name, url)
+        if is_s3(store.url) and not repository.check_store(store.url).is_usable:
+            call.warn("the server lacks features that cafcat needs: `cafcat store check` shows which")
+    call.output.show(store._asdict(), [call.output.shown(f"{store.name} is {store.url}")])
+
+
+def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]) -> None:
+    """Give a store of the catalog another name."""
+    with call.repository() as repository:
+        configured = repository.custody.configured_name(old)
+        renamed = repository.custody.rename_store(old, name)
+    if configured not in (None, name):
+        call.warn(f"the setting store still means the name {configured}: change it to {name}")
+    call.output.show(renamed._asdict(), [call.output.shown(f"{renamed.name} is {renamed.url}")])
+
+
+def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
+    """Forget a store that the catalog has nothing in. Its objects stay."""
+    with call.repository() as repository:
+        configured = repository.custody.configured_name(old)
+        removed = repository.custody.remove_store(old)
+        if configured is None:
+            _warn_of_configuration(call, repository.custody, removed.url)
+        else:
+            call.warn(f"the setting store still means the name {configured}: change it")
+    call.output.show(removed._asdict(), [call.output.shown(f"forgot {removed.url}")])
+
+
+def move(
+    call: Call,
+    *,
+    old: Annotated[str, _OLD],
+    new: Annotated[str, _NEW],
+    look_at_all: Annotated[
+        bool, typer.Option("--all", help="Look for every object at the new place, not for a hundred of them.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look; change nothing.")] = False,
+) -> None:
+    """Enter the new place of a store into the catalog. Move its objects before.
+
+    Example: cafcat store move /mnt/old/chunks /mnt/new/chunks
+    """
+    with call.repository() as repository:
+        report = repository.custody.move_store(old, new, look_at_all=look_at_all, dry_run=dry_run)
+        if not dry_run:
+            _warn_of_configuration(call, repository.custody, report.old)
+    if report.dropped_name is not None:
+        call.warn(f"no store has the name {report.dropped_name} any more: the store keeps the name that it has")
+    done = "would move" if dry_run else "moved"
+    looked = f"found all of {report.looked_at} that were looked for"
+    line = f"{done} {report.old} to {report.new}: {plural(report.objects, 'object')}, {looked}"
+    call.output.show(asdict(report), [call.output.shown(line)])
+
+
+def migrate(
+    call: Call,
+    *,
+    old: Annotated[str, _OLD],
+    new: Annotated[str, _NEW],
+    join_store: JoinStore = False,
+) -> int:
+    """Copy all that a store has to another store, verify it, and read it from there. prune removes the old objects.
+
+    Example: cafcat store migrate /mnt/disk/chunks s3://bucket/chunks
+    """
+    stop = StopOnSignal("the copy of a chunk", as_json=call.json)
+    with stop, call.repository() as repository, _Progress(call) as progress:
+        try:
+            report = repository.custody.migrate_store(
+                old,
+                new,
+                join_store=join_store,
+                progress=progress,
+                on_switched=progress.switched,
+                should_stop=stop,
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; what was migrated stays so, the next migrate goes on")
+            return INTERRUPTED
+        _warn_of_configuration(call, repository.custody, report.old)
+    call.summarize({"summary": asdict(report)}, map(call.output.shown, _summary(report)), report.failed)
+    return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
+
+
+def _summary(report: "MigrateReport") -> list[str]:
+    first = "interrupted; " if report.interrupted else ""
+    chunks = f"{plural(report.chunks, 'chunk')} ({format_size(report.size_bytes)})"
+    backups = f", {plural(report.backups, 'backup')}" if report.backups else ""
+    lines = [f"{first}migrated {chunks}{backups} to {report.new}"]
+    if report.left:
+        lines.append(f"{plural(report.left, 'object')} stay in {report.old}: adopted, failed, or new")
+    elif not report.interrupted:
+        lines.append("the old objects stay until `cafcat prune` removes them")
+    return lines
+
+
+def _warn_of_configuration(call: Call, custody: "Custody", old: str) -> None:
+    """New chunks would go to the old place."""
+    name = custody.configured_as(old)
+    if name is not None:
+        call.warn(f"the setting {name} still means {old}: change it, or new chunks go there")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    below = group(app, "store", "List, check, add, move, migrate and forget stores.")
+    for function in (ls, add, rename, move, migrate, rm):
+        verb(below, function.__name__)(function)
+    verb(below, "check")(check)

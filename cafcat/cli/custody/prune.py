@@ -1,0 +1,106 @@
+"""`cafcat prune`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from cafcat.cli.arguments import parse_duration
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import ONLY_IN_STORE, Yes
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.model import DEFAULT_GRACE_SECONDS
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.operations.prune.run import PrunedChunk, PruneReport
+
+__all__ = ["register"]
+
+_DEFAULT_GRACE: Final = f"{DEFAULT_GRACE_SECONDS // 86_400}d"
+
+
+class _Progress(ShownProgress):
+    """With -v, a line for each chunk."""
+
+    def __init__(self, call: Call, *, dry_run: bool) -> None:
+        super().__init__(call)
+        self._would = "would be " if dry_run else ""
+
+    def pruned(self, chunk: "PrunedChunk") -> None:
+        if self._call.verbose and self._call.json:
+            self._call.output.document(chunk._asdict())
+        elif self._call.verbose:
+            removed = f"removed: {plural(chunk.objects, 'object')}, {format_size(chunk.bytes_freed)}"
+            what = removed if chunk.objects else "let go"
+            since = f", without files since {chunk.retired_at[:19]}Z" if chunk.retired_at else ""
+            self._print(f"chunk {chunk.uuid} {self._would}{what}{since}")
+
+
+def prune(
+    call: Call,
+    *,
+    grace: Annotated[
+        str,
+        typer.Option("--grace", metavar="TIME", help="Only what has had no file for so long, as 12h, 7d or 0."),
+    ] = _DEFAULT_GRACE,
+    yes: Yes = False,
+) -> int:
+    """Remove chunks that no file is in any more. Says what it would do; --yes does it.
+
+    Example: cafcat prune --grace 30d --yes
+    """
+    grace_seconds = 0 if grace.strip() == "0" else parse_duration(grace)
+    stop = StopOnSignal("the removal of a chunk", as_json=call.json)
+    with stop, call.repository() as repository, _Progress(call, dry_run=not yes) as progress:
+        try:
+            report = repository.custody.prune(
+                grace_seconds=grace_seconds,
+                store=repository.settings.store_from_flag,
+                dry_run=not yes,
+                progress=progress,
+                on_pruned=progress.pruned,
+                should_stop=stop,
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; what was removed is gone, the next prune goes on")
+            return INTERRUPTED
+    call.summarize({"summary": asdict(report)}, _summary(report, grace), report.failed)
+    return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
+
+
+def _summary(report: "PruneReport", grace: str) -> list[str]:
+    lines = [("interrupted; " if report.interrupted else "") + _done(report)]
+    if report.let_go:
+        if not report.objects:
+            lines.clear()
+        would = "would let go" if report.dry_run else "let go"
+        lines.append(f"{would} {plural(report.let_go, 'adopted archive')}; their objects stay")
+    if report.chunks_waiting:
+        waiting = f"{plural(report.chunks_waiting, 'chunk')} ({format_size(report.bytes_waiting)})"
+        lines.append(f"{waiting} without files for less than {grace}: undelete can still bring them back")
+    if report.copies_waiting:
+        copies = f"{report.copies_waiting} {'copy' if report.copies_waiting == 1 else 'copies'}"
+        lines.append(f"{copies} that a migration left: kept for less than {grace}")
+    if report.dry_run and (report.objects or report.let_go):
+        lines.append("run it again with --yes")
+    return lines
+
+
+def _done(report: "PruneReport") -> str:
+    if not report.objects:
+        return "nothing was pruned" if report.failed or report.interrupted else "nothing to prune"
+    copies = report.objects - report.chunks
+    also = f" and {copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
+    done, frees = ("would remove", "frees") if report.dry_run else ("removed", "freed")
+    what = f"{plural(report.chunks, 'chunk')}{also}" if report.chunks or not copies else also.removeprefix(" and ")
+    return f"{done} {what}: {frees} {format_size(report.bytes_freed)}"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "prune", store=ONLY_IN_STORE, commits=True)(prune)

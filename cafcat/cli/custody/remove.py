@@ -1,0 +1,183 @@
+"""`cafcat rm` and `cafcat undelete`."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from cafcat.cli.arguments import parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.custody.names import names_from
+from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.output import location_document, plural, timestamp
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
+from cafcat.model import FileProblem, ProblemKind
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.model import RetiredLocation
+    from cafcat.operations.remove.run import RemoveReport, UndeleteReport
+    from cafcat.repository import Repository
+
+__all__ = ["register"]
+
+Paths = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PATH...", parser=parse_text, help="Files of the catalog.", show_default=False),
+]
+FilesFrom = Annotated[
+    str | None,
+    typer.Option("--files-from", metavar="FILE", help="Also the files named in FILE, one a line; - is stdin."),
+]
+Null = Annotated[bool, typer.Option("--null", "-0", help="Names in --files-from end with NUL instead of newline.")]
+
+_ERRORS: Final[dict[ProblemKind, type[CafcatError]]] = {ProblemKind.MISSING: NotFound, ProblemKind.EXISTS: Conflict}
+
+
+class _Progress(ShownProgress):
+    """What is wrong with the only name that was given is the error of the command."""
+
+    def __init__(self, call: Call, *, single: bool) -> None:
+        super().__init__(call)
+        self._single = single
+
+    def problem(self, problem: FileProblem) -> None:
+        if self._single and problem.kind in _ERRORS:
+            raise _ERRORS[problem.kind](problem.message, path=problem.path)
+        super().problem(problem)
+
+
+def rm(
+    call: Call,
+    *,
+    paths: Paths = None,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Folders, with all that is in them; needs --yes.")
+    ] = False,
+    files_from: FilesFrom = None,
+    null: Null = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With -r: do it, do not only say what would be done.")] = False,
+) -> int:
+    """Remove files from the catalog. Their bytes stay until prune; undelete brings them back.
+
+    Example: cafcat rm -r photos/2019 --yes
+    """
+    names = _names(paths, files_from, null=null, recursive=recursive)
+    folders = (paths or []) if recursive else []
+    dry_run = dry_run or (recursive and not yes)
+    single = files_from is None and len(paths or []) == 1
+    stop = StopOnSignal("the removal", as_json=call.json)
+    with stop, call.repository() as repository, _Progress(call, single=single) as progress:
+        try:
+            report = repository.custody.remove(
+                names, folders=folders, dry_run=dry_run, progress=progress, should_stop=stop
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; nothing was removed")
+            return INTERRUPTED
+    call.summarize({"summary": asdict(report)}, _removed(report, can_do=recursive and not yes))
+    return SOME_FAILED if report.files_failed else 0
+
+
+def _removed(report: "RemoveReport", *, can_do: bool) -> list[str]:
+    done = "would remove" if report.dry_run else "removed"
+    line = f"{done} {plural(report.files, 'file')} ({format_size(report.bytes)})"
+    if report.chunks_retired:
+        have = "would have" if report.dry_run else "has" if report.chunks_retired == 1 else "have"
+        line += f"; {plural(report.chunks_retired, 'chunk')} {have} no file left"
+    return [line, "run it again with --yes"] if can_do and report.files else [line]
+
+
+def undelete(
+    call: Call,
+    *,
+    paths: Paths = None,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Folders, with all that was removed below them.")
+    ] = False,
+    files_from: FilesFrom = None,
+    null: Null = False,
+    listed: Annotated[
+        bool, typer.Option("--list", "-l", help="Change nothing; list what can be brought back, below PATH.")
+    ] = False,
+) -> int:
+    """Bring removed files back, as they were when they were removed last. Possible until their chunk is pruned.
+
+    Example: cafcat undelete --list photos
+    """
+    if listed:
+        return _list(call, paths or [], refused=recursive or null or files_from is not None)
+    names = _names(paths, files_from, null=null, recursive=recursive)
+    folders = (paths or []) if recursive else []
+    single = files_from is None and len(paths or []) == 1
+    stop = StopOnSignal("the undelete", as_json=call.json)
+    with stop, call.repository() as repository, _Progress(call, single=single) as progress:
+        try:
+            report = repository.custody.undelete(names, folders=folders, progress=progress, should_stop=stop)
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; nothing was brought back")
+            return INTERRUPTED
+    call.summarize({"summary": asdict(report)}, [_restored(report)])
+    left = 0 if recursive else report.files_live + report.files_pruned
+    return SOME_FAILED if report.files_failed + report.files_taken + left else 0
+
+
+def _restored(report: "UndeleteReport") -> str:
+    parts = [f"brought back {plural(report.files, 'file')} ({format_size(report.bytes)})"]
+    if report.files_live:
+        parts.append(f"left alone {report.files_live} that have a file again")
+    if report.files_pruned:
+        parts.append(f"{report.files_pruned} are gone for good: pruned")
+    if report.files_taken:
+        parts.append(f"left alone {report.files_taken} whose log files are in another archive now")
+    return "; ".join(parts)
+
+
+def _list(call: Call, prefixes: Sequence[str], *, refused: bool) -> int:
+    if refused or len(prefixes) > 1:
+        raise InvalidInput("--list takes one folder or file, and no other option")
+    prefix = prefixes[0] if prefixes else "."
+    found = False
+    with call.repository() as repository:
+        for removed in repository.custody.removed(prefix):
+            found = True
+            _show(call, repository, removed)
+    if not found and prefix not in (".", "./"):
+        raise NotFound("nothing that was removed there can be brought back", path=prefix)
+    return 0
+
+
+def _show(call: Call, repository: "Repository", removed: "RetiredLocation") -> None:
+    location = removed.location
+    if call.json:
+        document = location_document(location, repository.object_of(location))
+        call.output.document(document | {"removed_at": removed.retired_at})
+        return
+    modified = timestamp(location.modified_ns)
+    columns = f"{location.size_bytes:>14}  {modified[:19] + 'Z' if modified else '-':20}"
+    call.output.line(f"{columns}  removed {removed.retired_at[:19]}Z  {call.output.shown(location.path)}")
+
+
+def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, recursive: bool) -> Iterable[str]:
+    """The names of single files."""
+    if not paths and files_from is None:
+        raise InvalidInput("name at least one file, or a list of them with --files-from")
+    if null and files_from is None:
+        raise InvalidInput("-0 is about --files-from")
+    if recursive and files_from is not None:
+        raise InvalidInput("--files-from names files: it does not go with -r")
+    listed = names_from(files_from, null_separated=null) if files_from is not None else ()
+    return chain(() if recursive else paths or (), listed)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    verb(app, "rm", commits=True)(rm)
+    verb(app, "undelete", commits=True)(undelete)

@@ -1,0 +1,104 @@
+"""`cafcat repair`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import DAMAGE, INTERRUPTED
+from cafcat.cli.options import FollowSymlinks, JoinStore, NewSize, NoUnpack, Yes, prefix_option
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.operations.repair.run import RepairReport
+
+__all__ = ["register"]
+
+
+def repair(
+    call: Call,
+    *,
+    from_source: Annotated[
+        list[str] | None,
+        typer.Option("--from-source", metavar="SRC", help="What was ingested, as it was named; repeatable."),
+    ] = None,
+    from_copy: Annotated[bool, typer.Option("--from-copy", help="Take files from copies of the chunks.")] = False,
+    chunk: Annotated[
+        list[str] | None,
+        typer.Option("--chunk", metavar="UUID", help="This chunk, whatever verify found; repeatable."),
+    ] = None,
+    prefix: Annotated[str, prefix_option("With --from-source, as for ingest.")] = "",
+    follow_symlinks: FollowSymlinks = False,
+    no_unpack: NoUnpack = False,
+    target_size: NewSize = None,
+    join_store: JoinStore = False,
+    yes: Yes = False,
+) -> int:
+    """Mend the chunks that verify found to be damaged. Reads and says what can be mended; --yes does it.
+
+    Example: cafcat repair --from-copy --from-source /srv/photos --yes
+    """
+    stop = StopOnSignal("the open chunk", as_json=call.json)
+    with stop, call.repository() as repository, ShownProgress(call) as progress:
+        try:
+            report = repository.custody.repair(
+                sources=from_source or (),
+                from_copies=from_copy,
+                chunks=chunk or (),
+                prefix=prefix,
+                follow_symlinks=follow_symlinks,
+                unpack_tars=not no_unpack,
+                target_size=target_size,
+                dry_run=not yes,
+                join_store=join_store,
+                progress=progress,
+                should_stop=stop,
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; what was committed before stays, all else is as it was")
+            return INTERRUPTED
+    call.summarize({"summary": asdict(report)}, _summary(report))
+    left = report.files_lost or report.chunks_left or report.logs_damaged
+    return INTERRUPTED if report.interrupted else DAMAGE if left else 0
+
+
+def _summary(report: "RepairReport") -> list[str]:
+    lines = [("interrupted; " if report.interrupted else "") + _done(report)]
+    if report.logs_damaged:
+        are = "stays damaged" if report.logs_damaged == 1 else "stay damaged"
+        lines.append(f"{plural(report.logs_damaged, 'archive')} of logs {are}")
+    if not report.chunks:
+        return lines
+    lines.append(
+        f"files: {report.files_kept} right in their chunk, {report.files_from_copy} from copies, "
+        f"{report.files_from_source} from sources, {report.files_lost} lost"
+    )
+    if report.chunks_left:
+        lines.append(f"{plural(report.chunks_left, 'chunk')} left: a library or a format is not installed here")
+    if report.files_changed:
+        lines.append(f"{plural(report.files_changed, 'file')} replaced or removed meanwhile: left as they are now")
+    if report.dry_run:
+        lines.append("run it again with --yes")
+    return lines
+
+
+def _done(report: "RepairReport") -> str:
+    if not report.chunks and report.logs_damaged:
+        return "nothing that can be repaired"
+    if not report.chunks:
+        return "nothing to repair: no chunk is known to be damaged (cafcat verify looks for damage)"
+    mended = f"{report.chunks_mended} of {plural(report.chunks, 'chunk')}"
+    if report.dry_run:
+        return f"would mend {mended}"
+    written = f"{plural(report.chunks_written, 'new chunk')} ({format_size(report.bytes_written)})"
+    return f"mended {mended}, by {written}"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "repair", store="Where new chunks go: folder, URL or name.", commits=True)(repair)

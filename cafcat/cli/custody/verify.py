@@ -1,0 +1,167 @@
+"""`cafcat verify`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cafcat.cli.arguments import parse_duration, parse_percent
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
+from cafcat.cli.options import ONLY_IN_STORE, FollowSymlinks, NoUnpack, prefix_option
+from cafcat.cli.output import plural, printable
+from cafcat.cli.progress import ShownProgress
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.model import Finding, Verdict, VerifyLevel
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.operations.verify.run import CheckedObject, VerifyReport
+
+__all__ = ["register"]
+
+
+class _Progress(ShownProgress):
+    """A line for each finding; with -v, one for each object, too."""
+
+    def checked(self, checked: "CheckedObject") -> None:
+        for finding in checked.findings:
+            self._tell(checked, finding)
+        if self._call.verbose and self._call.json:
+            document = asdict(checked) | {"findings": len(checked.findings)}
+            self._call.output.document({"checked": document})
+        elif self._call.verbose:
+            read = f", {format_size(checked.bytes_read)} read" if checked.bytes_read else ""
+            self._print(f"{_name(checked)}: {checked.verdict} ({plural(checked.files, 'file')}{read})")
+
+    def _tell(self, checked: "CheckedObject", finding: Finding) -> None:
+        if self._call.json:
+            where = {name: getattr(checked, name) for name in ("chunk", "store", "is_copy", "object")}
+            self._call.output.document({"finding": where | finding._asdict()})
+        else:
+            self._call.output.line(f"{_name(checked)}: {_shown(finding)}")
+        self._call.output.flush()
+
+
+def _name(checked: "CheckedObject") -> str:
+    if checked.chunk is None:
+        return printable(checked.object or "catalog")
+    return f"chunk {checked.chunk}" + (f", copy in {checked.store}" if checked.is_copy else "")
+
+
+def _shown(finding: Finding) -> str:
+    """ "file a/b.jpg [0, 512): its bytes have CRC-32C ..."."""
+    path = f" {printable(finding.path)}" if finding.path is not None else ""
+    span = f" [{finding.start_byte}, {finding.end_byte})" if finding.start_byte is not None else ""
+    return f"{finding.kind}{path}{span}: {printable(finding.detail)}"
+
+
+def verify(
+    call: Call,
+    *,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SRC...", help="With --level source: what was ingested, as it was named.", show_default=False
+        ),
+    ] = None,
+    level: Annotated[
+        VerifyLevel,
+        typer.Option("--level", help="How closely: SQL only, each chunk's index, every byte, or the sources."),
+    ] = VerifyLevel.INDEX,
+    sample: Annotated[
+        float | None,
+        typer.Option("--sample", metavar="SHARE", parser=parse_percent, help="Only so many of the chunks, as 5%."),
+    ] = None,
+    older_than: Annotated[
+        int | None,
+        typer.Option(
+            "--older-than",
+            metavar="TIME",
+            parser=parse_duration,
+            help="Only chunks not found whole since then, as 90d.",
+        ),
+    ] = None,
+    chunk: Annotated[
+        list[str] | None, typer.Option("--chunk", metavar="UUID", help="Only this chunk; repeatable.")
+    ] = None,
+    prefix: Annotated[
+        str, prefix_option("Only chunks with files of this folder; with sources, as for ingest.")
+    ] = "",
+    follow_symlinks: FollowSymlinks = False,
+    no_unpack: NoUnpack = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew, not where the same verify was interrupted.")
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", metavar="N", help="Check so many chunks at once; else one per processor."),
+    ] = None,
+) -> int:
+    """Prove that what was packed is still there, and whole. Exit code 5 if it is not.
+
+    Example: cafcat verify --level data --older-than 90d
+    """
+    stop = StopOnSignal("the chunk at hand", as_json=call.json)
+    with stop, call.repository() as repository, _Progress(call) as progress:
+        try:
+            report = repository.custody.verify(
+                sources or (),
+                level=level,
+                chunks=chunk or (),
+                prefix=prefix,
+                store=repository.settings.store_from_flag,
+                older_than=older_than,
+                sample=sample,
+                follow_symlinks=follow_symlinks,
+                unpack_tars=not no_unpack,
+                restart=restart,
+                jobs=jobs,
+                progress=progress,
+                on_checked=progress.checked,
+                should_stop=stop,
+            )
+        except KeyboardInterrupt:
+            progress.end()
+            call.output.notice("interrupted; what was checked is in the catalog, the same verify goes on there")
+            return INTERRUPTED
+    call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report)])
+    return _exit_code(report)
+
+
+def _exit_code(report: "VerifyReport") -> int:
+    if report.interrupted:
+        return INTERRUPTED
+    return DAMAGE if report.damaged or report.missing else SOME_FAILED if report.unreadable else 0
+
+
+def _remedy(report: "VerifyReport") -> list[str]:
+    """The command that helps, for people."""
+    if report.level is not VerifyLevel.SOURCE or not report.damaged:
+        return []
+    return ["files that changed at their source: cafcat ingest --checksum SRC takes their new content"]
+
+
+_OBJECTS = {VerifyLevel.CATALOG: "catalog", VerifyLevel.SOURCE: "source"}
+
+
+def _summary(report: "VerifyReport") -> str:
+    """ "verified 12 objects (data): 11 ok, 1 damaged; 120 files, 1.2 GB read"."""
+    verdicts: dict[str, Any] = {verdict: getattr(report, verdict) for verdict in Verdict}
+    verdicts["damaged, but not where a live file is"] = report.unneeded
+    count = sum(verdicts.values())
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items() if number)
+    first = "interrupted; " if report.interrupted else "resumed; " if report.resumed else ""
+    if not count:
+        return f"{first}nothing was verified" if report.interrupted else f"{first}nothing to verify"
+    gone = f"; {report.gone} deleted meanwhile" if report.gone else ""
+    read = f"; {plural(report.files_checked, 'file')}, {format_size(report.bytes_read)} read"
+    what = plural(count, _OBJECTS.get(report.level, "object"))
+    unchecked = f"; {plural(report.unchecked_blocks, 'block')} with a hash function that is not checked"
+    end = f"{read if report.files_checked else ''}{unchecked if report.unchecked_blocks else ''}"
+    return f"{first}verified {what} ({report.level}): {counts}{gone}{end}"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "verify", store=ONLY_IN_STORE, commits=True)(verify)

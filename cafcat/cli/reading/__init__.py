@@ -1,0 +1,1 @@
+"""Verbs that read files of the catalog."""

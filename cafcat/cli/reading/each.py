@@ -1,0 +1,33 @@
+"""Verbs that take several paths: one that fails does not keep the others back."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from cafcat.cli.call import Call
+from cafcat.cli.errors import SOME_FAILED
+from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from cafcat.repository import Repository
+
+__all__ = ["each"]
+
+
+def each(call: Call, paths: Sequence[str], action: "Callable[[Repository, str], None]") -> int:
+    """Run the action on every path. A single path that fails ends the command with its own error; of several, each
+    failure is one message and the exit code is 3."""
+    with call.reading() as repository:
+        if len(paths) == 1:
+            action(repository, paths[0])
+            return 0
+        failed = 0
+        for path in paths:
+            try:
+                action(repository, path)
+            except (NotFound, Corrupt, Conflict, InvalidInput) as error:
+                failed += 1
+                call.report(error)
+        if failed:
+            warn_if_lost(call, repository)
+    return SOME_FAILED if failed else 0

@@ -1,0 +1,204 @@
+"""`cafcat get`, `cat` and `extract`."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.arguments import WHOLE, ByteRange, parse_range, parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
+from cafcat.cli.output import location_document, plural
+from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound, StoreFailed
+from cafcat.model import Location, ProblemKind
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.reading.plan import ReadPlan
+    from cafcat.repository import Repository
+
+__all__ = ["Paths", "register"]
+
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", parser=parse_text, help="Files of the catalog.")]
+Range = Annotated[
+    ByteRange | None,
+    typer.Option(
+        "--range", metavar="A-B", parser=parse_range, help="Only these bytes: 0-99 is 100 bytes; 100-; -100."
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that are there.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Read nothing: show what would be read.")]
+
+
+def get(
+    call: Call,
+    *,
+    paths: Paths,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="A file, a folder, or - for stdout."),
+    ] = None,
+    force: Force = False,
+    byte_range: Range = None,
+    explain: Explain = False,
+) -> int:
+    """Copy files out of the catalog. They go to the current folder under their base names, or to -o.
+
+    Example: cafcat get photos/a.jpg -o /tmp/
+    """
+    if output == "-":
+        return cat(call, paths, byte_range, explain)
+    from cafcat.cli.stopping import interrupted_by_signals
+
+    targets = _targets(paths, output)
+    start, end = byte_range or WHOLE
+    with interrupted_by_signals(), call.reading() as repository:
+        if explain:
+            return _show_plan(call, repository.plan(targets, start, end))
+        if len(targets) == 1:
+            location = repository.get(paths[0], targets[paths[0]], start, end, overwrite=force)
+            _show_saved(call, location, repository.object_of(location), targets[paths[0]])
+            return 0
+        return _get_many(call, repository, targets, byte_range or WHOLE, force=force)
+
+
+def _get_many(
+    call: Call, repository: "Repository", targets: dict[str, Path], byte_range: ByteRange, *, force: bool
+) -> int:
+    failed = 0
+    for path, found in repository.get_many(targets, *byte_range, overwrite=force):
+        if isinstance(found, CafcatError):
+            failed += 1
+            call.report(found)
+        else:
+            _show_saved(call, found, repository.object_of(found), targets[path])
+    if failed:
+        from cafcat.cli.reading.lost import warn_if_lost
+
+        warn_if_lost(call, repository)
+    return SOME_FAILED if failed else 0
+
+
+def _targets(paths: list[str], output: str | None) -> dict[str, Path]:
+    """Where each file goes. Raises InvalidInput if two would go to one place."""
+    folder = Path(output or ".")
+    into_folder = output is None or output.endswith("/") or folder.is_dir()
+    if len(paths) > 1 and not folder.is_dir():
+        raise InvalidInput(f"-o {output} must be a folder that is there, as there are several files")
+    targets = {path: folder / path.rsplit("/", 1)[-1] if into_folder else folder for path in paths}
+    if len(set(targets.values())) < len(targets):
+        raise InvalidInput("two of the files have the same base name", hint="get them one by one, with -o")
+    return targets
+
+
+def _show_saved(call: Call, location: Location, archive: str, target: Path) -> None:
+    if call.json:
+        call.output.document(location_document(location, archive) | {"output": str(target.absolute())})
+    elif call.verbose:
+        call.output.notice(f"{location.path} -> {target}")
+
+
+def cat(call: Call, paths: Paths, byte_range: Range = None, explain: Explain = False) -> int:
+    """Write files of the catalog to stdout, one after the other.
+
+    Example: cafcat cat logs/2024.txt --range -1000
+    """
+    start, end = byte_range or WHOLE
+    with call.reading() as repository:
+        if explain:
+            return _show_plan(call, repository.plan(paths, start, end, in_order=True))
+        if len(paths) == 1:
+            _write(call, repository.stream(paths[0], start, end))
+            return 0
+        return _cat_many(call, repository, paths, byte_range or WHOLE)
+
+
+def _cat_many(call: Call, repository: "Repository", paths: list[str], byte_range: ByteRange) -> int:
+    failed = 0
+    for _, blocks in repository.stream_many(paths, *byte_range):
+        try:
+            if isinstance(blocks, CafcatError):
+                raise blocks
+            _write(call, blocks)
+        except (NotFound, Corrupt, InvalidInput, StoreFailed) as error:
+            failed += 1
+            call.report(error)
+    if failed:
+        from cafcat.cli.reading.lost import warn_if_lost
+
+        warn_if_lost(call, repository)
+    return SOME_FAILED if failed else 0
+
+
+def _write(call: Call, blocks: Iterator[bytes]) -> None:
+    for block in blocks:
+        call.output.raw(block)
+
+
+def _show_plan(call: Call, plan: "ReadPlan") -> int:
+    """A plan for one file that cannot be is that file's error."""
+    if plan.failed and not plan.files and len(plan.failed) == 1:
+        raise plan.failed[0][1]
+    for _, error in plan.failed:
+        call.report(error)
+    counts = {"files": plan.files, "requests": plan.requests}
+    sizes = {"bytes_wanted": plan.bytes_wanted, "bytes_read": plan.bytes_read}
+    chunks = [asdict(chunk) for chunk in plan.chunks]
+    shown = {key: f"{size} ({format_size(size)})" for key, size in sizes.items()}
+    call.output.fields(counts | sizes | {"chunks": chunks}, counts | shown | {"chunks": len(chunks)})
+    if not call.json:
+        for chunk in plan.chunks:
+            work = f"{plural(chunk.requests, 'request')} for {plural(chunk.files, 'file')}"
+            sizes_shown = f"{format_size(chunk.bytes_wanted)} of {format_size(chunk.bytes_read)} wanted"
+            call.output.line(f"{chunk.chunk}  {work}, {sizes_shown}, {call.output.shown(chunk.object)}")
+    return SOME_FAILED if plan.failed else 0
+
+
+def extract(
+    call: Call,
+    *,
+    directory: Annotated[
+        str, typer.Option("--directory", "-C", metavar="DIR", help="Where to; made if it is not there.")
+    ],
+    prefix: Annotated[
+        str,
+        typer.Argument(
+            metavar="PREFIX", parser=parse_text, help="Folder of the catalog; none or . is all.", show_default=False
+        ),
+    ] = "",
+    force: Force = False,
+    explain: Explain = False,
+) -> int:
+    """Copy a folder of the catalog, or all of it, to disk. Modification times are restored.
+
+    Example: cafcat extract photos/2024 -C /tmp/photos
+    """
+    from cafcat.cli.progress import ShownProgress
+    from cafcat.cli.stopping import StopOnSignal
+
+    if explain:
+        with call.reading() as repository:
+            return _show_plan(call, repository.plan_extract(prefix))
+    stop = StopOnSignal("the open file", as_json=call.json)
+    with stop, call.reading() as repository, ShownProgress(call) as progress:
+        report = repository.extract(prefix, directory, overwrite=force, progress=progress, should_stop=stop)
+    first = "interrupted; " if report.interrupted else ""
+    failed = f", failed {report.files_failed}" if report.files_failed else ""
+    work = f"{format_size(report.bytes)}, {progress.seconds:.1f} s"
+    line = f"{first}extracted {plural(report.files, 'file')}{failed}, {work}"
+    summary = asdict(report) | {"failed": [problem._asdict() for problem in report.failed]}
+    call.summarize({"summary": summary}, [line])
+    if report.interrupted:
+        return INTERRUPTED
+    if progress.problems[ProblemKind.CORRUPT]:
+        return DAMAGE
+    return SOME_FAILED if report.files_failed else 0
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    verb(app, "get")(get)
+    verb(app, "cat")(cat)
+    verb(app, "extract")(extract)

@@ -1,0 +1,184 @@
+"""`cafcat ls`, `find`, `stat` and `locate`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cafcat.cli.arguments import parse_date, parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.output import folder_document, location_document, timestamp
+from cafcat.cli.reading.each import each
+from cafcat.cli.reading.get import Paths
+from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.cli.reading.shell import cat_line, curl_line, dd_line
+from cafcat.cli.reading.url import Expires, Presign, seconds_signed
+from cafcat.errors import NotFound
+from cafcat.model import Folder, Location
+from cafcat.support.quantities import format_size, parse_size
+
+if TYPE_CHECKING:
+    from cafcat.repository import Repository
+
+__all__ = ["register"]
+
+Prefix = Annotated[
+    str,
+    typer.Argument(metavar="PREFIX", parser=parse_text, help="Folder or file of the catalog.", show_default=False),
+]
+
+
+def ls(
+    call: Call,
+    *,
+    prefix: Prefix = "",
+    long: Annotated[bool, typer.Option("--long", "-l", help="Sizes and times too.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Everything below, not one level.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes as 1.5 MB.")] = False,
+) -> None:
+    """List a folder of the catalog. One level of it, or with -R everything below.
+
+    Example: cafcat ls -l photos/2024
+    """
+    with call.repository() as repository:
+        found = False
+        for item in repository.list(prefix) if recursive else repository.list_folder(prefix):
+            found = True
+            if call.json:
+                _show_json(call, repository, item)
+            else:
+                text = call.output.shown(item.path)
+                call.output.line(f"{_columns(item, human=human)}  {text}" if long else text)
+        if not found:
+            warn_if_lost(call, repository)
+    if not found and prefix not in ("", ".", "./"):
+        raise NotFound("nothing of that name in the catalog", path=prefix, hint="cafcat ls shows what is there")
+
+
+def _show_json(call: Call, repository: "Repository", item: Location | Folder) -> None:
+    if isinstance(item, Folder):
+        call.output.document(folder_document(item))
+    else:
+        call.output.document(location_document(item, repository.object_of(item)))
+
+
+def _columns(item: Location | Folder, *, human: bool) -> str:
+    if isinstance(item, Folder):
+        return f"{'-':>14}  {'-':20}"
+    size = format_size(item.size_bytes) if human else str(item.size_bytes)
+    modified = timestamp(item.modified_ns)
+    return f"{size:>14}  {modified[:19] + 'Z' if modified else '-':20}"
+
+
+def find(
+    call: Call,
+    *,
+    prefix: Prefix = "",
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="GLOB", parser=parse_text, help="Base name matches, as '*.jpg'.")
+    ] = None,
+    newer: Annotated[
+        int | None,
+        typer.Option("--newer", metavar="DATE", parser=parse_date, help="Modified after, as 2026-11-21 (UTC)."),
+    ] = None,
+    older: Annotated[
+        int | None, typer.Option("--older", metavar="DATE", parser=parse_date, help="Modified before.")
+    ] = None,
+    min_size: Annotated[
+        int | None, typer.Option("--min-size", metavar="SIZE", parser=parse_size, help="At least, as 1MB.")
+    ] = None,
+    max_size: Annotated[
+        int | None, typer.Option("--max-size", metavar="SIZE", parser=parse_size, help="At most.")
+    ] = None,
+    null: Annotated[bool, typer.Option("--null", "-0", help="End paths with NUL, for xargs -0.")] = False,
+) -> None:
+    """Print the paths below PREFIX that meet every condition.
+
+    Example: cafcat find photos --name '*.jpg' --min-size 1MB
+    """
+    with call.repository() as repository:
+        found = repository.find(
+            prefix, name=name, newer_ns=newer, older_ns=older, min_size=min_size, max_size=max_size
+        )
+        any_found = False
+        for location in found:
+            any_found = True
+            if call.json:
+                _show_json(call, repository, location)
+            elif null:
+                call.output.raw(location.path.encode() + b"\0")
+            else:
+                call.output.line(call.output.shown(location.path))
+        if not any_found:
+            warn_if_lost(call, repository)
+
+
+def stat(call: Call, paths: Paths) -> int:
+    """Show all that is known of a file. With what its path pointed to before."""
+    return each(call, paths, lambda repository, path: _stat(call, repository, path))
+
+
+def _stat(call: Call, repository: "Repository", path: str) -> None:
+    location = repository.locate(path)
+    document = location_document(location, repository.object_of(location))
+    history = [
+        location_document(before.location, repository.object_of(before.location))
+        | {"retired_at": before.retired_at, "run": before.run, "reason": before.reason}
+        for before in repository.history(path)
+    ]
+    shown = document | {"size_bytes": f"{location.size_bytes} ({format_size(location.size_bytes)})"}
+    call.output.fields(document | {"history": history}, shown)
+    if not call.json:
+        for before in history:
+            call.output.line(
+                f"before      {before['size_bytes']} bytes, modified {before['modified_at']},"
+                f" chunk {before['chunk']} [{before['start_byte']}, {before['end_byte']}),"
+                f" until {before['retired_at']} ({_why(before)})"
+            )
+
+
+def _why(before: dict[str, Any]) -> str:
+    """ "replaced, run 7"; what was removed, or moved, was not so by a run."""
+    return before["reason"] if before["run"] is None else f"{before['reason']}, run {before['run']}"
+
+
+def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expires = None) -> int:
+    """Show where the bytes of a file are. The last line is a shell command that prints the file.
+
+    The command does not need cafcat, except for files that have to be decoded. It is one line, whatever the name.
+
+    Example: cafcat locate photos/a.jpg | tail -n 1 | sh > a.jpg
+    """
+    seconds = seconds_signed(presign, expires)
+    return each(call, paths, lambda repository, path: _locate(call, repository, path, seconds))
+
+
+def _locate(call: Call, repository: "Repository", path: str, seconds: int | None) -> None:
+    location = repository.locate(path)
+    document = location_document(location, repository.object_of(location))
+    command = _command(repository, location, seconds)
+    keys = ("path", "chunk", "object", "start_byte", "end_byte")
+    shown = {key: document[key] for key in (*keys, "decoding") if key in document}
+    call.output.fields(document | {"command": command}, shown)
+    if not call.json:
+        call.output.line(command)
+
+
+def _command(repository: "Repository", location: Location, seconds: int | None) -> str:
+    """Return one line for a POSIX shell that prints the file."""
+    start, end = location.start_byte, location.end_byte
+    if seconds is not None:
+        return curl_line(repository.signed_url(location, seconds).url, start, end)
+    if location.decoding is not None:
+        return cat_line(location.path)
+    archive = repository.object_of(location)
+    if "://" not in archive:
+        return dd_line(archive, start, end)
+    return curl_line(repository.url_of(location), start, end, [repository.curl_options(location)])
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+    verb(app, "ls")(ls)
+    verb(app, "find")(find)
+    verb(app, "stat")(stat)
+    verb(app, "locate")(locate)

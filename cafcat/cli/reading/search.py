@@ -1,0 +1,102 @@
+"""`cafcat search`."""
+
+import signal
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.arguments import parse_date, parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.errors import SOME_FAILED
+from cafcat.cli.output import plural
+
+if TYPE_CHECKING:
+    from cafcat.logs.searching import LogSearch, SearchReport
+
+__all__ = ["register"]
+
+_NS_PER_MS = 1_000_000
+
+
+def search(
+    call: Call,
+    *,
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", parser=parse_text, help="As level: ERROR AND NOT host: a*.")
+    ],
+    prefix: Annotated[
+        str,
+        typer.Argument(
+            metavar="PREFIX",
+            parser=parse_text,
+            help="Only log files below it, or of that name.",
+            show_default=False,
+        ),
+    ] = "",
+    since: Annotated[
+        int | None,
+        typer.Option("--from", metavar="TIME", parser=parse_date, help="Not before this time."),
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option("--to", metavar="TIME", parser=parse_date, help="Not after this time.")
+    ] = None,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Case makes no difference.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="Only how many records there are.")] = False,
+    projection: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--projection", metavar="COLUMN", parser=parse_text, help="Only this column of records; repeatable."
+        ),
+    ] = None,
+) -> int:
+    """Search clp-s archives of logs: those that may have it by time and log files, and no others.
+
+    Example: cafcat search 'level: ERROR' app --from 2026-11-21 --to 2026-11-22
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)  # the program that searches ends with us
+    with call.repository() as repository:
+        found = repository.custody.search(
+            query,
+            prefix,
+            from_ms=None if since is None else -(-since // _NS_PER_MS),
+            to_ms=None if until is None else until // _NS_PER_MS,
+            ignore_case=ignore_case,
+            projection=projection or [],
+            warn=call.warn,
+        )
+        _print_records(call, found, silent=count)
+    return _end(call, found.report, count=count)
+
+
+def _print_records(call: Call, found: "LogSearch", *, silent: bool) -> None:
+    with closing(found.records()) as records:
+        for record, chunk in records:
+            if silent:
+                continue
+            if call.json:
+                call.output.raw_line(b'{"record": %s, "chunk": "%s"}' % (record, str(chunk).encode()))
+            else:
+                call.output.raw_line(record)
+
+
+def _end(call: Call, report: "SearchReport", *, count: bool) -> int:
+    if call.json:
+        call.output.document({"summary": asdict(report)})
+    elif count:
+        call.output.line(str(report.records))
+    if not call.json:
+        for message in report.failed:
+            call.output.notice(message)
+        if call.verbose:
+            what = f"searched {report.searched} of {plural(report.archives, 'archive')}"
+            call.output.notice(f"{what}: {plural(report.records, 'record')}")
+    return SOME_FAILED if report.failed else 0
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "search")(search)

@@ -1,0 +1,63 @@
+"""`cafcat units`."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cafcat.cli.arguments import parse_text
+from cafcat.cli.call import Call, verb
+from cafcat.cli.output import plural
+
+if TYPE_CHECKING:
+    from cafcat.catalog.files.log_units import StoredUnit
+
+__all__ = ["register"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def units(
+    call: Call,
+    *,
+    prefix: Annotated[
+        str,
+        typer.Argument(
+            metavar="PREFIX", parser=parse_text, help="Folder of log files; none or . is all.", show_default=False
+        ),
+    ] = "",
+) -> None:
+    """List log files in archives of logs: which records of which archive are theirs.
+
+    Example: cafcat units app/2026-11
+    """
+    with call.repository() as repository:
+        for unit in repository.custody.units(prefix):
+            if call.json:
+                call.output.document(_document(unit))
+            else:
+                records = plural(unit.end_record - unit.first_record, "record")
+                times = f"{time_text(unit.begin_ms) or '?'} to {time_text(unit.end_ms) or '?'}"
+                name = call.output.shown(unit.log_file or "(no name)")
+                call.output.line(f"{name}  {records}  {unit.chunk}  {times}")
+
+
+def _document(unit: "StoredUnit") -> dict[str, Any]:
+    times = {"begin_at": time_text(unit.begin_ms), "end_at": time_text(unit.end_ms)}
+    return unit._asdict() | {"records": unit.end_record - unit.first_record} | times
+
+
+def time_text(milliseconds: float | None) -> str | None:
+    """ISO 8601 in UTC. None if unknown, or beyond the years 1 to 9999."""
+    if milliseconds is None:
+        return None
+    try:
+        when = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "units")(units)

@@ -1,0 +1,65 @@
+"""`cafcat url`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.arguments import parse_duration
+from cafcat.cli.call import Call, verb
+from cafcat.cli.reading.each import each
+from cafcat.cli.reading.get import Paths
+from cafcat.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from cafcat.repository import Repository
+
+__all__ = ["Expires", "Presign", "register", "seconds_signed"]
+
+Presign = Annotated[bool, typer.Option("--presign", help="Signed: for anybody, this file only, for a while.")]
+Expires = Annotated[
+    int | None,
+    typer.Option("--expires", metavar="TIME", parser=parse_duration, help="How long, as 15m; 1h if not given."),
+]
+_HOUR_SECONDS = 3600
+
+
+def seconds_signed(presign: bool, expires: int | None) -> int | None:
+    """For how long to sign; None: not at all. Raises InvalidInput for a time without a signature."""
+    if expires is not None and not presign:
+        raise InvalidInput("only signed URLs expire", hint="add --presign")
+    return (expires or _HOUR_SECONDS) if presign else None
+
+
+def url(
+    call: Call,
+    *,
+    paths: Paths,
+    presign: Presign = False,
+    expires: Expires = None,
+) -> int:
+    """Print the URL of the archive that has a file. With --presign, one that gives anybody exactly that file.
+
+    Example: cafcat url --presign --expires 15m photos/a.jpg
+    """
+    seconds = seconds_signed(presign, expires)
+    return each(call, paths, lambda repository, path: _show(call, repository, path, seconds))
+
+
+def _show(call: Call, repository: "Repository", path: str, seconds: int | None) -> None:
+    location = repository.locate(path)
+    if seconds is None:
+        address = repository.url_of(location)
+        span = {"start_byte": location.start_byte, "end_byte": location.end_byte}
+        call.output.show({"path": location.path, "url": address} | span, [address])
+        return
+    signed = repository.signed_url(location, seconds)
+    call.output.show({"path": location.path} | asdict(signed), [signed.url])
+    if not call.json:
+        headers = ", ".join(f"{name}: {value}" for name, value in signed.headers.items())
+        call.output.notice(f"valid until {signed.expires_at}, with the header {headers}")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    verb(app, "url")(url)

@@ -1,0 +1,1 @@
+"""Bundles of the published design: folders of shard files with one index."""

@@ -1,1 +1,0 @@
-"""Ingest: scan, decide, pack, commit."""

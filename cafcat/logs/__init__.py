@@ -1,0 +1,1 @@
+"""Archives of JSON logs: packing and searching."""

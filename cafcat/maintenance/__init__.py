@@ -1,1 +1,0 @@
-"""Comparing catalog, chunks and stores, and mending."""

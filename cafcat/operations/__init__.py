@@ -1,0 +1,1 @@
+"""One package per verb: its options, its report, and `run`."""

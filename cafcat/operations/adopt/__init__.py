@@ -1,0 +1,1 @@
+"""Enter existing archives into the catalog."""

@@ -1,0 +1,1 @@
+"""Write the catalog into a store as a backup."""

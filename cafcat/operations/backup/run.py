@@ -1,0 +1,136 @@
+"""The whole catalog as one object of a store, and older ones removed."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import NamedTuple
+from uuid import uuid4
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.transfer.dump import TABLES, DumpReader
+from cafcat.errors import CafcatError
+from cafcat.operations.backup.keys import backup_key, backup_time
+from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, TarWriter
+from cafcat.operations.recover.left_backups import remove_backup, settle_backups
+from cafcat.progress import Progress
+from cafcat.stores.base import Store
+from cafcat.writing.lease import LEASE_SECONDS, Lease
+from cafcat.writing.sink import BlockSink
+
+__all__ = ["Backup", "BackupReport", "FoundBackup", "backups_of"]
+
+
+class FoundBackup(NamedTuple):
+    """A backup that a store has. begun_at: ISO 8601 in UTC."""
+
+    store: str
+    object_key: str
+    size_bytes: int
+    begun_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What was written: rows by table; journal_id: the last journal record that is in it. removed: keys of
+    older backups that are gone now."""
+
+    store: str
+    object_key: str
+    size_bytes: int
+    journal_id: int
+    rows: dict[str, int]
+    removed: tuple[str, ...]
+
+
+class Backup:
+    """Writes one."""
+
+    def __init__(self, catalog: Catalog, store: Store, *, owner: str, version: str, progress: Progress) -> None:
+        """owner: who has its lease; version: of this program."""
+        self._catalog = catalog
+        self._store = store
+        self._owner = owner
+        self._version = version
+        self._progress = progress
+
+    def run(self, keep: int | None) -> BackupReport:
+        """Afterwards removes all but the `keep` newest backups of the store. After an error nothing is left behind
+        that recover or the next backup does not find. Raises StoreFailed, CatalogUnavailable."""
+        settle_backups(self._catalog, self._store, self._owner)
+        # The moment comes before the row: what is in the backup does not know of it.
+        with self._catalog.dump.reading() as reading:
+            key = backup_key(datetime.now(UTC), uuid4())
+            tar = self._write_object(reading, key)
+        rows = dict.fromkeys(TABLES, 0)
+        for member in tar.members:
+            rows[member.name.partition("/")[0]] += member.rows
+        removed = () if keep is None else tuple(self._remove_older(keep))
+        return BackupReport(self._store.url, key, tar.size_bytes, reading.journal_id, rows, removed)
+
+    def _write_object(self, reading: DumpReader, key: str) -> TarWriter:
+        backups = self._catalog.backups
+        backup = backups.begin(self._store.url, key, reading.journal_id, self._owner, LEASE_SECONDS)
+        lease = Lease(partial(backups.renew_lease, backup, self._owner, LEASE_SECONDS))
+        try:
+            upload = self._store.create(key)
+            try:
+                if upload.upload_id is not None:
+                    backups.record_upload(backup, upload.upload_id)
+                sink = BlockSink(upload)
+                try:
+                    tar = self._write_tar(reading, sink)
+                    checksum = sink.finish()
+                except BaseException:
+                    sink.abort()
+                    raise
+                lease.check()
+                upload.commit(checksum)
+            except BaseException:
+                upload.abort()
+                raise
+            backups.record_size(backup, tar.size_bytes)
+            backups.commit(backup, upload.etag)
+        except BaseException:
+            lease.end()
+            # What cannot be done now, the next backup does.
+            with suppress(CafcatError):
+                backups.abandon(backup)
+                remove_backup(self._catalog, self._store, backup, key)
+            raise
+        lease.end()
+        return tar
+
+    def _write_tar(self, reading: DumpReader, sink: BlockSink) -> TarWriter:
+        moment = datetime.fromisoformat(reading.taken_at)
+        tar = TarWriter(sink.write, int(moment.timestamp()))
+        head = {
+            "cafcat_backup": VERSION,
+            "schema_revision": reading.revision,
+            "cafcat_version": self._version,
+            "taken_at": reading.taken_at,
+            "journal_id": reading.journal_id,
+            "catalog": reading.catalog,
+            "tables": {table: list(columns) for table, columns in reading.tables.items()},
+        }
+        tar.add_document(HEAD_NAME, head)
+        self._progress.begin("backup")
+        for table in TABLES:
+            tar.add_rows(table, reading.rows(table), self._progress.advance)
+        tar.add_document(MANIFEST_NAME, head | {"members": [member._asdict() for member in tar.members]})
+        tar.finish()
+        return tar
+
+    def _remove_older(self, keep: int) -> Iterator[str]:
+        backups = self._catalog.backups
+        for old in backups.committed(self._store.url)[keep:]:
+            backups.drop(old.id)
+            remove_backup(self._catalog, self._store, old.id, old.object_key)
+            yield old.object_key
+
+
+def backups_of(store: Store) -> list[FoundBackup]:
+    """All that a store has, the oldest first; needs no catalog."""
+    found = ((key, size_bytes, backup_time(key)) for key, size_bytes, _ in store.list())
+    return [FoundBackup(store.url, key, size_bytes, begun_at) for key, size_bytes, begun_at in found if begun_at]

@@ -1,0 +1,45 @@
+"""Which catalog the objects in a store belong to, where several catalogs write into one store."""
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from cafcat.errors import Corrupt, NotFound, StoreFailed
+from cafcat.operations.backup.tar import HEAD_NAME, TarReader
+from cafcat.stores.base import Store
+from cafcat.support.in_order import in_order
+from cafcat.writing.journal import journal_key
+from cafcat.writing.journal_reader import MAX_LINE_BYTES, read_head
+
+__all__ = ["catalog_of_backup", "catalogs_of_records"]
+
+_HEAD_BYTES: Final = 64 << 10
+"""Bytes of a backup that are read to find its first member; cafcat writes about 6 KB of it."""
+
+
+def catalog_of_backup(store: Store, key: str, size_bytes: int) -> UUID | None:
+    """Return the catalog of a backup: one small read. None if it is damaged, or if an earlier version wrote it.
+    Raises StoreFailed, AccessDenied."""
+    blocks = store.stream(key, 0, min(size_bytes, _HEAD_BYTES))
+    reader = TarReader(iter(blocks), store.locate(key))
+    try:
+        name, size, content = next(reader.members(), ("", 0, iter(())))
+        head = reader.document(size, content) if name == HEAD_NAME else {}
+        return UUID(str(head.get("catalog")))
+    except (Corrupt, ValueError):
+        return None
+
+
+def catalogs_of_records(store: Store, records: Iterable[tuple[int, UUID]]) -> Iterable[UUID | None]:
+    """Give the catalog of each journal record (sequence, uuid), in order: one small read each, several at once.
+    None for a record that cannot be read, or that an earlier version wrote. Raises AccessDenied."""
+
+    def catalog_of(record: tuple[int, UUID]) -> UUID | None:
+        key = journal_key(*record)
+        try:
+            head = read_head(store, key, min(store.stat(key).size_bytes, MAX_LINE_BYTES))
+        except (NotFound, Corrupt, StoreFailed):
+            return None
+        return None if head is None else head.catalog
+
+    return in_order(catalog_of, records, most_in_flight=max(2, store.reads_in_flight))

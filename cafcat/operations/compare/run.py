@@ -1,0 +1,130 @@
+"""Two catalogs side by side: whether they say the same of the same files.
+
+Both are streamed in the same order and merged, so memory does not depend on their size. Rows that are equal are
+equal lines of bytes, and are never taken apart.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from cafcat.catalog.transfer.comparing import ComparedTable, Comparing
+from cafcat.progress import Progress
+
+__all__ = ["CompareReport", "Difference", "compare_catalogs"]
+
+_ADVANCE_ROWS: Final = 5000
+_ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
+_ESCAPED: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_UNKNOWN: Final = ("crc64nvme", "index_crc32c")
+"""What one side may not know: that alone is no difference."""
+
+_Row = tuple[bytes | None, ...]
+
+
+class Difference(NamedTuple):
+    """A row that only one side has, or that differs: its values by column, None for the side that does not have it.
+    name: the path, or the uuid of the chunk."""
+
+    table: ComparedTable
+    name: str
+    ours: dict[str, str | None] | None
+    theirs: dict[str, str | None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CompareReport:
+    """rows: how many both have alike, by table; differences: how many not."""
+
+    rows: dict[str, int]
+    differences: dict[str, int]
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return not any(self.differences.values())
+
+
+def compare_catalogs(
+    ours: Comparing, theirs: Comparing, progress: Progress, on_difference: Callable[[Difference], object]
+) -> CompareReport:
+    """Tells `on_difference` of every difference, in order. Raises CatalogUnavailable, CatalogOutdated."""
+    rows, differences = Counter[str](), Counter[str]()
+    with ours.reading() as left, theirs.reading() as right:
+        for table in ComparedTable:
+            progress.begin(f"compare {table}")
+            rows[table], differences[table] = 0, 0
+            for difference in _merged(table, left.rows(table), right.rows(table), progress, rows):
+                differences[table] += 1
+                on_difference(difference)
+    return CompareReport(*({str(table): found[table] for table in ComparedTable} for found in (rows, differences)))
+
+
+def _merged(
+    table: ComparedTable, ours: Iterator[bytes], theirs: Iterator[bytes], progress: Progress, rows: Counter[str]
+) -> Iterator[Difference]:
+    equal = 0
+    left, right = next(ours, None), next(theirs, None)
+    while left is not None or right is not None:
+        if left == right:
+            equal += 1
+            if equal % _ADVANCE_ROWS == 0:
+                progress.advance(_ADVANCE_ROWS, 0)
+            left, right = next(ours, None), next(theirs, None)
+            continue
+        our_row, their_row = _values(left), _values(right)
+        side = _order(table, our_row, their_row)
+        difference = _difference(table, our_row if side <= 0 else None, their_row if side >= 0 else None)
+        if difference is None:
+            equal += 1
+        else:
+            yield difference
+        left = next(ours, None) if side <= 0 else left
+        right = next(theirs, None) if side >= 0 else right
+    rows[table] += equal
+    progress.advance(equal % _ADVANCE_ROWS, 0)
+
+
+def _order(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> int:
+    """-1 if ours comes first (or is the only one), 1 if theirs does, 0 if both are about the same."""
+    if ours is None or theirs is None:
+        return 1 if ours is None else -1
+    count = Comparing.key_columns(table)
+    left, right = (tuple(value or b"" for value in row[:count]) for row in (ours, theirs))
+    return (left > right) - (left < right)
+
+
+def _difference(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> Difference | None:
+    """None if all that differs is that one side does not know something."""
+    columns = Comparing.columns(table)
+    left, right = (
+        None if row is None else dict(zip(columns, map(_text, row), strict=True)) for row in (ours, theirs)
+    )
+    if (
+        left is not None
+        and right is not None
+        and all(
+            left[name] == right[name] or (name in _UNKNOWN and None in (left[name], right[name]))
+            for name in columns
+        )
+    ):
+        return None
+    row = left if left is not None else right
+    return Difference(table, (row or {}).get(columns[0]) or "", left, right)
+
+
+def _values(line: bytes | None) -> _Row | None:
+    """The values of a line of COPY; None for NULL."""
+    if line is None:
+        return None
+    return tuple(None if raw == rb"\N" else _ESCAPE.sub(_unescaped, raw) for raw in line[:-1].split(b"\t"))
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    return _ESCAPED.get(found[1], found[1])
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()

@@ -1,0 +1,1 @@
+"""Write an archive anew in another format."""

@@ -1,0 +1,88 @@
+"""An archive written anew, in another format or in the same."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from cafcat.archives.choosing import format_of_output
+from cafcat.archives.making import new_archive, new_file
+from cafcat.archives.opening import OpenArchive
+from cafcat.archives.ordering import InDataOrder
+from cafcat.formats import registry as formats
+from cafcat.formats.base import Format, RandomReader, Remarks, Repacks
+from cafcat.model import Entry
+from cafcat.progress import Progress
+from cafcat.reading.outputs import Output
+
+__all__ = ["ConvertReport", "convert_archive"]
+
+_LISTED_FILES: Final = 1000
+"""After so many the listing is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertReport:
+    """What was read and what was written: names, formats, number of files, `bytes` of their contents, size_bytes of
+    the new archive."""
+
+    input: str
+    input_format: str
+    output: str
+    format: str
+    files: int
+    bytes: int
+    size_bytes: int
+
+
+def convert_archive(archive: OpenArchive, output: Output, name: str | None, *, progress: Progress) -> ConvertReport:
+    """As `cafcat.convert`; name: of the format."""
+    target = format_of_output(output.path, name)
+    source = archive.format
+    try:
+        if isinstance(source, Repacks) and source.name == target.name:
+            files, content_bytes, size_bytes = _repack(
+                source, next(archive.parts()).archive, output, progress=progress
+            )
+        else:
+            files, content_bytes, size_bytes = _rewrite(
+                archive, formats.to_write(target.name), output, progress=progress
+            )
+    finally:
+        progress.end()
+    return ConvertReport(
+        archive.name, source.name, str(output.path.absolute()), target.name, files, content_bytes, size_bytes
+    )
+
+
+def _rewrite(archive: OpenArchive, target: Format, output: Output, *, progress: Progress) -> tuple[int, int, int]:
+    """Number and bytes of files, size of the new archive."""
+    with new_archive(output, target, progress=progress) as made:
+        for _, reader in archive.parts():
+            progress.begin("list")
+            with closing(InDataOrder(_listed(reader.entries(), progress))) as entries:
+                progress.begin("convert", files=entries.count, size_bytes=entries.size_bytes)
+                for entry in entries:
+                    made.take(entry.path, entry.size_bytes, entry.modified_ns, reader.open(entry))
+            for remark in reader.remarks() if isinstance(reader, Remarks) else ():
+                progress.warn(f"{archive.name}: {remark.message}")
+    return made.files, made.bytes, made.size_bytes
+
+
+def _repack(source: Repacks, archive: RandomReader, output: Output, *, progress: Progress) -> tuple[int, int, int]:
+    """The same; the files are its sections."""
+    entries = list(source.reader(archive).entries())
+    content_bytes = sum(entry.size_bytes for entry in entries)
+    progress.begin("convert", size_bytes=archive.size_bytes)
+    with new_file(output) as sink:
+        for block in source.repacked(archive):
+            sink.write(block)
+            progress.advance(0, len(block))
+    return len(entries), content_bytes, sink.size_bytes
+
+
+def _listed(entries: Iterable[Entry], progress: Progress) -> Iterator[Entry]:
+    for number, entry in enumerate(entries, 1):
+        yield entry
+        if not number % _LISTED_FILES:
+            progress.advance(_LISTED_FILES, 0)

@@ -1,0 +1,1 @@
+"""Copy chunks into a further store."""

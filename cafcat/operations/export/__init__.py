@@ -1,0 +1,1 @@
+"""Write files of the catalog into one archive."""

@@ -1,0 +1,98 @@
+"""Files of the catalog as one archive, to hand over."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cafcat.archives.choosing import format_of_output
+from cafcat.archives.making import NewArchive, new_archive
+from cafcat.errors import NotFound
+from cafcat.formats import registry as formats
+from cafcat.model import Location
+from cafcat.progress import Progress
+from cafcat.reading.fetch import fetch
+from cafcat.reading.outputs import Output
+from cafcat.reading.plan import merged
+from cafcat.reading.reader import Reading
+from cafcat.reading.request import Wanted
+from cafcat.support.paths import file_of, folder_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cafcat.catalog.catalog import Catalog
+    from cafcat.catalog.files.exporting import Export
+
+__all__ = ["ExportReport", "export_archive"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What was written: number of files, `bytes` of their contents, size_bytes of the archive. made_at: the moment
+    whose catalog it is, ISO 8601 in UTC."""
+
+    output: str
+    format: str
+    made_at: str
+    prefixes: tuple[str, ...]
+    files: int
+    bytes: int
+    size_bytes: int
+
+
+def export_archive(
+    catalog: "Catalog",
+    reading: Reading,
+    prefixes: Sequence[str],
+    output: Output,
+    name: str | None,
+    *,
+    progress: Progress,
+) -> ExportReport:
+    """As `Repository.export`; name: of the format."""
+    target = formats.to_write(format_of_output(output.path, name).name)
+    try:
+        with (
+            new_archive(output, target, progress=progress) as made,
+            catalog.export() as found,
+        ):
+            _take_all(found, reading, prefixes, made, progress)
+    finally:
+        progress.end()
+    return ExportReport(
+        str(output.path.absolute()),
+        target.name,
+        found.taken_at,
+        tuple(prefixes),
+        made.files,
+        made.bytes,
+        made.size_bytes,
+    )
+
+
+def _take_all(
+    found: "Export", reading: Reading, prefixes: Sequence[str], made: NewArchive, progress: Progress
+) -> None:
+    from cafcat.catalog.files.lookup import Below
+
+    places = [Below(folder_of(prefix), file_of(prefix)) for prefix in prefixes or [""]]
+    absent = found.first_absent(places)
+    if absent is not None:
+        raise NotFound("the catalog has no such file or folder", path=prefixes[absent])
+    files, size_bytes = found.totals(places)
+    progress.begin("export", files=files, size_bytes=size_bytes)
+    with closing(found.files(places)) as locations:
+        _take(locations, reading, made)
+
+
+def _take(locations: "Generator[Location, None, None]", reading: Reading, made: NewArchive) -> None:
+    """What cannot be had whole, not even from a copy, ends it: who gets the archive could not see what is
+    missing."""
+    wanted = (Wanted.of(place.path, place) for place in locations)
+    with closing(fetch(reading, merged(wanted, reading.store_of))) as files:
+        for one, blocks in files:
+            place = one.location
+            take = partial(made.take, place.path, place.size_bytes, place.modified_ns)
+            reading.save(one, blocks, take)

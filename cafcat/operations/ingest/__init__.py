@@ -1,0 +1,1 @@
+"""Pack new and changed files of sources into chunks."""

@@ -1,0 +1,96 @@
+"""Files whose size and time leave it open whether they changed: they are read, and their checksums compared."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
+from typing import Final
+
+from cafcat.catalog.files.sources import Sources
+from cafcat.checksums import crc32c
+from cafcat.errors import SourceFailed
+from cafcat.model import NewFile, SourceFile
+from cafcat.progress import Progress
+from cafcat.scanning.batches import Opened, blocks_of, read_each
+from cafcat.sources.base import ReadOnceSource, Source
+
+__all__ = ["ContentComparison"]
+
+_ASSIGNED: Final = 1_000
+"""Files whose new source is written to the catalog in one statement."""
+
+
+class ContentComparison:
+    """Compares files of sources with the checksums that the catalog has."""
+
+    def __init__(self, sources: Sources, progress: Progress, should_stop: Callable[[], bool]) -> None:
+        self._sources = sources
+        self._progress = progress
+        self._should_stop = should_stop
+        self._verdicts: dict[tuple[SourceFile, int], bool] = {}
+        self._file_count = 0
+
+    def differing(
+        self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int], doubtful: Mapping[int, int]
+    ) -> set[int]:
+        """Read the doubtful files of a batch. Files with the same content get the source that they were read from.
+
+        Args:
+            source: The source of the batch.
+            batch: Files of the source.
+            source_ids: sources.id of each file of the batch.
+            doubtful: CRC-32C in the catalog of each doubtful file, by its position in the batch.
+
+        Returns:
+            Positions of the files that have other content, or could not be read: packing them reports the reason.
+            Incomplete if `should_stop` has returned True meanwhile.
+
+        Raises:
+            SourceBroke: The source ended before its end.
+        """
+        self._read(source, [(batch[n], checksum) for n, checksum in doubtful.items()])
+        same: dict[int, list[tuple[str, int]]] = {}
+        differing = set()
+        for n, checksum in doubtful.items():
+            if self._verdicts.get((batch[n], checksum)):
+                same.setdefault(source_ids[n], []).append((batch[n].path, checksum))
+            else:
+                differing.add(n)
+        for source_id, files in same.items():
+            for begin in range(0, len(files), _ASSIGNED):
+                self._sources.assign(source_id, files[begin : begin + _ASSIGNED])
+        return differing
+
+    def forget(self) -> int:
+        """Drop the results of a batch that is done. Returns how many files were read for it."""
+        count, self._file_count = self._file_count, 0
+        self._verdicts.clear()
+        return count
+
+    def _read(self, source: Source, files: Sequence[tuple[SourceFile, int]]) -> None:
+        """Compare the files that were not compared yet."""
+        files = [file for file in dict.fromkeys(files) if file not in self._verdicts]
+        if isinstance(source, ReadOnceSource):
+            for file, _ in files:
+                source.keep(file)
+        with closing(read_each(source, [file for file, _ in files])) as opened:
+            for (file, checksum), result in zip(files, opened, strict=False):
+                with nullcontext() if isinstance(result, NewFile | SourceFailed) else result:
+                    self._verdicts[file, checksum] = _checksum_of(result) == checksum
+                self._file_count += 1
+                self._progress.advance(0, file.size_bytes)
+                if self._should_stop():
+                    return
+
+
+def _checksum_of(opened: NewFile | Opened) -> int | None:
+    """CRC-32C of a file; None if it cannot be read."""
+    if isinstance(opened, NewFile):
+        return crc32c(opened.content)
+    checksum = 0
+    try:
+        if isinstance(opened, SourceFailed):
+            raise opened
+        for block in blocks_of(opened):
+            checksum = crc32c(block, checksum)
+    except SourceFailed:
+        return None
+    return checksum

@@ -1,0 +1,247 @@
+"""The ingest: scan the sources, decide by sets what is new, have it packed."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Final
+
+from cafcat.catalog.chunks.chunks import Known
+from cafcat.errors import Conflict
+from cafcat.model import Comparison, FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
+from cafcat.operations.ingest.comparing import ContentComparison
+from cafcat.operations.ingest.packer import Packer, WantedFile
+from cafcat.operations.ingest.worker_pool import Team, total
+from cafcat.progress import Progress
+from cafcat.scanning.batches import SourceBroke, batches_of
+from cafcat.scanning.positions import Positions
+from cafcat.sources.base import RootedSource, ShareableSource, Source
+from cafcat.writing.chunk import ChunkPlace
+from cafcat.writing.limits import Limits
+
+__all__ = ["Ingest"]
+
+_UNKNOWN: Final = 0
+"""No source has this number."""
+_WORTH_FILES: Final = 4_000
+_WORTH_BYTES: Final = 64 << 20
+"""With fewer files and bytes in a batch, they are packed before another Python has started."""
+
+
+class Ingest:
+    """One run. `report` is what it has done so far, `positions` those of its listings that can be gone on with."""
+
+    def __init__(
+        self,
+        place: ChunkPlace,
+        limits: Limits,
+        *,
+        on_conflict: OnConflict,
+        comparison: Comparison = Comparison.TIME,
+        dry_run: bool,
+        progress: Progress,
+        should_stop: Callable[[], bool],
+        team: Callable[[], AbstractContextManager[Team]] | None = None,
+    ) -> None:
+        """Args: team: starts packers in other processes, which is done when there is enough to do for them."""
+        self._team_of = team
+        self._team: Team | None = None
+        self._stack = ExitStack()
+        self._catalog = place.catalog
+        self._on_conflict = on_conflict
+        self._comparison = comparison
+        self._contents = ContentComparison(place.catalog.sources, progress, should_stop)
+        self._source_ids: dict[str, int] = {}
+        self._dry_run = dry_run
+        self._progress = progress
+        self._source: Source | None = None
+        self.positions = Positions()
+        self._packer = Packer(
+            place,
+            limits,
+            on_conflict=on_conflict,
+            progress=progress,
+            should_stop=should_stop,
+            on_passed=self._passed,
+            on_unreadable=self._hold,
+            on_settled=self._settle,
+        )
+        self._packer.report.dry_run = dry_run
+        self._packer.report.run = None if dry_run else place.run
+
+    @property
+    def report(self) -> IngestReport:
+        """What was done so far."""
+        return total([self._packer.report, *(self._team.reports if self._team else ())])
+
+    def take(self, sources: Iterable[Source]) -> None:
+        """Ingests all of the sources, or all until `should_stop` says so; what was packed is committed, unless
+        `should_stop` raises: that drops the open chunk.
+
+        Raises Conflict under OnConflict.FAIL, and errors of store and catalog. Then the open chunk is
+        abandoned; those committed before stay. What ends a source (its server is gone, say) is raised when the
+        open chunk is committed.
+        """
+        try:
+            with self._stack:
+                self._take_all(sources)
+        except BaseException as error:
+            self._packer.abandon(f"the run ended: {error}")
+            raise
+        finally:
+            self._packer.problems.record()
+
+    def _take_all(self, sources: Iterable[Source]) -> None:
+        try:
+            for source in sources:
+                self._take_source(source)
+        except SourceBroke as broke:
+            self._finish_chunks()
+            raise broke.reason from broke
+        self._finish_chunks()
+        self.positions.settle()  # also of sources that had nothing for a chunk
+
+    def _take_source(self, source: Source) -> None:
+        self._source = source
+        for found in batches_of(source):
+            if self._stopped():
+                return
+            batch = []
+            for item in found:
+                if isinstance(item, FileProblem):
+                    self._packer.problems.add(item)
+                else:
+                    batch.append(item)
+            self._take_batch(source, batch)
+            if self._stopped():
+                return
+            if not self._packer.has_open_chunk:
+                self.positions.settle()
+        self.positions.ended(source)
+
+    def _take_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
+        """Decides for the whole batch at once. A path that may be in the open chunk already has to wait until
+        that is committed; then the rest of the batch is decided anew."""
+        self._packer.report.files_seen += len(batch)
+        source_ids = self._source_ids_of(source, batch)
+        while batch:
+            known = self._known(source, batch, source_ids)
+            if self._stopped():
+                return
+            count, wanted = self._decide(batch, source_ids, known)
+            self._pack(source, wanted)
+            if self._stopped():
+                return
+            if count:
+                self._passed(batch[count - 1])
+            batch, source_ids = batch[count:], source_ids[count:]
+            if batch:
+                self._finish_chunks()
+        self._packer.report.files_compared += self._contents.forget()
+        self._packer.problems.record()
+
+    def _known(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> Known:
+        """Return what the catalog has of a batch, after doubtful files were read; a dry run reads none."""
+        known = self._catalog.chunks.known(batch, source_ids, self._comparison)
+        if not known.doubtful or self._dry_run:
+            return known
+        differing = self._contents.differing(source, batch, source_ids, known.doubtful)
+        return Known(known.unchanged | (known.doubtful.keys() - differing), known.changed | differing, {})
+
+    def _source_ids_of(self, source: Source, batch: Sequence[SourceFile]) -> Sequence[int]:
+        """Return sources.id of each file."""
+        if isinstance(source, RootedSource):  # a slow question, asked once
+            return [self._source_id(source.root_of(file)) for file in batch]
+        return [self._source_id(source.name)] * len(batch)
+
+    def _source_id(self, root: str) -> int:
+        """Return sources.id of a root; a dry run has none for a root that the catalog has never met."""
+        found = self._source_ids.get(root)
+        if found is None:
+            sources = self._catalog.sources
+            found = (sources.find(root) or _UNKNOWN) if self._dry_run else sources.add(root)
+            self._source_ids[root] = found
+        return found
+
+    def _pack(self, source: Source, wanted: Sequence[WantedFile]) -> None:
+        """Other processes take what they can open, once there has been enough to do for them."""
+        if isinstance(source, ShareableSource) and (team := self._team_for(wanted)) is not None:
+            self._packer.finish_chunk()
+            team.take(source.opener, wanted)
+        else:
+            if self._team is not None:
+                self._team.finish()
+            self._packer.take(source, wanted)
+
+    def _team_for(self, wanted: Sequence[WantedFile]) -> Team | None:
+        """Started, if it is not yet and these files are worth it."""
+        if self._team is None and self._team_of is not None and _is_worth_a_team(wanted):
+            self._team = self._stack.enter_context(self._team_of())
+        return self._team
+
+    def _finish_chunks(self) -> None:
+        if self._team is not None:
+            self._team.finish()
+        self._packer.finish_chunk()
+
+    def _stopped(self) -> bool:
+        return self._packer.stopped()
+
+    def _decide(
+        self, batch: Sequence[SourceFile], source_ids: Sequence[int], known: Known
+    ) -> tuple[int, Sequence[WantedFile]]:
+        """Return how many files of the batch were decided, and which of them to pack.
+
+        A file whose path may be in the open chunk ends the decision.
+        """
+        wanted: list[WantedFile] = []
+        taken: set[str] = set()
+        for n, file in enumerate(batch):
+            replaces = n in known.changed
+            if not self._dry_run and (file.path in taken or self._may_contain(file.path)):
+                return n, wanted
+            if n in known.unchanged:
+                self._packer.report.files_unchanged += 1
+                self._progress.advance(1, 0)
+            elif n in known.doubtful:
+                self._packer.report.files_compared += 1
+                self._progress.advance(1, 0)
+            elif replaces and self._on_conflict is not OnConflict.REPLACE:
+                self._conflict(file)
+            elif self._dry_run:
+                self._count_dry(file, replaces=replaces)
+            else:
+                taken.add(file.path)
+                wanted.append(WantedFile(file, replaces, source_ids[n]))
+        return len(batch), wanted
+
+    def _may_contain(self, path: str) -> bool:
+        return self._packer.may_contain(path) or (self._team is not None and self._team.may_contain(path))
+
+    def _passed(self, file: SourceFile) -> None:
+        if self._source is not None:
+            self.positions.passed(self._source, file)
+
+    def _hold(self) -> None:
+        if self._source is not None:
+            self.positions.hold(self._source)
+
+    def _settle(self) -> None:
+        self.positions.settle()
+
+    def _conflict(self, file: SourceFile) -> None:
+        message = "the catalog has this file with other content, or another size or time"
+        if self._on_conflict is OnConflict.FAIL:
+            raise Conflict(message, path=file.path, hint="use --on-conflict replace or skip")
+        self._packer.problems.add(FileProblem(file.path, ProblemKind.CONFLICT, message))
+
+    def _count_dry(self, file: SourceFile, *, replaces: bool) -> None:
+        report = self._packer.report
+        if replaces:
+            report.files_replaced += 1
+        else:
+            report.files_added += 1
+        report.bytes_added += file.size_bytes
+        self._progress.advance(1, file.size_bytes)
+
+
+def _is_worth_a_team(wanted: Sequence[WantedFile]) -> bool:
+    return len(wanted) >= _WORTH_FILES or sum(want.file.size_bytes for want in wanted) >= _WORTH_BYTES

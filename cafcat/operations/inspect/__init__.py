@@ -1,0 +1,1 @@
+"""List the entries of an archive."""

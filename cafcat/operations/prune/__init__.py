@@ -1,0 +1,1 @@
+"""Remove chunks that no path points to."""

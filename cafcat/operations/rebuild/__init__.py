@@ -1,0 +1,1 @@
+"""Fill an empty catalog from the contents of stores."""

@@ -1,0 +1,133 @@
+"""Which lost catalog a rebuild makes anew, where several may have written to the stores."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from cafcat.catalog.history.journal import JournalRecord
+from cafcat.errors import InvalidInput, NotFound
+from cafcat.stores.base import Store
+from cafcat.stores.marker import Marker, read_markers
+
+__all__ = ["UNNAMED", "LostCatalogs"]
+
+UNNAMED: Final = "unnamed"
+"""Name of the catalog whose records and chunks name none, where no marker says that they belong to another."""
+_LEAST_DIGITS: Final = 8
+
+
+@dataclass(slots=True)
+class _Found:
+    """Markers and journal records of one catalog. marker: None if no store has a readable one.
+    last: when the last record was made, ISO 8601 in UTC."""
+
+    marker: Marker | None = None
+    has_marker: bool = False
+    records: int = 0
+    last: str = ""
+
+
+@dataclass(slots=True)
+class LostCatalogs:
+    """The catalogs that wrote to some stores, by their markers and journal records. None is the catalog of records
+    that name none and are claimed by no marker.
+
+    own: identity of the catalog that is to be filled. It is not counted, unless it has records. lost: the catalog
+    that is to be rebuilt, once it is chosen; None if it left no identity.
+    """
+
+    stores: Sequence[Store]
+    own: UUID
+    lost: UUID | None = None
+    _found: dict[UUID | None, _Found] = field(default_factory=dict)
+    _claims: UUID | None = None
+
+    def __post_init__(self) -> None:
+        for store in self.stores:
+            self._add_markers(read_markers(store))
+
+    def owner(self, catalog: UUID | None) -> UUID | None:
+        """Return the catalog of an object that names this one, or none."""
+        return catalog or self._claims
+
+    def count(self, record: JournalRecord) -> UUID | None:
+        """Note a record that was read, and return its catalog."""
+        owner = self.owner(record.catalog)
+        found = self._found.setdefault(owner, _Found())
+        found.records += 1
+        found.last = max(found.last, record.happened_at)
+        return owner
+
+    @property
+    def are_several(self) -> bool:
+        """True if more than one catalog wrote to the stores: then a chunk without a record may be of any."""
+        return len(self._candidates()) > 1
+
+    @property
+    def own_is_unused(self) -> bool:
+        """True if the catalog that was filled had joined the stores under another identity, and written nothing."""
+        own = self._found.get(self.own)
+        return self.lost not in (None, self.own) and own is not None and not own.records
+
+    def choose(self, name: str | None) -> None:
+        """Set `lost`: the only catalog, or the one of this name, a uuid or its beginning.
+
+        Raises:
+            InvalidInput: there are several, and none is named.
+            NotFound: not exactly one has this name.
+        """
+        self._claim()
+        candidates = self._candidates()
+        if name is None and len(candidates) > 1:
+            stores = " ".join(shlex.quote(store.url) for store in self.stores)
+            raise InvalidInput(
+                f"{len(candidates)} catalogs wrote to these stores: {self._listed(candidates)}",
+                hint=f"name one: cafcat rebuild {stores} --catalog UUID",
+            )
+        chosen = candidates if name is None else [found for found in candidates if _matches(found, name)]
+        if name is not None and len(chosen) != 1:
+            listed = self._listed(candidates) or "none"
+            raise NotFound(f"no catalog {name} wrote to these stores; those that did: {listed}")
+        self.lost = next(iter(chosen), None)
+
+    def _add_markers(self, markers: Iterable[tuple[UUID, Marker | None]]) -> None:
+        for catalog, marker in markers:
+            found = self._found.setdefault(catalog, _Found())
+            found.marker, found.has_marker = found.marker or marker, True
+            if marker is not None and marker.has_unnamed:
+                self._claims = self._claims or catalog
+
+    def _claim(self) -> None:
+        """Without any marker, the only named catalog has the unnamed records, too: an earlier version made them,
+        and this one has not ingested since."""
+        named = [catalog for catalog in self._found if catalog is not None]
+        if None in self._found and len(named) == 1 and self._found[named[0]].records and not self._has_marker():
+            unnamed = self._found.pop(None)
+            self._claims = named[0]
+            self._found[named[0]].records += unnamed.records
+
+    def _has_marker(self) -> bool:
+        return any(found.has_marker for found in self._found.values())
+
+    def _candidates(self) -> list[UUID | None]:
+        return [catalog for catalog, found in self._found.items() if catalog != self.own or found.records]
+
+    def _listed(self, catalogs: Sequence[UUID | None]) -> str:
+        return ", ".join(self._described(catalog) for catalog in catalogs)
+
+    def _described(self, catalog: UUID | None) -> str:
+        found = self._found[catalog]
+        counted = "1 journal record" if found.records == 1 else f"{found.records} journal records"
+        records = f"{counted}, the last of {found.last}" if found.last else counted
+        where = (
+            f"since {found.marker.since}, {found.marker.host}, {found.marker.database}; " if found.marker else ""
+        )
+        return f"{catalog or UNNAMED} ({where}{records})"
+
+
+def _matches(catalog: UUID | None, name: str) -> bool:
+    if catalog is None:
+        return name == UNNAMED
+    return str(catalog) == name.lower() or (len(name) >= _LEAST_DIGITS and str(catalog).startswith(name.lower()))

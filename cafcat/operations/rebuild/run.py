@@ -1,0 +1,397 @@
+"""A catalog from what is in stores, and nothing else: their journal, and the indexes of the chunks themselves.
+
+Objects are listed; then each journal record and each index is read, by ranges, several at once. What they say
+goes to one transaction of the catalog as it comes. docs/formats/journal.md has the rules.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.files.mapping import Mapping
+from cafcat.catalog.history.journal import JournalRecord
+from cafcat.catalog.transfer.rebuilding import FoundObject, FoundRecord, PlannedChunk, RebuiltCounts, Stage
+from cafcat.errors import CafcatError, Corrupt, NotFound, StoreFailed, TemporaryFileFailed, Unsupported
+from cafcat.formats import registry as formats
+from cafcat.formats.base import Format
+from cafcat.model import ArchiveUnits, ChunkSummary
+from cafcat.operations.backup.keys import backup_time
+from cafcat.operations.belonging import catalog_of_backup
+from cafcat.operations.index_reading import read_index
+from cafcat.operations.index_rules import own_prefix, units_in
+from cafcat.operations.index_section import head_of
+from cafcat.operations.joining import CHUNK_KEY
+from cafcat.operations.rebuild.damage import Damage, DamageKind, Damages
+from cafcat.operations.rebuild.lost_catalogs import LostCatalogs
+from cafcat.progress import Progress
+from cafcat.remote.errors import ServerFailed
+from cafcat.stores.base import ObjectInfo, Store, StoredObject
+from cafcat.stores.keys import MARKER_PREFIX, is_probe_key
+from cafcat.stores.marker import remove_marker
+from cafcat.support.in_order import in_order
+from cafcat.writing.journal import journal_key, parse_journal_key, write_journal
+from cafcat.writing.journal_reader import JournalObject, read_head
+
+__all__ = ["Damage", "DamageKind", "Rebuild", "RebuildReport"]
+
+_BATCH_OBJECTS: Final = 1000
+_INDEX_BYTES_AT_ONCE: Final = 64 << 20
+"""Of indexes that are being read: a larger one is read alone."""
+_NO_COUNTS: Final = RebuiltCounts(0, 0, 0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What the catalog has now, or would have if written is False: then it is as empty as before.
+
+    catalog: its identity, that of the lost one if the stores tell it. files, bytes: found under their paths.
+    retired_files: what paths pointed to before. adopted: chunks
+    without a journal record. unclaimed: chunks without one where several catalogs wrote: they were left alone, as
+    they may be of any. files_lost: paths that, as the journal says, were in chunks that are lost; that is
+    not all of them. foreign_objects: what is no chunk, journal record or backup by its name. damages:
+    the first thousand of damage_count; lost_count of these cost something.
+    """
+
+    written: bool
+    catalog: UUID
+    stores: tuple[str, ...]
+    chunks: int
+    copies: int
+    files: int
+    bytes: int
+    retired_files: int
+    journal_records: int
+    backups: int
+    adopted: tuple[UUID, ...]
+    unclaimed: tuple[UUID, ...]
+    foreign_objects: int
+    files_lost: int
+    damages: tuple[Damage, ...]
+    damage_count: int
+    lost_count: int
+
+
+class Rebuild:
+    """One rebuild. In memory is what is being read just now; all else is in temporary tables of the catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        stores: Sequence[Store],
+        *,
+        lost: str | None = None,
+        accept_loss: bool,
+        progress: Progress,
+    ) -> None:
+        """lost: the catalog to rebuild, a uuid or its beginning, if several wrote to the stores."""
+        self._catalog = catalog
+        self._stores = stores
+        self._lost = lost
+        self._accept_loss = accept_loss
+        self._progress = progress
+        self._threads = max(2, *(store.reads_in_flight for store in stores))
+        self._damages = Damages()
+        self._adopted: list[UUID] = []
+        self._unclaimed: list[UUID] = []
+        self._foreign = 0
+        self._backups: list[tuple[int, str, int, str]] = []
+        self._last_sequence = 0
+
+    def run(self) -> RebuildReport:
+        """Raises Conflict, Locked, NotFound if the stores have nothing of cafcat's, InvalidInput if several
+        catalogs wrote to them and none is named, CatalogUnavailable; AccessDenied and StoreFailed for a store that
+        does not answer."""
+        own = self._catalog.identities.of("").catalog
+        with self._catalog.rebuilding.stage([store.url for store in self._stores]) as stage:
+            self._list(stage)
+            catalogs = self._choose(stage, own)
+            self._read_chunks(stage)
+            written = self._accept_loss or not self._damages.lost_count
+            counts = self._settle(stage, catalogs.lost or own) if written else _NO_COUNTS
+        if written:
+            self._finish(catalogs)
+        return self._report(counts, catalogs.lost or own, written=written)
+
+    def _list(self, stage: Stage) -> None:
+        self._progress.begin("list the stores")
+        found = 0
+        for number, store in enumerate(self._stores):
+            listed = iter(store.list())
+            while batch := list(islice(listed, _BATCH_OBJECTS)):
+                found += self._add(stage, number, batch)
+                self._progress.advance(len(batch), 0)
+        if not found:
+            names = ", ".join(store.url for store in self._stores)
+            hint = "is its disk mounted, its name right?"
+            raise NotFound(f"there is neither a chunk nor a journal in {names}", hint=hint)
+
+    def _add(self, stage: Stage, store: int, batch: Sequence[ObjectInfo]) -> int:
+        """Returns how many of them are chunks and journal records."""
+        chunks, records = [], []
+        for key, size_bytes, _ in batch:
+            record = parse_journal_key(key)
+            chunk = CHUNK_KEY.fullmatch(key)
+            if record is not None:
+                records.append((*record, store, size_bytes))
+            elif chunk is not None:
+                chunks.append(FoundObject(store, UUID(chunk[1]), key, size_bytes))
+            elif (begun_at := backup_time(key)) is not None:
+                self._backups.append((store, key, size_bytes, begun_at))
+            else:
+                self._foreign += not (key.startswith(MARKER_PREFIX) or is_probe_key(key))
+        stage.add_objects(chunks)
+        stage.add_record_objects(records)
+        self._last_sequence = max([self._last_sequence, *(record[0] for record in records)])
+        return len(chunks) + len(records)
+
+    def _read_records(self, stage: Stage, catalogs: LostCatalogs) -> "dict[UUID | None, Damages]":
+        """Stage the records of all catalogs: which of them is lost is decided when all were read. Returns the
+        damages by the catalog whose records they are in."""
+        self._progress.begin("read the journal")
+        damages: dict[UUID | None, Damages] = defaultdict(Damages)
+        with closing(in_order(self._read_record, stage.records(), most_in_flight=self._threads)) as read:
+            for found in read:
+                of = self._damages
+                if found.record is not None:
+                    owner = catalogs.count(found.record)
+                    of = damages[owner]
+                    files = found.object.files() if found.object is not None and found.object.file_count else None
+                    stage.add_record(found.record, owner, files)
+                for name, message in found.failures:
+                    of.add(Damage(DamageKind.JOURNAL, name, message, None, found.object is None))
+                self._progress.advance(1, 0)
+        return damages
+
+    def _choose(self, stage: Stage, own: UUID) -> LostCatalogs:
+        """Read the journal, and leave the records and chunks of all catalogs but the lost one alone."""
+        catalogs = LostCatalogs(self._stores, own)
+        damages = self._read_records(stage, catalogs)
+        catalogs.choose(self._lost)
+        for owner, found in damages.items():
+            if catalogs.owner(owner) == catalogs.lost:
+                self._damages.extend(found)
+        if catalogs.are_several:
+            self._unclaimed = stage.leave_others(catalogs.lost)
+            self._backups = [found for found in self._backups if self._is_of(catalogs, found)]
+        for sequence, uuid in stage.number_records():
+            message = f"the number {sequence}, or one before it, is there twice: two catalogs wrote here"
+            self._damages.add(Damage(DamageKind.ORDER, journal_key(sequence, uuid), message, None, lost=True))
+        return catalogs
+
+    def _is_of(self, catalogs: LostCatalogs, backup: tuple[int, str, int, str]) -> bool:
+        """Return whether a backup is of the lost catalog. A later one must not remove it otherwise."""
+        store, key, size_bytes, _ = backup
+        return catalogs.owner(catalog_of_backup(self._stores[store], key, size_bytes)) == catalogs.lost
+
+    def _read_record(self, found: FoundRecord) -> "_ReadRecord":
+        """From the first store that has it whole. Of a damaged one only its first line is believed: which chunk was
+        committed when."""
+        key = journal_key(found.sequence, found.uuid)
+        head, failures = None, []
+        for number, size_bytes in zip(found.stores, found.sizes, strict=True):
+            store = self._stores[number]
+            try:
+                whole = JournalObject(store, key, size_bytes)
+            except (NotFound, Corrupt, Unsupported, StoreFailed) as error:
+                failures.append(_Failure(store.locate(key), _of_object(error)))
+                with suppress(NotFound, Corrupt, StoreFailed):
+                    head = head or read_head(store, key, size_bytes)
+            else:
+                return _ReadRecord(whole.record, whole, failures)
+        return _ReadRecord(head if head is not None and head.chunk is not None else None, None, failures)
+
+    def _read_chunks(self, stage: Stage) -> None:
+        _, index_bytes = stage.plan()
+        self._progress.begin("rebuild", size_bytes=index_bytes or None)
+        read = in_order(
+            self._read_chunk,
+            stage.chunks(),
+            most_in_flight=self._threads,
+            cost=_index_bytes,
+            budget=_INDEX_BYTES_AT_ONCE,
+        )
+        with closing(read):
+            for chunk in read:
+                self._take(stage, chunk)
+
+    def _read_chunk(self, planned: PlannedChunk) -> "_ReadChunk":
+        """From the first store whose object is what it should be."""
+        failures: list[_Failure] = []
+        for found in planned.objects:
+            mapping = Mapping(planned.id)
+            try:
+                summary, units = _read_object(self._stores[found.store], planned, found, mapping)
+            except (NotFound, Corrupt, Unsupported, StoreFailed) as error:
+                mapping.close()
+                failures.append(_Failure(self._stores[found.store].locate(found.object_key), _of_object(error)))
+            except BaseException:
+                mapping.close()
+                raise
+            else:
+                return _ReadChunk(planned, _Found(found, summary, mapping, units), failures)
+        return _ReadChunk(planned, None, failures)
+
+    def _take(self, stage: Stage, read: "_ReadChunk") -> None:
+        """Once something is lost that nobody accepts, the rest is read only to say all that is wrong with it."""
+        planned, found = read.planned, read.found
+        files = planned.file_count
+        self._failed(DamageKind.CHUNK, read.failures, files, lost=found is None)
+        if not planned.objects:
+            message = f"the journal has it at {planned.sequence}, no store has its object"
+            self._damages.add(Damage(DamageKind.MISSING, str(planned.uuid), message, files, lost=True))
+        if found is None:
+            return
+        with found.mapping as mapping:
+            if planned.sequence is None:
+                self._adopted.append(planned.uuid)
+            if self._accept_loss or not self._damages.lost_count:
+                copies = self._copies(planned, found)
+                stage.add_chunk(
+                    planned.id,
+                    found.object,
+                    copies,
+                    found.summary,
+                    mapping,
+                    archive_format=_format_of(planned, found.object).name,
+                    units=found.units,
+                )
+            self._progress.advance(mapping.file_count, _index_bytes(planned))
+
+    def _copies(self, planned: PlannedChunk, found: "_Found") -> list[FoundObject]:
+        """Of the same size, in the stores after the one that was read; verify tells more of them."""
+        later = planned.objects[planned.objects.index(found.object) + 1 :]
+        for other in later:
+            if other.size_bytes != found.object.size_bytes:
+                name = self._stores[other.store].locate(other.object_key)
+                message = f"{other.size_bytes} bytes, where the chunk has {found.object.size_bytes}"
+                self._damages.add(Damage(DamageKind.CHUNK, name, message, None, lost=False))
+        return [other for other in later if other.size_bytes == found.object.size_bytes]
+
+    def _settle(self, stage: Stage, identity: UUID) -> RebuiltCounts:
+        self._progress.begin("write the catalog")
+        stage.add_backups(self._backups)
+        lost = (damage for damage in self._damages.listed if damage.lost)
+        losses = [f"{damage.kind} {damage.name}: {damage.message}" for damage in lost]
+        return stage.settle(identity, self._last_sequence, losses)
+
+    def _finish(self, catalogs: LostCatalogs) -> None:
+        """Write the journal records of adopted chunks into the stores; recover writes those that cannot be written
+        now. Remove the marker of the identity that this catalog had until now, if nothing was written under it."""
+        for store in self._stores:
+            try:
+                if self._adopted:
+                    write_journal(self._catalog.journal, store)
+                if catalogs.own_is_unused:
+                    remove_marker(store, catalogs.own)
+            except CafcatError as error:
+                self._progress.warn(f"the journal of {store.url} is behind: {error}; cafcat recover mends that")
+
+    def _failed(
+        self, kind: DamageKind, failures: Sequence["_Failure"], files: int | None = None, *, lost: bool
+    ) -> None:
+        for failure in failures:
+            self._damages.add(Damage(kind, failure.name, failure.message, files, lost))
+
+    def _report(self, counts: RebuiltCounts, identity: UUID, *, written: bool) -> RebuildReport:
+        return RebuildReport(
+            written=written,
+            catalog=identity,
+            stores=tuple(store.url for store in self._stores),
+            chunks=counts.chunks,
+            copies=counts.copies,
+            files=counts.files,
+            bytes=counts.bytes,
+            retired_files=counts.retired_files,
+            journal_records=counts.journal_records,
+            backups=len(self._backups),
+            adopted=tuple(self._adopted),
+            unclaimed=tuple(self._unclaimed),
+            foreign_objects=self._foreign,
+            files_lost=counts.files_lost,
+            damages=tuple(self._damages.listed),
+            damage_count=self._damages.count,
+            lost_count=self._damages.lost_count,
+        )
+
+
+class _Failure(NamedTuple):
+    """What is wrong with an object."""
+
+    name: str
+    message: str
+
+
+class _ReadRecord(NamedTuple):
+    """A journal record; `object` is None if no store has it whole, record if not even its first line could be
+    read."""
+
+    record: JournalRecord | None
+    object: JournalObject | None
+    failures: Sequence[_Failure]
+
+
+class _Found(NamedTuple):
+    """The object that counts as the chunk, and what its index says."""
+
+    object: FoundObject
+    summary: ChunkSummary
+    mapping: Mapping
+    units: ArchiveUnits
+
+
+class _ReadChunk(NamedTuple):
+    """`found` is None if no store has the chunk, or none has it whole."""
+
+    planned: PlannedChunk
+    found: _Found | None
+    failures: Sequence[_Failure]
+
+    def close(self) -> None:
+        if self.found is not None:
+            self.found.mapping.close()
+
+
+def _read_object(
+    store: Store, planned: PlannedChunk, found: FoundObject, mapping: Mapping
+) -> tuple[ChunkSummary, ArchiveUnits]:
+    """Raises Corrupt if the object is not the chunk that the journal means."""
+    name = store.locate(found.object_key)
+    if planned.size_bytes not in (None, found.size_bytes):
+        message = f"the object has {found.size_bytes} bytes, its journal record says {planned.size_bytes}"
+        raise Corrupt(message, chunk=name)
+    archive_format = _format_of(planned, found)
+    start, end = planned.index_start_byte, planned.index_end_byte
+    span = None if start is None or end is None else (start, end)
+    archive = StoredObject(store, found.object_key, size_bytes=found.size_bytes)
+    head = head_of(store, found.object_key, found.size_bytes, archive_format)
+    prefix = own_prefix(archive_format, found.object_key)
+    summary = read_index(archive, archive_format, mapping, span, head=head, prefix=prefix)
+    if planned.file_count not in (None, summary.file_count):
+        message = f"its index has {summary.file_count} files, its journal record says {planned.file_count}"
+        raise Corrupt(message, chunk=name)
+    if planned.index_crc32c not in (None, summary.index_crc32c):
+        message = f"its index has CRC-32C {summary.index_crc32c:08x}, not {planned.index_crc32c:08x}"
+        raise Corrupt(message, chunk=name)
+    return summary, units_in(archive_format, archive)
+
+
+def _format_of(planned: PlannedChunk, found: FoundObject) -> Format:
+    """As its journal record says; without one its key says it. Raises Unsupported."""
+    return formats.by_suffix(found.object_key) if planned.format is None else formats.by_name(planned.format)
+
+
+def _index_bytes(planned: PlannedChunk) -> int:
+    """0 if nobody knows yet."""
+    return (planned.index_end_byte or 0) - (planned.index_start_byte or 0)
+
+
+def _of_object(error: CafcatError) -> str:
+    """The message of an error that is about one object. Raises it if it is about the store, or our disk."""
+    if isinstance(error, ServerFailed | TemporaryFileFailed):
+        raise error
+    return str(error)

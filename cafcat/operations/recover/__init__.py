@@ -1,0 +1,1 @@
+"""Finish or remove the leftovers of writers that died."""

@@ -1,0 +1,1 @@
+"""Copy the live files of chunks with dead space into new chunks."""

@@ -1,0 +1,270 @@
+"""Chunks with much dead space: their live files go into new chunks, and the old ones retire.
+
+Each new chunk is committed in one transaction, in which its paths point to it from then on; an old chunk is retired
+in the one in which its last live file leaves it. Whatever happens in between, each path points to one place.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.chunks.rewriting import RewritableChunk
+from cafcat.errors import (
+    AccessDenied,
+    CafcatError,
+    CatalogOutdated,
+    CatalogUnavailable,
+    NotFound,
+    StoreFailed,
+    Unsupported,
+)
+from cafcat.formats import registry as formats
+from cafcat.model import DEFAULT_MAX_UNUSED, Entry, FileProblem, ProblemKind
+from cafcat.operations.chunk_contents import Unreadable, contents, decoded
+from cafcat.operations.known_stores import KnownStores
+from cafcat.operations.rewriting import Rewriter, format_after, live_files, place_of
+from cafcat.progress import Progress
+from cafcat.stores.base import RemoteStore, Store
+from cafcat.writing.limits import Limits
+
+__all__ = ["Repack", "RepackOptions", "RepackPlan", "RepackReport"]
+
+_HINT: Final = "run cafcat repair"
+
+
+class RepackOptions(NamedTuple):
+    """Which chunks: those named by uuid or the beginning of one; else those in which a larger share than this (0 to
+    1) is dead, those of less than small_bytes, and those of another format, if one is given; of this store, if one
+    is given. max_live_bytes: so much is copied at most. format: of the new chunks; None: that of the old ones."""
+
+    chunks: Sequence[str] = ()
+    max_unused: float = DEFAULT_MAX_UNUSED
+    small_bytes: int | None = None
+    max_live_bytes: int | None = None
+    store: str | None = None
+    format: str | None = None
+
+
+class RepackPlan(NamedTuple):
+    """chunks: which are to be repacked, those with the largest dead share first. taken: chunks whose files another
+    repack or repair is copying right now; waiting: those beyond the most that was to be written. format: of the new
+    ones; None: that of the old ones."""
+
+    chunks: Sequence[RewritableChunk]
+    taken: int
+    waiting: int
+    format: str | None = None
+
+    def group_of(self, chunk: RewritableChunk) -> tuple[str, str]:
+        """Store and new format: files of chunks that have these alike come into one new chunk."""
+        return chunk.store, self.format or format_after(chunk.format)
+
+
+@dataclass(slots=True)
+class RepackReport:
+    """What was done, or would be, in chunks, files and bytes.
+
+    chunks: that were chosen, of bytes_dead dead bytes; taken, waiting: as in RepackPlan. chunks_retired: those
+    chosen that nothing points to now. chunks_written: new ones, of bytes_written. files_moved, bytes_moved: live
+    files. files_changed: replaced or removed meanwhile. files_damaged: that stay where they are. failed: stores
+    that could not be used, chunks that are missing, and why. A dry run counts all files as moved.
+    """
+
+    chunks: int = 0
+    taken: int = 0
+    waiting: int = 0
+    bytes_dead: int = 0
+    chunks_retired: int = 0
+    chunks_written: int = 0
+    bytes_written: int = 0
+    files_moved: int = 0
+    bytes_moved: int = 0
+    files_changed: int = 0
+    files_damaged: int = 0
+    failed: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    dry_run: bool = True
+
+
+class Repack:
+    """One repack. Any number of them may be at work at once, beside writers."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store_of: Callable[[str], Store],
+        limits: Limits,
+        *,
+        store: str,
+        join: Callable[[Store], object],
+        progress: Progress,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        """`store_of` gives the store of a URL in `chunks.store`; store: URL of the one that takes the files of
+        adopted archives; join: raises an error if the catalog may not write into a store. `should_stop` is asked
+        between files and blocks: when it returns True, packed files are committed; when it raises, the open chunk
+        is given up."""
+        self._catalog = catalog
+        self._stores = KnownStores(catalog, store_of)
+        self._limits = limits
+        self._store = store
+        self._join = join
+        self._progress = progress
+        self._should_stop = should_stop
+
+    def plan(self, options: RepackOptions) -> RepackPlan:
+        """Raises NotFound for a chunk that is not in the catalog, InvalidInput for one without live files,
+        Unsupported for an archive of logs, unless its sections are to become files of another format."""
+        rewriting = self._catalog.rewriting
+        if options.chunks:
+            uuids = [self._catalog.chunks.chunk(name).uuid for name in options.chunks]
+            found = rewriting.by_uuid(uuids)
+            _refuse_logs(found, options)
+            return _chosen(found, options)
+        found = rewriting.wasteful(options.max_unused, options.small_bytes, options.store, options.format)
+        plan = _chosen(found, options)
+        together = Counter(map(plan.group_of, plan.chunks))
+        worth = [
+            chunk
+            for chunk in plan.chunks
+            # One that is only small would become another of its size.
+            if together[plan.group_of(chunk)] > 1
+            or chunk.dead_bytes > options.max_unused * chunk.data_bytes
+            or chunk.format != (options.format or chunk.format)
+        ]
+        return plan._replace(chunks=worth)
+
+    def take(self, plan: RepackPlan, *, dry_run: bool) -> RepackReport:
+        """New chunks are in the store of those whose files they take, unless those were adopted. A damaged file
+        costs only itself; a store that cannot be used, only its chunks. Raises StoreFailed if one fails meanwhile,
+        CatalogUnavailable."""
+        report = RepackReport(len(plan.chunks), plan.taken, plan.waiting, dry_run=dry_run)
+        report.bytes_dead = sum(chunk.dead_bytes for chunk in plan.chunks)
+        files = sum(chunk.live_files for chunk in plan.chunks)
+        size_bytes = sum(chunk.live_bytes for chunk in plan.chunks)
+        if dry_run:
+            report.files_moved, report.bytes_moved = files, size_bytes
+            return report
+        self._progress.begin("repack", files=files, size_bytes=size_bytes)
+        groups: dict[tuple[str, str, str], list[RewritableChunk]] = defaultdict(list)
+        for chunk in plan.chunks:
+            store, archive_format = plan.group_of(chunk)
+            groups[store, self._store if chunk.is_adopted else store, archive_format].append(chunk)
+        for (url, target, archive_format), chunks in sorted(groups.items()):
+            if not report.interrupted:
+                # The oldest first: names that are near each other were packed near each other, and stay so.
+                self._take_store(url, target, archive_format, sorted(chunks), report)
+        report.chunks_retired = self._catalog.rewriting.retired([chunk.id for chunk in plan.chunks])
+        return report
+
+    def _take_store(
+        self,
+        url: str,
+        target: str,
+        archive_format: str,
+        chunks: Sequence[RewritableChunk],
+        report: RepackReport,
+    ) -> None:
+        try:
+            store = self._stores.open(url)
+            to = self._stores.open(target)
+            self._join(to)
+            place = place_of(self._catalog, to, "repack", archive_format)
+        except (CatalogUnavailable, CatalogOutdated):
+            raise
+        except CafcatError as error:
+            report.failed.append(f"store {url}: {error}")
+            return
+        rewriter = Rewriter(place, self._limits, progress=self._progress, should_stop=self._should_stop)
+        try:
+            with rewriter:
+                self._take_chunks(store, chunks, rewriter, report)
+        finally:
+            _count(rewriter, report)
+
+    def _take_chunks(
+        self, store: Store, chunks: Sequence[RewritableChunk], rewriter: Rewriter, report: RepackReport
+    ) -> None:
+        try:
+            for chunk in chunks:
+                if not rewriter.stopped():
+                    self._take_chunk(store, chunk, rewriter, report)
+        except Unreadable as broke:
+            # The store is out of reach: nothing is damaged.
+            rewriter.finish()
+            raise broke.reason from broke
+        rewriter.finish()
+
+    def _take_chunk(self, store: Store, chunk: RewritableChunk, rewriter: Rewriter, report: RepackReport) -> None:
+        if self._is_missing(store, chunk, report):
+            return
+        files = live_files(self._catalog, chunk.id)
+        archive_format = formats.by_name(chunk.format)
+        for file, span in contents(store, chunk.object_key, files):
+            try:
+                taken = rewriter.take(chunk.id, file, decoded(archive_format, file, span))
+            except Unreadable as error:
+                taken = True
+                self._failed(store, chunk, file, error, report)
+            if not taken or rewriter.stopped():
+                return
+
+    def _is_missing(self, store: Store, chunk: RewritableChunk, report: RepackReport) -> bool:
+        """Whether there is no object to read; that is said once, and not for each of a million files."""
+        try:
+            store.stat(chunk.object_key)
+        except NotFound as error:
+            if found := self._catalog.rewriting.by_id([chunk.id]):
+                report.files_damaged += found[0].live_files
+                report.failed.append(f"chunk {chunk.uuid}: {error}; {_HINT}")
+            return True
+        return False
+
+    def _failed(
+        self, store: Store, chunk: RewritableChunk, file: Entry, error: Unreadable, report: RepackReport
+    ) -> None:
+        """Damage, unless the file was taken from the chunk meanwhile, and the chunk perhaps removed."""
+        out_of_reach = isinstance(error.reason, StoreFailed) and isinstance(store, RemoteStore)
+        if out_of_reach or isinstance(error.reason, AccessDenied):
+            raise error
+        if not self._is_still_there(chunk, file):
+            return
+        report.files_damaged += 1
+        kind = ProblemKind.UNREADABLE if isinstance(error.reason, StoreFailed) else ProblemKind.CORRUPT
+        self._progress.problem(FileProblem(file.path, kind, f"{error}; {_HINT}"))
+
+    def _is_still_there(self, chunk: RewritableChunk, file: Entry) -> bool:
+        try:
+            return self._catalog.files.locate(file.path).chunk == chunk.uuid
+        except NotFound:
+            return False
+
+
+def _refuse_logs(chunks: Sequence[RewritableChunk], options: RepackOptions) -> None:
+    """Sections that are files of another archive cannot be searched any more: that is done only when asked for."""
+    for chunk in chunks:
+        if chunk.format == formats.LOGS and options.format in (None, formats.LOGS):
+            hint = "cafcat copy makes another one; --format caf packs its sections as plain files"
+            raise Unsupported("an archive of logs stays as it is", chunk=str(chunk.uuid), hint=hint)
+
+
+def _chosen(found: Sequence[RewritableChunk], options: RepackOptions) -> RepackPlan:
+    free = [chunk for chunk in found if not chunk.is_taken]
+    chosen: list[RewritableChunk] = []
+    live_bytes = 0
+    for chunk in free:
+        if options.max_live_bytes is None or live_bytes + chunk.live_bytes <= options.max_live_bytes:
+            chosen.append(chunk)
+            live_bytes += chunk.live_bytes
+    return RepackPlan(chosen, len(found) - len(free), len(free) - len(chosen), options.format)
+
+
+def _count(rewriter: Rewriter, report: RepackReport) -> None:
+    report.chunks_written += rewriter.chunks
+    report.bytes_written += rewriter.bytes_written
+    report.files_moved += rewriter.files
+    report.bytes_moved += rewriter.bytes
+    report.files_changed += rewriter.changed
+    report.interrupted = report.interrupted or rewriter.interrupted

@@ -1,0 +1,1 @@
+"""Replace damaged chunks by new chunks with the right bytes."""

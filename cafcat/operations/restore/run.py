@@ -1,0 +1,225 @@
+"""A backup of a catalog into an empty one: one transaction, all checked before it is committed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+from uuid import UUID
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.schema import HEAD_REVISION
+from cafcat.catalog.transfer.dump import Loader, StoredBackup
+from cafcat.errors import CafcatError, CatalogOutdated, Corrupt, InvalidInput, NotFound, Unsupported
+from cafcat.operations.backup.run import FoundBackup, backups_of
+from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader, unpacked
+from cafcat.operations.belonging import catalog_of_backup, catalogs_of_records
+from cafcat.progress import Progress
+from cafcat.stores.base import Store
+from cafcat.stores.keys import JOURNAL_PREFIX
+from cafcat.stores.marker import catalogs_of, read_marker
+from cafcat.writing.journal import parse_journal_key
+
+__all__ = ["Restore", "RestoreReport"]
+
+_BATCH_OBJECTS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What was restored: rows by table; taken_at: of which moment, ISO 8601 in UTC; journal_id: the last journal
+    record that is in it. newer_records: what changed since, as the journals beside the chunks say;
+    newer_unknown: stores that could not be asked. moved_from: URL of the store in the backup, if the store moved
+    later: the catalog has it at `store` now."""
+
+    store: str
+    object_key: str
+    taken_at: str
+    journal_id: int
+    rows: dict[str, int]
+    newer_records: int
+    newer_unknown: tuple[str, ...]
+    moved_from: str | None
+
+
+class Restore:
+    """Restores one."""
+
+    def __init__(self, catalog: Catalog, store_of: Callable[[str], Store], *, progress: Progress) -> None:
+        self._catalog = catalog
+        self._store_of = store_of
+        self._progress = progress
+        self._last_sequence = 0
+        self._unknown: list[str] = []
+
+    def run(self, store: Store, name: str | None) -> RestoreReport:
+        """name: key of the backup or what follows "backups/" in it, or the beginning of that; None for the newest.
+        Raises InvalidInput if there are backups of several catalogs and none is named, NotFound, Conflict if the
+        catalog is not empty, Corrupt if the backup is damaged, CatalogOutdated for one of another revision,
+        Unsupported, StoreFailed, CatalogUnavailable."""
+        backup = _chosen(store, name)
+        locator = store.locate(backup.object_key)
+        reader = TarReader(iter(store.stream(backup.object_key, 0, backup.size_bytes)), locator)
+        members = reader.members()
+        head = _head(reader, members)
+        with self._catalog.dump.load() as loader:
+            self._progress.begin("restore", size_bytes=backup.size_bytes)
+            _check_columns(reader, loader, head)
+            rows = self._load(reader, members, loader, head)
+            self._progress.begin("compare with the journals")
+            catalog = loader.catalog()
+            moved_from = self._follow(loader, store, catalog)
+            newer = sum(self._newer(loader, catalog, url) for url in sorted({store.url, *loader.stores()}))
+            row = StoredBackup(
+                0, store.url, backup.object_key, backup.size_bytes, head["journal_id"], backup.begun_at
+            )
+            loader.finish(row, self._last_sequence)
+        return RestoreReport(
+            store.url,
+            backup.object_key,
+            str(head["taken_at"]),
+            head["journal_id"],
+            rows,
+            newer,
+            tuple(self._unknown),
+            moved_from,
+        )
+
+    def _follow(self, loader: Loader, store: Store, catalog: UUID) -> str | None:
+        """Give the store that has the backup its present URL, if its marker says that it is a store of the backup,
+        and it is not at the old URL any more. Returns the old URL."""
+        identity = _identity(store, catalog)
+        old = None if identity is None else loader.store_with(identity)
+        if old is None or old == store.url:
+            return None
+        try:
+            is_copy = read_marker(self._store_of(old), catalog) is not None
+        except CafcatError:
+            return None  # nobody can tell: `cafcat store move` is for the user to run
+        return old if not is_copy and loader.move_store(old, store.url) else None
+
+    def _load(
+        self,
+        reader: TarReader,
+        members: Iterator[tuple[str, int, Iterator[bytes]]],
+        loader: Loader,
+        head: dict[str, Any],
+    ) -> dict[str, int]:
+        """Rows by table. The manifest comes last, and has to say the same as what came before."""
+        found: list[Member] = []
+        rows = dict.fromkeys(head["tables"], 0)
+        for name, size_bytes, content in members:
+            if name == MANIFEST_NAME:
+                _check(reader, reader.document(size_bytes, content), head, found)
+                return rows
+            table = name.partition("/")[0]
+            if table not in rows:
+                raise reader.corrupt(f"it has rows of {table}, which is no table")
+            count = loader.load(table, head["tables"][table], unpacked(content, reader.corrupt))
+            found.append(Member(name, size_bytes, reader.crc32c, count))
+            rows[table] += count
+            self._progress.advance(count, size_bytes)
+        raise reader.corrupt("it has no manifest")
+
+    def _newer(self, loader: Loader, catalog: UUID, url: str) -> int:
+        """Return how many journal records of this catalog a store has that the backup does not have."""
+        newer = 0
+        try:
+            store = self._store_of(url)
+            is_shared = not set(catalogs_of(store)) <= {catalog}
+            keys = (parse_journal_key(found.key) for found in store.list(JOURNAL_PREFIX))
+            records = (record for record in keys if record is not None)
+            while batch := list(islice(records, _BATCH_OBJECTS)):
+                unknown = loader.unknown_records([uuid for _, uuid in batch])
+                found = [record for record in batch if record[1] in unknown]
+                newer += _count_own(store, catalog, found) if is_shared else len(found)
+                self._last_sequence = max(self._last_sequence, *(sequence for sequence, _ in batch))
+        except CafcatError as error:
+            self._progress.warn(f"the journal of {url} could not be looked at: {error}")
+            self._unknown.append(url)
+        return newer
+
+
+def _identity(store: Store, catalog: UUID) -> UUID | None:
+    try:
+        marker = read_marker(store, catalog)
+    except (Corrupt, Unsupported):
+        return None
+    return None if marker is None else marker.store
+
+
+def _count_own(store: Store, catalog: UUID, records: Sequence[tuple[int, UUID]]) -> int:
+    """Return how many journal records are changes of a catalog, or may be."""
+    return sum(found in (None, catalog) for found in catalogs_of_records(store, records))
+
+
+def _chosen(store: Store, name: str | None) -> FoundBackup:
+    found = backups_of(store)
+    if name is not None:
+        asked = name.removeprefix("backups/")
+        found = [backup for backup in found if backup.object_key.removeprefix("backups/").startswith(asked)]
+        if len(found) > 1:
+            hint = f"as {found[0].object_key}"
+            raise NotFound(f"{len(found)} backups in {store.url} begin with {asked!r}: name one", hint=hint)
+    if name is None and len(catalogs_of(store)) > 1:
+        _refuse_several(store, found)
+    if not found:
+        which = "no backup" if name is None else f"no backup {name}"
+        raise NotFound(f"there is {which} in {store.url}", hint="cafcat backup --list shows those of a store")
+    return found[-1]
+
+
+def _refuse_several(store: Store, backups: Sequence[FoundBackup]) -> None:
+    """Raise InvalidInput if the backups are of several catalogs; the message names the newest backup of each."""
+    keys = {catalog_of_backup(store, backup.object_key, backup.size_bytes): backup.object_key for backup in backups}
+    if len(keys) > 1:
+        named = ", ".join(f"{key} of catalog {catalog or 'unknown'}" for catalog, key in keys.items())
+        hint = "name one: cafcat restore NAME"
+        raise InvalidInput(f"{store.url} has backups of {len(keys)} catalogs, the newest are {named}", hint=hint)
+
+
+def _head(reader: TarReader, members: Iterator[tuple[str, int, Iterator[bytes]]]) -> dict[str, Any]:
+    name, size_bytes, content = next(members, ("", 0, iter(())))
+    if name != HEAD_NAME:
+        raise reader.corrupt(f"its first member is not {HEAD_NAME}")
+    head = reader.document(size_bytes, content)
+    version = head.get("cafcat_backup")
+    if version != VERSION:
+        raise Unsupported(f"a backup of version {version!r}: this cafcat reads {VERSION}")
+    revision, written_by = head.get("schema_revision"), head.get("cafcat_version")
+    if revision != HEAD_REVISION:
+        hint = f"restore it with cafcat {written_by}, then run `cafcat db upgrade` with this one"
+        raise CatalogOutdated(
+            f"the backup has schema revision {revision}, this cafcat needs {HEAD_REVISION}", hint=hint
+        )
+    if not _is_head(head):
+        raise reader.corrupt(f"{HEAD_NAME} is not what it should be")
+    return head
+
+
+def _is_head(head: dict[str, Any]) -> bool:
+    tables = head.get("tables")
+    return (
+        type(head.get("journal_id")) is int
+        and isinstance(head.get("taken_at"), str)
+        and isinstance(tables, dict)
+        and all(isinstance(columns, list) and columns for columns in tables.values())
+        and all(isinstance(column, str) for columns in tables.values() for column in columns)
+    )
+
+
+def _check_columns(reader: TarReader, loader: Loader, head: dict[str, Any]) -> None:
+    """No name of it reaches a statement that is not a name of ours."""
+    for table, columns in head["tables"].items():
+        if missing := loader.missing_columns(table, columns):
+            raise reader.corrupt(f"the catalog has no column {missing[0]} of {table}")
+
+
+def _check(reader: TarReader, manifest: dict[str, Any], head: dict[str, Any], found: Sequence[Member]) -> None:
+    expected = manifest.pop("members", None)
+    if manifest != head:
+        raise reader.corrupt("its manifest and its first member differ")
+    if not isinstance(expected, list) or len(expected) != len(found):
+        raise reader.corrupt("its manifest names other members")
+    for member, said in zip(found, expected, strict=True):
+        if said != member._asdict():
+            raise reader.corrupt(f"{member.name} is not what the manifest says")

@@ -1,0 +1,1 @@
+"""Move a store to another URL, or migrate its objects to another store."""

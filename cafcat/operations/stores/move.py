@@ -1,0 +1,132 @@
+"""Move of a store to another URL: a look whether its objects have arrived, then one UPDATE in the catalog."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.stores.stores import StoredObject
+from cafcat.errors import NotFound, StoreFailed
+from cafcat.stores.base import ObjectInfo, Store, has
+from cafcat.stores.keys import JOURNAL_PREFIX, MARKER_PREFIX
+from cafcat.stores.marker import read_marker
+from cafcat.writing.journal import journal_key
+
+__all__ = ["StoreMove", "StoreMoveReport"]
+
+_SAMPLE_OBJECTS: Final = 100
+_NAMED_OBJECTS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMoveReport:
+    """Result of a move. old, new: URLs. objects: chunks, copies and backups that the catalog has
+    there; looked_at: how many of them were looked for at the new place. dry_run: nothing was changed. dropped_name:
+    the name that the new place had in the catalog, if the store keeps another one."""
+
+    old: str
+    new: str
+    objects: int
+    looked_at: int
+    dry_run: bool
+    dropped_name: str | None = None
+
+
+class StoreMove:
+    """One move."""
+
+    def __init__(self, catalog: Catalog, should_stop: Callable[[], object]) -> None:
+        """Args: should_stop: is called again and again while objects are looked for; may raise."""
+        self._catalog = catalog
+        self._should_stop = should_stop
+        self._looked_at = 0
+        self._wrong: list[str] = []
+        self._wrong_count = 0
+
+    def run(self, old: str, new: Store, *, look_at_all: bool, dry_run: bool) -> StoreMoveReport:
+        """Move the store at a URL.
+
+        Raises:
+            StoreFailed: objects are missing at the new place, or have another size. Nothing was changed.
+            NotFound, Conflict, Locked: as `Stores.move` of the catalog.
+        """
+        stores = self._catalog.stores
+        stores.check_movable(old, new.url)
+        self._check_marker(old, new)
+        if look_at_all:
+            self._look_at_all(old, new)
+        else:
+            for expected in stores.sample(old, _SAMPLE_OBJECTS):
+                self._compare(expected, _stat(new, expected.object_key))
+        if not self._wrong_count:
+            self._look_for_records(old, new, look_at_all=look_at_all)
+        if self._wrong_count:
+            raise self._failure(new)
+        count = stores.count(old)
+        dropped_name = None if dry_run else stores.move(old, new.url)
+        return StoreMoveReport(old, new.url, count, self._looked_at, dry_run, dropped_name)
+
+    def _check_marker(self, old: str, new: Store) -> None:
+        """Compare the identity in the marker at the new place with the one that the catalog has of the store."""
+        row = self._catalog.stores.find(old)
+        if row is None or row.uuid is None:
+            return
+        marker = read_marker(new, self._catalog.identities.of(old).catalog)
+        if marker is None or marker.store != row.uuid:
+            why = "it has no marker of this catalog" if marker is None else f"its marker is of store {marker.store}"
+            hint = f"nothing was changed: bring all objects there first, those below {MARKER_PREFIX} too"
+            raise StoreFailed(f"{new.url} is not the store {old}: {why}", hint=hint)
+
+    def _look_at_all(self, old: str, new: Store) -> None:
+        """Compare one listing of the store with the objects of the catalog: both come in order of key."""
+        listed = iter(new.list())
+        found = next(listed, None)
+        for expected in self._expected(old):
+            while found is not None and found.key < expected.object_key:
+                found = next(listed, None)
+            is_there = found is not None and found.key == expected.object_key
+            self._compare(expected, found if is_there else None)
+
+    def _look_for_records(self, old: str, new: Store, *, look_at_all: bool) -> None:
+        """Without its journal, a store looks whole until it is rebuilt: then removed files come back."""
+        records = self._catalog.stores.written_records(old, None if look_at_all else _SAMPLE_OBJECTS)
+        keys = [journal_key(sequence, uuid) for sequence, uuid in records]
+        there = {found.key for found in new.list(JOURNAL_PREFIX)} if look_at_all else None
+        for key in keys:
+            self._should_stop()
+            if not (has(new, key) if there is None else key in there):
+                self._looked_at += 1
+                self._tell(f"{key} is missing")
+
+    def _expected(self, old: str) -> Iterator[StoredObject]:
+        after = ""
+        while page := self._catalog.stores.page(old, after=after):
+            yield from page
+            after = page[-1].object_key
+
+    def _compare(self, expected: StoredObject, found: ObjectInfo | None) -> None:
+        self._should_stop()
+        self._looked_at += 1
+        if found is None:
+            self._tell(f"{expected.object_key} is missing")
+        elif expected.size_bytes not in (None, found.size_bytes):
+            self._tell(f"{expected.object_key} has {found.size_bytes:,} bytes instead of {expected.size_bytes:,}")
+
+    def _tell(self, what: str) -> None:
+        self._wrong_count += 1
+        if len(self._wrong) < _NAMED_OBJECTS:
+            self._wrong.append(what)
+
+    def _failure(self, new: Store) -> StoreFailed:
+        more = self._wrong_count - len(self._wrong)
+        what = ", ".join(self._wrong) + (f" and {more:,} more" if more else "")
+        hint = "nothing was changed: bring all objects there first, or use `cafcat store migrate`"
+        message = f"{self._wrong_count:,} of {self._looked_at:,} objects are not as they were in {new.url}: {what}"
+        return StoreFailed(message, hint=hint)
+
+
+def _stat(store: Store, key: str) -> ObjectInfo | None:
+    try:
+        return store.stat(key)
+    except NotFound:
+        return None

@@ -1,0 +1,1 @@
+"""Compare chunks, copies and sources with the catalog."""

@@ -1,0 +1,1 @@
+"""Read files of the catalog: from a path to its bytes, one file or many."""

@@ -1,0 +1,288 @@
+"""Many new files that become durable together.
+
+The content of a batch of files is written without names, then synced at once, then the files take their names.
+While one batch is synced, the next is being written. `commit` syncs the names. So a file's name never means less
+than the whole content, whenever the power goes, and after `commit` both are on the disk.
+"""
+
+import os
+import resource
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from threading import Thread
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+from cafcat.errors import CafcatError, OutputFailed
+from cafcat.reading.output_errors import disk_error
+from cafcat.support.new_file import NewFile, new_file, write_all
+from cafcat.support.syncing import FOLDER_FLAGS, can_sync_file_system, sync_file, sync_file_system, sync_folder
+
+__all__ = ["DurableFiles", "OpenFolder"]
+
+Of = TypeVar("Of")
+
+_BATCH_BYTES: Final = 256 << 20
+"""Most content of a batch. A batch ends with the file that exceeds this."""
+_MOST_DESCRIPTORS: Final = 2048
+"""Most open files and folders of a batch. Two batches are open at a time."""
+_OTHER_DESCRIPTORS: Final = 256
+"""Left for the rest of the process, when the limit of the process is lower."""
+_FEW_FILES: Final = 16
+"""Up to so many are synced one by one: to sync the file system is to wait for the writes of every process."""
+
+
+class OpenFolder:
+    """An open folder. It is closed when nothing refers to it any more: the file that was written last, or a file
+    that waits for its name."""
+
+    __slots__ = ("descriptor", "device")
+
+    def __init__(self, descriptor: int) -> None:
+        """Take over an open descriptor."""
+        self.descriptor = descriptor
+        self.device = os.fstat(descriptor).st_dev
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str], *, below: "OpenFolder | None" = None) -> Self:
+        """Open a folder by its path; or by its name in another folder, and then a symbolic link is not followed.
+        Raises OSError."""
+        if below is None:
+            return cls(os.open(path, FOLDER_FLAGS))
+        return cls(os.open(path, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=below.descriptor))
+
+    def __del__(self) -> None:
+        """Close the folder."""
+        with suppress(AttributeError, OSError):
+            os.close(self.descriptor)
+
+
+_Waiting = tuple[NewFile, OpenFolder, str, str, Of]
+"""A file with all of its content: the file, its folder, name, path in messages, and `of` as given to `write`."""
+
+
+class _Batch(Generic[Of]):
+    """Files that are synced together, and folders in which a name was made."""
+
+    def __init__(self) -> None:
+        self.files: deque[_Waiting[Of]] = deque()
+        self.folders: set[OpenFolder] = set()
+        self.bytes = 0
+
+    def is_full(self, most_descriptors: int) -> bool:
+        return self.bytes >= _BATCH_BYTES or len(self.files) + len(self.folders) >= most_descriptors
+
+    def sync(self, file_systems: dict[int, OpenFolder]) -> None:
+        """Sync the content of the files: at once if they are on one of these file systems. Raises OSError."""
+        devices = {folder.device for folder in self.folders}
+        for device in devices & file_systems.keys():
+            sync_file_system(file_systems[device].descriptor)
+        if not devices <= file_systems.keys():
+            for file, folder, *_ in self.files:
+                if folder.device not in file_systems:
+                    sync_file(file.descriptor)
+
+    def sync_folders(self, file_systems: dict[int, OpenFolder]) -> None:
+        """Sync the folders that are not on one of these file systems. Raises OSError."""
+        for folder in self.folders:
+            if folder.device not in file_systems:
+                sync_folder(folder.descriptor)
+
+    def discard(self) -> None:
+        while self.files:
+            self.files.pop()[0].discard()
+
+
+class _Sync(Thread, Generic[Of]):
+    """The sync of a batch, in a thread of its own."""
+
+    def __init__(self, batch: _Batch[Of], file_systems: dict[int, OpenFolder]) -> None:
+        super().__init__(name="cafcat-sync")
+        self.batch = batch
+        self._file_systems = file_systems
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        try:
+            self.batch.sync(self._file_systems)
+        except OSError as error:
+            self.error = error
+
+
+class DurableFiles(Generic[Of]):
+    """Writes files into open folders. A context manager: files that have no name when it is left are dropped.
+
+    Methods raise OutputFailed if the disk is full or fails. After that no further file takes a name. At most
+    512 MiB of content and 4,096 descriptors wait for a sync. The process' soft limit of descriptors is raised for
+    that, as far as its hard limit allows, and stays raised.
+    """
+
+    def __init__(self, shown: str, *, overwrite: bool, mode: int = 0o666) -> None:
+        """Args: shown: the output as a whole, for messages about no single file; mode: of new files, less the
+        umask."""
+        self._shown = shown
+        self._overwrite = overwrite
+        self._mode = mode
+        self._most_descriptors = 0
+        self._batch: _Batch[Of] = _Batch()
+        self._syncing: _Sync[Of] | None = None
+        self._finished: list[tuple[Of, CafcatError | None]] = []
+        self._file_systems: dict[int, OpenFolder] = {}
+        """File systems that can be synced as a whole, by device. Each folder was opened before anything was
+        written there: a sync reports errors since then."""
+        self._devices: set[int] = set()
+        self._is_large = False
+        """Whether file systems are synced, and not single files."""
+        self._failure: CafcatError | None = None
+
+    def write(
+        self, folder: OpenFolder, name: str, blocks: Iterable[bytes], modified_ns: int | None, *, shown: str, of: Of
+    ) -> None:
+        """Write the content of a file, which takes its name later. Raises what `blocks` raises: then nothing is
+        left of that file.
+
+        Args: modified_ns: its time, in nanoseconds since 1970, or None for now; shown: its path in messages; of:
+        what `finished` returns for it.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            file = new_file(folder.descriptor, self._mode)
+            try:
+                size_bytes = 0
+                for block in blocks:
+                    size_bytes += write_all(file.descriptor, block)
+                if modified_ns is not None:
+                    os.utime(file.descriptor, ns=(modified_ns, modified_ns))
+            except BaseException:
+                file.discard()
+                raise
+        except OSError as error:
+            raise disk_error(error, shown) from error
+        batch = self._batch
+        batch.files.append((file, folder, name, shown, of))
+        batch.bytes += size_bytes
+        if folder not in batch.folders:
+            self.has_name_in(folder)
+        elif batch.is_full(self._most_descriptors):
+            self._begin_sync()
+
+    def has_name_in(self, folder: OpenFolder) -> None:
+        """Sync this folder with the others, at the latest in `commit`: a name in it, that of a folder or of a file,
+        has to be durable."""
+        self._batch.folders.add(folder)
+        if folder.device not in self._devices:
+            self._devices.add(folder.device)
+            if can_sync_file_system(folder.descriptor):
+                self._file_systems[folder.device] = folder
+            self._most_descriptors = self._most_descriptors or _descriptors_of_a_batch()
+        if self._batch.is_full(self._most_descriptors):
+            self._begin_sync()
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether `finished` returns anything."""
+        return bool(self._finished)
+
+    def finished(self) -> list[tuple[Of, CafcatError | None]]:
+        """Return, once each, the files that took their names, and with an error those that could not: Conflict if
+        there is a file of that name, InvalidInput if the file system cannot have the name. Before `commit` the
+        names may not be durable."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def commit(self) -> None:
+        """Give all files their names, and make the names durable."""
+        if self._failure is not None:
+            raise self._failure
+        self._end_sync()
+        batch, self._batch = self._batch, _Batch()
+        self._is_large = self._is_large or len(batch.files) > _FEW_FILES
+        file_systems = self._synced_at_once()
+        try:
+            self._sync(batch, file_systems)
+            for folder in file_systems.values():
+                sync_file_system(folder.descriptor)
+        except OSError as error:
+            raise self._failed(error, batch) from error
+        except BaseException:
+            batch.discard()
+            raise
+
+    def _sync(self, batch: _Batch[Of], file_systems: dict[int, OpenFolder]) -> None:
+        if batch.files:
+            batch.sync(file_systems)
+        self._name(batch)
+        batch.sync_folders(file_systems)
+
+    def _begin_sync(self) -> None:
+        self._is_large = True
+        self._end_sync()
+        self._syncing = _Sync(self._batch, self._synced_at_once())
+        self._batch = _Batch()
+        self._syncing.start()
+
+    def _end_sync(self) -> None:
+        """Wait for the batch that is being synced, and give its files their names."""
+        syncing = self._syncing
+        if syncing is None:
+            return
+        syncing.join()
+        if syncing.error is not None:
+            raise self._failed(syncing.error, syncing.batch) from syncing.error
+        self._name(syncing.batch)
+        try:
+            syncing.batch.sync_folders(self._synced_at_once())
+        except OSError as error:
+            raise self._failed(error, syncing.batch) from error
+        self._syncing = None
+
+    def _synced_at_once(self) -> dict[int, OpenFolder]:
+        return dict(self._file_systems) if self._is_large else {}
+
+    def _name(self, batch: _Batch[Of]) -> None:
+        files, overwrite = batch.files, self._overwrite
+        while files:
+            # It stays there until it has its name: an interrupt may come at any moment.
+            file, _, name, shown, of = files[0]
+            problem = None
+            try:
+                file.take_name(name, overwrite=overwrite)
+            except OSError as error:
+                problem = disk_error(error, shown)
+                if isinstance(problem, OutputFailed):
+                    raise self._failed(error, batch, shown) from error
+            self._finished.append((of, problem))
+            files.popleft()
+
+    def _failed(self, error: OSError, batch: _Batch[Of], shown: str | None = None) -> CafcatError:
+        """Drop all files without names: their content may be lost, and no further sync would report that."""
+        self._failure = OutputFailed(f"cannot be written: {error.strerror or error}", path=shown or self._shown)
+        batch.discard()
+        self._batch.discard()
+        return self._failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._syncing is not None:
+            self._syncing.join()
+            self._syncing.batch.discard()
+        self._batch.discard()
+
+
+def _descriptors_of_a_batch() -> int:
+    """How many descriptors a batch may have, after the limit of the process was raised if it is too low."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 2 * _MOST_DESCRIPTORS + _OTHER_DESCRIPTORS
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return _MOST_DESCRIPTORS
+    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    return max(1, (soft - _OTHER_DESCRIPTORS) // 2)

@@ -1,1 +1,0 @@
-"""Resolve: path to location to bytes, and whole trees back to disk."""

@@ -1,0 +1,5 @@
+"""Settings from flags, environment, `cafcat.toml` and defaults."""
+
+from cafcat.settings.settings import Settings, default_home
+
+__all__ = ["Settings", "default_home"]

@@ -1,0 +1,349 @@
+"""Files at http:// and https:// URLs: looked at, and later read only if they are still the same (RFC 9110).
+
+Redirects and further attempts are made here: those of urllib3 write whole URLs to the log, and a URL may hold a
+signature. No message says more of a URL than `shown_url` does.
+"""
+
+import logging
+import re
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_to_bytes, urljoin
+
+from cafcat.errors import InvalidInput, SourceFailed
+from cafcat.model import ProblemKind, SourceFile
+from cafcat.sources.fetched import SMALL_BYTES, FetchedFile
+from cafcat.sources.lists.urls import parsed_url
+from cafcat.sources.names import printable
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+    from urllib3.util import Url
+
+__all__ = ["HttpFiles"]
+
+BLOCK_BYTES: Final = 1 << 18
+
+CONNECT_SECONDS: Final = 10
+READ_SECONDS: Final = 60
+"""A server that says nothing for so long is not there any more."""
+ATTEMPTS: Final = 6
+"""Of each request, and so often in a row a body may break off without having got a byte further."""
+FIRST_PAUSE_SECONDS: float = 0.2
+"""Before the second attempt; each further pause is twice as long: 6 seconds in all."""
+LONGEST_PAUSE_SECONDS: Final = 30
+"""Even if the server asks for more."""
+MOST_REDIRECTS: Final = 10
+_CONNECTIONS: Final = 64
+"""To one server: as many as requests are in flight."""
+_DRAIN_BYTES: Final = 1 << 16
+"""A rest of a body that is cheaper to read than a new connection is to make."""
+
+_HEADERS: Final = {"User-Agent": "cafcat", "Accept-Encoding": "identity"}
+# Servers that do not know HEAD say so; to others a signed URL is refused, as it is signed for GET only.
+_ASK_BY_GET: Final = (400, 401, 403, 405, 501)
+_GONE: Final = (404, 410)
+_CHANGED: Final = (412, 416)
+
+_STRONG_TAG: Final = re.compile(r'"([\x21\x23-\x7e\x80-\xff]{1,1024})"')  # RFC 9110, 8.8.3
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+_CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)")  # RFC 9110, 14.4
+
+
+class _Broken(Exception):
+    """A body ended before its end."""
+
+
+class HttpFiles:
+    """Files by SourceFiles whose locator is their URL. Safe to share by threads."""
+
+    def __init__(self) -> None:
+        import urllib3
+
+        logging.getLogger("urllib3.connection").addFilter(_without_query)
+        self._pool = urllib3.PoolManager(
+            _CONNECTIONS,
+            maxsize=_CONNECTIONS,
+            block=True,
+            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
+        )
+
+    def look(self, file: SourceFile) -> SourceFile:
+        """The same file with its size, time and strong entity tag. Without a tag and a time there is nothing to
+        compare: then the time is now, which is never that of a file that the catalog has.
+
+        Raises SourceFailed, also where the server does not say how long the file is.
+        """
+        with self._asked("HEAD", file) as answer:
+            if answer.status not in _ASK_BY_GET and (answer.status != HTTPStatus.OK or _length(answer) is not None):
+                return _described(file, answer)
+        with self._asked("GET", file) as answer:
+            return _described(file, answer)
+
+    def open(self, file: SourceFile) -> FetchedFile:
+        """Raises SourceFailed if it changed since `look`, vanished or cannot be read."""
+        content = b"".join(self.blocks(file)) if file.size_bytes <= SMALL_BYTES else None
+        # What the server does not say is not kept: the hint only serves to compare.
+        is_known = file.modified_ns != 0 and _is_from_server(file.modified_ns)
+        modified_ns = file.modified_ns if is_known else None
+        return FetchedFile(file, content, lambda: self.blocks(file), modified_ns=modified_ns)
+
+    def blocks(self, file: SourceFile) -> Iterator[bytes]:
+        """All bytes, in blocks of at most 256 KiB. Raises SourceFailed."""
+        position, failures = 0, 0
+        while True:
+            with self._asked("GET", file, _conditions(file, position)) as answer:
+                _check_same(file, answer, position)
+                resumable = file.etag is not None and answer.headers.get("Accept-Ranges") == "bytes"
+                try:
+                    for block in _body(file, answer, file.size_bytes - position):
+                        position, failures = position + len(block), 0
+                        yield block
+                except _Broken as error:
+                    failures += 1
+                    if failures == ATTEMPTS or (position and not resumable):
+                        raise _broken(file, position, resumable=resumable) from error.__cause__
+                else:
+                    return
+
+    @contextmanager
+    def _asked(
+        self, method: str, file: SourceFile, headers: dict[str, str] | None = None
+    ) -> Iterator["BaseHTTPResponse"]:
+        """An answer of any status, its body yet to be read. Raises SourceFailed if there is none."""
+        answer = self._ask(method, file, headers or {})
+        try:
+            yield answer
+        finally:
+            _close(answer)
+
+    def _ask(self, method: str, file: SourceFile, headers: dict[str, str]) -> "BaseHTTPResponse":
+        from urllib3.exceptions import HTTPError, LocationValueError, SSLError
+
+        pause = FIRST_PAUSE_SECONDS
+        for attempt in range(1, ATTEMPTS + 1):
+            requested = 0.0
+            try:
+                answer = self._follow(method, file, headers)
+                if attempt == ATTEMPTS or not _may_pass(answer.status):
+                    return answer
+                requested = _requested_pause(answer)
+                _close(answer)
+            except HTTPError as error:
+                if attempt == ATTEMPTS or isinstance(error, LocationValueError | SSLError):
+                    raise _failed(file, ProblemKind.UNREADABLE, _in_words(error)) from error
+            time.sleep(max(pause, requested))
+            pause *= 2
+        raise AssertionError("unreachable")
+
+    def _follow(self, method: str, file: SourceFile, conditions: dict[str, str]) -> "BaseHTTPResponse":
+        """One request, and those that it is redirected to."""
+        url = parsed_url(file.locator)
+        first, login = _origin(url), _login(url)
+        for _ in range(MOST_REDIRECTS + 1):
+            headers = _HEADERS | conditions | (login if _origin(url) == first else {})
+            answer = self._pool.urlopen(
+                method,
+                url._replace(auth=None, fragment=None).url,
+                redirect=False,
+                headers=headers,
+                retries=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            location = answer.get_redirect_location()
+            if not location:
+                return answer
+            _close(answer)
+            url = _redirected(file, url, location)
+        raise _failed(file, ProblemKind.UNREADABLE, f"the server redirects more than {MOST_REDIRECTS} times")
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    """urllib3 warns of malformed headers with the whole URL."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(arg.partition("?")[0] if isinstance(arg, str) else arg for arg in record.args)
+    return True
+
+
+def _redirected(file: SourceFile, url: "Url", location: str) -> "Url":
+    target = urljoin(url.url, location.encode("latin-1", "replace").decode(errors="surrogateescape"))
+    try:
+        return parsed_url(target)
+    except InvalidInput as error:
+        raise _failed(file, ProblemKind.UNREADABLE, f"the server redirects elsewhere: {error.message}") from error
+
+
+def _origin(url: "Url") -> tuple[str | None, str | None, int | None]:
+    return url.scheme, url.host, url.port
+
+
+def _login(url: "Url") -> dict[str, str]:
+    if not url.auth:
+        return {}
+    return {"Authorization": f"Basic {b64encode(unquote_to_bytes(url.auth)).decode()}"}
+
+
+def _conditions(file: SourceFile, position: int) -> dict[str, str]:
+    """Only this version of the file; a range of another is not sent as the rest of this one."""
+    if file.etag is None:
+        return {}
+    tag = f'"{file.etag}"'
+    return {"If-Match": tag} | ({"Range": f"bytes={position}-", "If-Range": tag} if position else {})
+
+
+def _described(file: SourceFile, answer: "BaseHTTPResponse") -> SourceFile:
+    _check_whole(file, answer)
+    size_bytes = _length(answer)
+    if size_bytes is None:
+        raise _failed(file, ProblemKind.UNREADABLE, "the server does not say how long the file is")
+    modified_ns, etag = _modified_ns(answer), _strong_tag(answer)
+    if modified_ns is None:
+        modified_ns = 0 if etag else _now_ns()
+    return file._replace(size_bytes=size_bytes, modified_ns=modified_ns, etag=etag)
+
+
+def _check_same(file: SourceFile, answer: "BaseHTTPResponse", position: int) -> None:
+    """Raises SourceFailed if the answer is not the file as it was looked at, from `position` on."""
+    if position and answer.status == HTTPStatus.PARTIAL_CONTENT:
+        _check_encoding(file, answer)
+        found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if found is None or int(found[1]) != position or found[2] not in ("*", str(file.size_bytes)):
+            raise _changed(file)
+    else:
+        _check_whole(file, answer)
+        if position or _length(answer) not in (None, file.size_bytes):
+            raise _changed(file)
+    tag, modified_ns = _strong_tag(answer), _modified_ns(answer)
+    if tag is not None and file.etag is not None:
+        same = tag == file.etag
+    else:
+        same = modified_ns in (None, file.modified_ns) or not _is_from_server(file.modified_ns)
+    if not same:
+        raise _changed(file)
+
+
+def _check_whole(file: SourceFile, answer: "BaseHTTPResponse") -> None:
+    if answer.status != HTTPStatus.OK:
+        kind = ProblemKind.VANISHED if answer.status in _GONE else ProblemKind.UNREADABLE
+        raise _changed(file) if answer.status in _CHANGED else _failed(file, kind, _status_in_words(answer.status))
+    _check_encoding(file, answer)
+
+
+def _check_encoding(file: SourceFile, answer: "BaseHTTPResponse") -> None:
+    if answer.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        message = "the server sends it compressed or encoded, though asked for it as it is"
+        raise _failed(file, ProblemKind.UNREADABLE, message)
+
+
+def _body(file: SourceFile, answer: "BaseHTTPResponse", remaining: int) -> Iterator[bytes]:
+    """Raises _Broken if it ends early, SourceFailed if it goes on."""
+    from urllib3.exceptions import HTTPError
+
+    while True:
+        try:
+            block = answer.read(BLOCK_BYTES, decode_content=False)
+        except HTTPError as error:
+            raise _Broken from error
+        if not block:
+            break
+        remaining -= len(block)
+        if remaining < 0:
+            raise _changed(file)
+        yield block
+    if remaining:
+        raise _Broken
+
+
+def _close(answer: "BaseHTTPResponse") -> None:
+    """Keeps the connection for the next request if little is left to be read."""
+    if answer.length_remaining is not None and answer.length_remaining <= _DRAIN_BYTES:
+        answer.drain_conn()
+    answer.close()
+    answer.release_conn()
+
+
+def _length(answer: "BaseHTTPResponse") -> int | None:
+    text = answer.headers.get("Content-Length", "")
+    return int(text) if _LENGTH.fullmatch(text) else None
+
+
+def _strong_tag(answer: "BaseHTTPResponse") -> str | None:
+    """Without quotes. A weak one does not promise the same bytes: it is none."""
+    match = _STRONG_TAG.fullmatch(answer.headers.get("ETag", "").strip())
+    return match[1] if match else None
+
+
+def _modified_ns(answer: "BaseHTTPResponse") -> int | None:
+    """Last-Modified (RFC 9110, 5.6.7), None if there is none that can be read."""
+    try:
+        when = parsedate_to_datetime(answer.headers.get("Last-Modified", ""))
+    except ValueError:
+        return None
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()) * 1_000_000_000
+
+
+def _now_ns() -> int:
+    """Never a whole second: that is how it differs from what a server says."""
+    now = time.time_ns()
+    return now + 1000 if _is_from_server(now // 1000 * 1000) else now
+
+
+def _is_from_server(modified_ns: int) -> bool:
+    return modified_ns % 1_000_000_000 == 0
+
+
+def _may_pass(status: int) -> bool:
+    return status == HTTPStatus.TOO_MANY_REQUESTS or (status >= 500 and status != HTTPStatus.NOT_IMPLEMENTED)
+
+
+def _requested_pause(answer: "BaseHTTPResponse") -> float:
+    """Seconds, as Retry-After says (RFC 9110, 10.2.3)."""
+    text = answer.headers.get("Retry-After", "")
+    return min(int(text), LONGEST_PAUSE_SECONDS) if _LENGTH.fullmatch(text) else 0.0
+
+
+def _status_in_words(status: int) -> str:
+    try:
+        return f"the server says {status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"the server says {status}"
+
+
+def _in_words(error: Exception) -> str:
+    """What went wrong, without the URL that urllib3 puts into its messages."""
+    from urllib3 import exceptions as found
+
+    if isinstance(error, found.NewConnectionError) and not isinstance(error, found.NameResolutionError):
+        return f"no connection to the server: {getattr(error.__cause__, 'strerror', None) or 'refused'}"
+    if isinstance(error, found.SSLError):
+        return f"no safe connection to the server: {printable(str(error))}"
+    words = {
+        found.NameResolutionError: "the name of the server cannot be resolved",
+        found.ConnectTimeoutError: f"no connection to the server within {CONNECT_SECONDS} seconds",
+        found.ReadTimeoutError: f"the server said nothing for {READ_SECONDS} seconds",
+        found.LocationValueError: "the URL cannot be asked for",
+    }
+    known = (text for kind, text in words.items() if isinstance(error, kind))
+    return next(known, "the connection to the server broke")
+
+
+def _broken(file: SourceFile, position: int, *, resumable: bool) -> SourceFailed:
+    message = f"the connection broke after {position:,} of {file.size_bytes:,} bytes"
+    if position and not resumable:
+        message += ", and the server cannot go on from there"
+    return _failed(file, ProblemKind.UNREADABLE, message)
+
+
+def _changed(file: SourceFile) -> SourceFailed:
+    return _failed(file, ProblemKind.CHANGED, "changed since it was listed")
+
+
+def _failed(file: SourceFile, kind: ProblemKind, message: str) -> SourceFailed:
+    return SourceFailed(message, path=printable(file.path), problem=kind.value)

@@ -1,0 +1,1 @@
+"""Lists of file names and URLs as sources."""

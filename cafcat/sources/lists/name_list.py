@@ -1,0 +1,150 @@
+"""A list of files, folders and URLs, one per line or between NUL bytes: --files-from."""
+
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import BinaryIO
+
+from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
+from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.remote.access import S3Access
+from cafcat.sources.base import OpenFile, open_or_error
+from cafcat.sources.fetched import bytes_when_open
+from cafcat.sources.filter import PathFilter
+from cafcat.sources.lists.urls import UrlFiles, file_path, in_turn, is_url
+from cafcat.sources.local.files import OPEN_FLAGS, OpenedFile, problem_kind, reason
+from cafcat.sources.local.walk import Walk
+from cafcat.sources.names import folder_prefix, member_name, names_in, prefixed, printable, strip_warning
+from cafcat.sources.roots import root_of, url_root
+
+__all__ = ["NameListSource"]
+
+
+class NameListSource:
+    """Files and folders by name, as typed, and URLs (s3://, http://, https://); folders are walked, as `tar -T`
+    does. A local name that looks like a URL has to be written "./s3://...".
+
+    They come in the order of the list, and what is listed twice (a folder, then a file in it) comes twice.
+    Patterns are matched with the whole name. A name or URL that does not exist is one failed file; a symbolic link
+    is skipped like any other unless links are followed.
+    """
+
+    def __init__(
+        self,
+        listing: str | BinaryIO,
+        *,
+        null_separated: bool = False,
+        prefix: str = "",
+        follow_symlinks: bool = False,
+        filter: PathFilter | None = None,
+        own_folders: Collection[str] = (),
+        warn: Callable[[str], None] = lambda _: None,
+        access: Callable[[str], S3Access] = lambda _: S3Access(),
+    ) -> None:
+        """Args: listing: a file name, "-" for standard input, or an open binary stream (read once); access: how the
+        bucket of an s3:// URL is reached.
+
+        Raises NotFound, InvalidInput or SourceFailed if the list itself cannot be opened.
+        """
+        self._listing = sys.stdin.buffer if listing == "-" else listing
+        if isinstance(listing, str):
+            self.name = f"--files-from {printable(listing)}"
+        else:
+            self.name = f"--files-from {printable(str(getattr(listing, 'name', 'stream')))}"
+        self._null_separated = null_separated
+        self._prefix = prefix
+        self._relative_from = len(folder_prefix(prefixed(prefix, "")))
+        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
+        self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
+        self._warn = warn
+        self._warned: set[bool] = set()
+        self._url_names: dict[int, int] = {}
+        self._urls = UrlFiles(prefix=prefix, filter=filter, access=access)
+        with self._opened():
+            pass
+
+    def files(self) -> Iterator[SourceFile | FileProblem]:
+        """Raises InvalidInput for a list with a name of more than 65,536 bytes, SourceFailed if the list
+        itself cannot be read on, AccessDenied if an S3 server refuses our credentials."""
+        with self._opened() as stream:
+            read = partial(self._read, stream)
+            names = names_in(read, self.name, null_separated=self._null_separated)
+            for item in in_turn(names, is_url, self._visit, self._urls.find, lambda _: 0):
+                yield self._once(item)
+
+    def root_of(self, file: SourceFile) -> str:
+        """Return the folder or server that the name of this file is relative to."""
+        if is_url(file.locator):
+            return url_root(file.locator, file.path)
+        return root_of(os.path.abspath(file.locator), file.path)
+
+    def open(self, file: SourceFile) -> OpenFile:
+        """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file; for a URL, also if it
+        changed since it was listed."""
+        return self._urls.open(file) if is_url(file.locator) else OpenedFile(file, self._flags)
+
+    def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
+        """The same for each, in order: URLs many at once, local files in their turn."""
+        return in_turn(files, _is_far, self._open_near, self._urls.open_or_error, bytes_when_open)
+
+    def _once(self, item: SourceFile | FileProblem) -> SourceFile | FileProblem:
+        """A name that another URL of the list has already is a problem: URLs that differ in port or query only have
+        the same. What is kept of each URL are two hashes."""
+        if isinstance(item, FileProblem) or not is_url(item.locator):
+            return item
+        if self._url_names.setdefault(hash(item.path), hash(item.locator)) == hash(item.locator):
+            return item
+        message = "another URL of the list has this name: port and query are no part of names"
+        return FileProblem(printable(item.path), ProblemKind.NAME, message)
+
+    def _open_near(self, file: SourceFile) -> Iterator[OpenFile | SourceFailed]:
+        yield open_or_error(lambda near: OpenedFile(near, self._flags), file)
+
+    def _visit(self, typed: str) -> Iterator[SourceFile | FileProblem]:
+        try:
+            typed = file_path(typed)
+        except InvalidInput as error:
+            yield FileProblem(printable(typed), ProblemKind.NAME, error.message)
+            return
+        if "\0" in typed:
+            yield FileProblem(printable(typed), ProblemKind.NAME, "the name contains a NUL byte")
+            return
+        name, removed = member_name(typed)
+        if removed:
+            self._warn_of(removed)
+        yield from self._walk.visit(typed, prefixed(self._prefix, name), self._relative_from)
+
+    def _warn_of(self, removed: str) -> None:
+        """Once for leading slashes, once for "..": a long list may have any number of the latter."""
+        kind = ".." in removed
+        if kind not in self._warned:
+            self._warned.add(kind)
+            self._warn(strip_warning(removed))
+
+    def _read(self, stream: BinaryIO, size_bytes: int) -> bytes:
+        try:
+            return stream.read(size_bytes)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _opened(self) -> AbstractContextManager[BinaryIO]:
+        if not isinstance(self._listing, str):
+            return nullcontext(self._listing)
+        try:
+            return open(self._listing, "rb")
+        except (OSError, ValueError) as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError | ValueError) -> CafcatError:
+        message = f"{self.name}: {reason(error) if isinstance(error, OSError) else error}"
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            return NotFound(message)
+        if isinstance(error, IsADirectoryError | ValueError):
+            return InvalidInput(message)
+        return SourceFailed(message, problem=problem_kind(error).value)
+
+
+def _is_far(file: SourceFile) -> bool:
+    return is_url(file.locator)

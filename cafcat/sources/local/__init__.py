@@ -1,0 +1,1 @@
+"""Files and folders of a local file system as sources."""

@@ -1,0 +1,99 @@
+"""A folder, or a single file, of a file system."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
+from cafcat.model import FileProblem, NewFile, SourceFile
+from cafcat.sources.filter import PathFilter
+from cafcat.sources.local.files import FileOpener, OpenedFile, problem_kind, reason
+from cafcat.sources.local.walk import Walk
+from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
+from cafcat.sources.roots import root_of
+
+__all__ = ["DirectorySource"]
+
+
+class DirectorySource:
+    """A folder or one file, by the path that was typed; if that is a symbolic link, it is followed.
+
+    Files come in ascending byte order of their catalog paths. Hard links are ordinary files: each is taken.
+    """
+
+    def __init__(
+        self,
+        typed: str,
+        *,
+        prefix: str = "",
+        follow_symlinks: bool = False,
+        filter: PathFilter | None = None,
+        own_folders: Collection[str] = (),
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Args: prefix: folder of the catalog that the names are put into; warn: is told when the beginning
+        of a name is removed.
+
+        Raises NotFound if nothing is there, InvalidInput if it is neither a folder nor a file, SourceFailed
+        if it cannot be looked at.
+        """
+        self._typed = typed
+        is_folder = _is_folder(typed)
+        name, removed = member_name(typed)
+        if removed:
+            warn(strip_warning(removed))
+        self._path = prefixed(prefix, name)
+        # Patterns see the path below the folder, or the base name of a single file.
+        above = folder_prefix(self._path if is_folder else self._path.rpartition("/")[0])
+        self._relative_from = len(above)
+        self._root = root_of(os.path.abspath(typed), self._path)
+        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
+        self._opener = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
+
+    @property
+    def name(self) -> str:
+        """As typed; printable."""
+        return printable(self._typed)
+
+    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same
+        """Return the folder that the names of all files are relative to."""
+        return self._root
+
+    def files(self) -> Iterator[SourceFile | FileProblem]:
+        """All files below, and all that cannot be taken. A folder that cannot be read is one problem."""
+        return self._walk.visit(self._typed, self._path, self._relative_from, typed=True)
+
+    def open(self, file: SourceFile) -> OpenedFile:
+        """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file."""
+        return self._opener.open(file)
+
+    def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenedFile | SourceFailed]:
+        """One result for each file, in order: small ones are read already."""
+        return self._opener.read_each(files)
+
+    @property
+    def opener(self) -> FileOpener:
+        """Opens files of this source in another process."""
+        return self._opener
+
+
+def _is_folder(typed: str) -> bool:
+    if not typed or "\0" in typed:
+        raise InvalidInput(f"not a path: {printable(typed)!r}")
+    try:
+        mode = os.stat(typed).st_mode
+    except OSError as error:
+        raise _unusable(typed, error) from error
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise InvalidInput(f"{printable(typed)}: neither a folder nor a regular file")
+    return stat.S_ISDIR(mode)
+
+
+def _unusable(typed: str, error: OSError) -> CafcatError:
+    message = f"{printable(typed)}: {reason(error)}"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return NotFound(message)
+    if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+        return InvalidInput(message)
+    return SourceFailed(message, problem=problem_kind(error).value)

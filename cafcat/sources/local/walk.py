@@ -1,0 +1,157 @@
+"""Walking folders: every file below, in the byte order of its catalog path, with bounded memory.
+
+What is kept is the names of the folders on the way down, not yet visited: for one huge folder, all its names.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.sources.filter import PathFilter
+from cafcat.sources.local.files import problem_kind, reason
+from cafcat.sources.names import check_name, folder_prefix, printable
+
+__all__ = ["Walk"]
+
+Found = SourceFile | FileProblem
+
+
+class _Level(NamedTuple):
+    """A folder on the way down. The names yet to visit are in reverse order, those of folders end in "/";
+    locator and path are what comes before a name; identity is None where loops cannot be."""
+
+    names: list[str]
+    locator: str
+    path: str
+    identity: tuple[int, int] | None
+
+
+class Walk:
+    """How folders are walked: whether symbolic links are followed, and which files are taken.
+
+    A locator is a path that the operating system takes, a path is a name in the catalog, and `relative_from`
+    is how many characters of a path come before the part that patterns are matched with.
+    """
+
+    def __init__(
+        self, *, follow_symlinks: bool, filter: PathFilter | None, own_folders: Collection[str] = ()
+    ) -> None:
+        """Args: own_folders: where cafcat keeps its chunks and its database; they are not walked into."""
+        self._own = {(status.st_dev, status.st_ino) for status in _existing(own_folders)}
+        self._follow = follow_symlinks
+        self._filter = filter
+        self._open_flags = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+        self._open_flags |= 0 if follow_symlinks else os.O_NOFOLLOW
+
+    def visit(self, locator: str, path: str, relative_from: int, *, typed: bool = False) -> Iterator[Found]:
+        """A file, or all files of a folder. Something typed on the command line is followed if it is a
+        link."""
+        follow = self._follow or typed
+        try:
+            mode = os.stat(locator, follow_symlinks=follow).st_mode
+        except OSError as error:
+            yield _problem(path or locator, error)
+            return
+        is_folder = stat.S_ISDIR(mode)
+        path = folder_prefix(path) if is_folder else path
+        if self._filter is not None and not self._filter.takes(path[relative_from:]):
+            return
+        if is_folder:
+            yield from self._folder(locator if locator.endswith("/") else f"{locator}/", path, relative_from)
+        else:
+            yield self._file(locator, path, follow)
+
+    def _folder(self, locator: str, path: str, relative_from: int) -> Iterator[Found]:
+        """Depth first. Locator and path end in "/"."""
+        levels: list[_Level] = []
+        if problem := self._descend(levels, locator, path):
+            yield problem
+        while levels:
+            names, locator, path, _ = levels[-1]
+            while names:
+                name = names.pop()
+                if self._filter is not None and not self._filter.takes((path + name)[relative_from:]):
+                    continue
+                if name[-1] != "/":
+                    yield self._file(locator + name, path + name, self._follow)
+                elif problem := self._descend(levels, locator + name, path + name):
+                    yield problem
+                else:
+                    break
+            else:
+                levels.pop()
+
+    def _descend(self, levels: list[_Level], locator: str, path: str) -> FileProblem | None:
+        """Puts a folder on top of the levels, or says why that cannot be."""
+        try:
+            # The slash lets the first folder be a symbolic link; those below were seen to be none.
+            folder = os.open(locator[:-1] if levels else locator, self._open_flags)
+            try:
+                if self._own and self._is_own(folder):
+                    return FileProblem(printable(path[:-1]), ProblemKind.OWN, "cafcat's own folder")
+                identity = self._identity(folder)
+                if identity is not None and any(level.identity == identity for level in levels):
+                    message = "a symbolic link leads back to a folder above it"
+                    return FileProblem(printable(path[:-1]), ProblemKind.LOOP, message)
+                levels.append(_Level(self._names(folder), locator, path, identity))
+            finally:
+                os.close(folder)
+        except OSError as error:
+            return _problem(path[:-1] or locator, error)
+        return None
+
+    def _names(self, folder: int) -> list[str]:
+        """With "/" behind those of folders, sorting by name sorts the paths of all files below."""
+        with os.scandir(folder) as entries:
+            names = [f"{entry.name}/" if self._is_folder(entry) else entry.name for entry in entries]
+        names.sort(reverse=True)
+        return names
+
+    def _is_folder(self, entry: os.DirEntry[str]) -> bool:
+        try:
+            return entry.is_dir(follow_symlinks=self._follow)
+        except OSError:  # a link to itself, say: what it is turns out when it is looked at as a file
+            return False
+
+    def _is_own(self, folder: int) -> bool:
+        status = os.fstat(folder)
+        return (status.st_dev, status.st_ino) in self._own
+
+    def _identity(self, folder: int) -> tuple[int, int] | None:
+        if not self._follow:
+            return None
+        status = os.fstat(folder)
+        return status.st_dev, status.st_ino
+
+    def _file(self, locator: str, path: str, follow: bool) -> Found:
+        """Anything but a folder."""
+        try:
+            status = os.stat(locator) if follow else os.lstat(locator)
+        except OSError as error:
+            return _problem(path, error)
+        if not stat.S_ISREG(status.st_mode):
+            return _not_a_file(path, status.st_mode)
+        if refused := check_name(path):
+            return FileProblem(printable(path), ProblemKind.NAME, refused)
+        return SourceFile(path, status.st_size, status.st_mtime_ns, locator, None, status.st_ctime_ns)
+
+
+def _existing(folders: Iterable[str]) -> Iterator[os.stat_result]:
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            yield os.stat(folder)
+
+
+def _not_a_file(path: str, mode: int) -> FileProblem:
+    if stat.S_ISLNK(mode):
+        return FileProblem(printable(path), ProblemKind.SYMLINK, "symbolic links are not followed")
+    if stat.S_ISDIR(mode):
+        return FileProblem(printable(path), ProblemKind.CHANGED, "became a folder")
+    return FileProblem(printable(path), ProblemKind.SPECIAL, "not a regular file")
+
+
+def _problem(path: str, error: OSError) -> FileProblem:
+    return FileProblem(printable(path), problem_kind(error), f"cannot be read: {reason(error)}")

@@ -1,0 +1,1 @@
+"""Buckets, and S3 Inventory reports, as sources."""

@@ -1,0 +1,164 @@
+"""A bucket, or what is below a prefix of it."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from cafcat.errors import NotFound, SourceFailed
+from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.remote.address import parse_s3
+from cafcat.remote.connection import S3Connection
+from cafcat.remote.errors import translated
+from cafcat.remote.reading import nanoseconds, unquoted
+from cafcat.sources.fetched import FetchedFile
+from cafcat.sources.filter import PathFilter
+from cafcat.sources.names import check_name, folder_prefix, member_name, printable
+from cafcat.sources.roots import root_of
+from cafcat.sources.s3.inventory import InventoryRow
+from cafcat.sources.s3.objects import S3Objects
+
+if TYPE_CHECKING:
+    from types_boto3_s3.type_defs import ListObjectsV2OutputTypeDef as Page
+
+__all__ = ["S3Source"]
+
+PAGE_KEYS: Final = 1000
+"""The most that a server gives at once (Amazon S3 API Reference, ListObjectsV2)."""
+
+
+class S3Source:
+    """Objects by their keys, in byte order: the key is the name in the catalog. What the server lists decides what
+    is there; each object is read only in the version that was listed.
+
+    The listing begins after a key, if one is given: what came before was dealt with by an earlier run.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        connection: S3Connection,
+        *,
+        prefix: str = "",
+        filter: PathFilter | None = None,
+        after: str | None = None,
+        own_urls: Sequence[str] = (),
+        inventory: Callable[[str], Iterable[InventoryRow]] | None = None,
+    ) -> None:
+        """Args: url: "s3://bucket", "s3://bucket/folder" (the folder, or the object of that key), or with a slash
+        at its end; connection: to its bucket; prefix: folder of the catalog that the keys are put into; after: as
+        above; own_urls: stores of cafcat's own, not taken; inventory: what is there, given the bucket, in place
+        of a listing.
+
+        Asks the server for the first page. Raises NotFound if there is nothing, AccessDenied, StoreFailed.
+        """
+        bucket, key = parse_s3(url)
+        self.name = printable(url)
+        self._connection = connection
+        self._objects = S3Objects(connection)
+        self._key = key
+        self._folder = folder_prefix(key) if not key.endswith("/") else key
+        self._prefix = folder_prefix(member_name(prefix)[0])
+        self._filter = filter
+        self._after = after
+        self._own = [_chunk_keys(own) for own in own_urls if own.startswith("s3://") and parse_s3(own)[0] == bucket]
+        self._inventory = None if inventory is None else inventory(bucket)
+        self._first_page: Page | None = None
+        if inventory is None:
+            self._first_page = self._look()
+
+    def root_of(self, file: SourceFile) -> str:
+        """Return the bucket and its server."""
+        server = f"{self._connection.server_url}/{self._connection.bucket}"
+        return root_of(f"{server}/{file.locator}", file.path)
+
+    def position_of(self, file: SourceFile) -> str:
+        """Its key: a listing can begin after any."""
+        return file.locator
+
+    def files(self) -> Iterator[SourceFile | FileProblem]:
+        """Every object. Raises AccessDenied, NotFound or StoreFailed if the listing breaks off."""
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
+        """The same by pages of the listing: what is decided together can go on from there after a crash, without
+        asking for many pages again."""
+        for rows in self._pages_of_rows():
+            items = (self._item(row) for row in rows if self._is_ours(row.key))
+            yield [item for item in items if item is not None]
+
+    def open(self, file: SourceFile) -> FetchedFile:
+        """Raises SourceFailed if it changed since it was listed, vanished or cannot be read."""
+        return self._objects.open(file)
+
+    def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
+        """Many requests at once, results in order."""
+        return self._objects.open_each(files)
+
+    def _item(self, row: InventoryRow) -> SourceFile | FileProblem | None:
+        if any(own.fullmatch(row.key) for own in self._own):
+            return FileProblem(printable(row.key), ProblemKind.OWN, "an object of cafcat's own")
+        relative = row.key.removeprefix(self._folder) if row.key != self._key else row.key.rpartition("/")[2]
+        if self._filter is not None and not self._filter.takes(relative):
+            return None
+        path = self._prefix + row.key
+        if refused := check_name(path):
+            return FileProblem(printable(path), ProblemKind.NAME, refused)
+        return SourceFile(path, row.size_bytes, row.modified_ns, row.key, row.etag)
+
+    def _pages_of_rows(self) -> Iterator[Iterable[InventoryRow]]:
+        if self._inventory is None:
+            yield from (map(_row, page.get("Contents", [])) for page in self._pages())
+            return
+        rows = iter(self._inventory)
+        while page := list(islice(rows, PAGE_KEYS)):
+            yield page
+
+    def _is_ours(self, key: str) -> bool:
+        return key == self._key or key.startswith(self._folder)
+
+    def _pages(self) -> Iterator["Page"]:
+        """Each is asked for while the one before is worked on."""
+        page, self._first_page = self._first_page or self._look(), None
+        with ThreadPoolExecutor(1, thread_name_prefix="cafcat-list") as pool:
+            while page.get("IsTruncated"):
+                following = pool.submit(self._page, ContinuationToken=page["NextContinuationToken"])
+                yield page
+                page = following.result()
+        yield page
+
+    def _look(self) -> "Page":
+        """The first page. An object of just that key comes before those of the folder; what lies between has other
+        names ("a", "a-b", "a/b"), and is jumped over."""
+        exact: list[Any] = []
+        if self._key and not self._key.endswith("/") and (self._after or "") < self._key:
+            answer = self._list(Prefix=self._key, MaxKeys=1)
+            exact = [found for found in answer.get("Contents", []) if found["Key"] == self._key]
+        page = self._page(**({"StartAfter": self._after} if self._after else {}))
+        if self._key and not exact and not page.get("Contents") and self._after is None:
+            raise NotFound(f"{self.name}: there is no such object, and nothing below", hint="check the URL")
+        page["Contents"] = exact + page.get("Contents", [])
+        return page
+
+    def _page(self, **start: str) -> "Page":
+        return self._list(Prefix=self._folder, MaxKeys=PAGE_KEYS, **start)
+
+    def _list(self, **options: Any) -> "Page":
+        with translated("list", self.name):
+            return self._connection.client.list_objects_v2(Bucket=self._connection.bucket, **options)
+
+
+def _row(found: Any) -> InventoryRow:
+    return InventoryRow(
+        found["Key"], found["Size"], nanoseconds(found["LastModified"]), unquoted(found.get("ETag"))
+    )
+
+
+def _chunk_keys(store_url: str) -> re.Pattern[str]:
+    """What the keys of a store look like: <uuid>.<format>, of a chunk; and what is kept beside the chunks, whose
+    names have a uuid, too."""
+    prefix = re.escape(folder_prefix(parse_s3(store_url).key))
+    uuid = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    return re.compile(rf"{prefix}({uuid}\.\w+|(journal|backups)/\w+-{uuid}\.\w+|catalogs/{uuid}\.json)")

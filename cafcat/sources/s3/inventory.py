@@ -1,0 +1,271 @@
+"""S3 Inventory: a list of the objects of a bucket that S3 writes once a day, as CSV or Parquet.
+
+Amazon S3 User Guide, "Locating your inventory list": the manifest, and where it and the data files are.
+"""
+
+import hashlib
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final, NamedTuple, Protocol
+
+from cafcat.errors import Corrupt, InvalidInput, NotFound, SourceFailed, Unsupported
+from cafcat.remote.access import S3Access, is_s3
+from cafcat.remote.address import parse_s3
+from cafcat.remote.connection import S3Connection
+from cafcat.remote.reading import BLOCK_BYTES, ObjectHead, RemoteObject
+from cafcat.sources.local.files import problem_kind, reason
+from cafcat.sources.names import printable
+from cafcat.sources.s3.inventory_rows import Columns, InventoryRow, csv_rows, parquet_rows
+
+__all__ = ["InventoryRow", "read_inventory"]
+
+_MANIFEST_BYTES: Final = 64 << 20
+"""A data file lists millions of objects, and takes some 200 bytes of a manifest."""
+
+
+def read_inventory(where: str, access: Callable[[str], S3Access], bucket: str) -> Iterator[InventoryRow]:
+    """The current versions of the objects of `bucket`, in the order of the inventory, as they are read.
+
+    Args: where: path or s3:// URL of a manifest.json, or of one data file: .parquet, or .csv or .csv.gz with the
+    names of the columns in its first line; access: how the bucket of an s3:// URL is reached.
+
+    Raises at once: NotFound, InvalidInput (another bucket, columns that are missing), Unsupported (ORC),
+    NotInstalled (Parquet without pyarrow), Corrupt, and what a server raises. The iterator raises Corrupt for a
+    data file that is not what the manifest or its format says, at the latest when all of its rows were given;
+    InvalidInput where only the file itself shows that it has other columns or lists another bucket.
+    """
+    if re.match(r"https?://", where, re.IGNORECASE):
+        raise InvalidInput("an inventory is a file or an s3:// URL", hint="download it first")
+    places = _Places(access)
+    file = _DataFile(places.place(where))
+    ending = where.lower()
+    if ending.endswith(".json"):
+        return _Manifest(file.place, bucket).rows(places)
+    if ending.endswith((".csv", ".csv.gz")):
+        return csv_rows(file, bucket, None)
+    if ending.endswith(".parquet"):
+        return parquet_rows([file], bucket)
+    if ending.endswith(".orc"):
+        raise _orc(file.place.name)
+    hint = "name a manifest.json, or a file that ends in .csv, .csv.gz or .parquet"
+    raise InvalidInput(f"not an inventory, by its name: {file.place.name}", hint=hint)
+
+
+class _Place(Protocol):
+    """Bytes of a file or object."""
+
+    name: str
+
+    def size_bytes(self) -> int: ...
+
+    def read_at(self, start_byte: int, end_byte: int) -> bytes: ...
+
+    def blocks(self) -> Iterator[bytes]:
+        """All of it, in blocks of at most 1 MiB."""
+
+
+class _LocalPlace:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = printable(path)
+
+    def size_bytes(self) -> int:
+        with self._opened() as file:
+            return os.fstat(file.fileno()).st_size
+
+    def read_at(self, start_byte: int, end_byte: int) -> bytes:
+        with self._opened() as file:
+            file.seek(start_byte)
+            return file.read(end_byte - start_byte)
+
+    def blocks(self) -> Iterator[bytes]:
+        with self._opened() as file:
+            while block := file.read(BLOCK_BYTES):
+                yield block
+
+    @contextmanager
+    def _opened(self) -> Iterator[io.BufferedReader]:
+        try:
+            with open(self.path, "rb") as file:
+                yield file
+        except FileNotFoundError as error:
+            raise NotFound(f"inventory {self.name}: {reason(error)}") from error
+        except (IsADirectoryError, ValueError) as error:
+            raise InvalidInput(f"inventory {self.name} is not a file") from error
+        except OSError as error:
+            message = f"inventory {self.name}: {reason(error)}"
+            raise SourceFailed(message, problem=problem_kind(error).value) from error
+
+
+class _RemotePlace:
+    """An object, in the version that it has when it is first asked for."""
+
+    def __init__(self, connection: S3Connection, key: str) -> None:
+        self._connection = connection
+        self._key = key
+        self.name = printable(f"{connection.url}/{key}")
+
+    def size_bytes(self) -> int:
+        return self._head.size_bytes
+
+    def read_at(self, start_byte: int, end_byte: int) -> bytes:
+        return self._object.read_at(start_byte, end_byte)
+
+    def blocks(self) -> Iterator[bytes]:
+        return self._object.blocks(0, self._head.size_bytes)
+
+    @cached_property
+    def _head(self) -> ObjectHead:
+        return RemoteObject(self._connection, self._key).head()
+
+    @property
+    def _object(self) -> RemoteObject:
+        return RemoteObject(self._connection, self._key, self._head.etag)
+
+
+class _Places:
+    """Files and objects by path or URL; one connection to each bucket."""
+
+    def __init__(self, access: Callable[[str], S3Access]) -> None:
+        self._access = access
+        self._connections: dict[tuple[str, S3Access], S3Connection] = {}
+
+    def place(self, where: str) -> _Place:
+        if not is_s3(where):
+            return _LocalPlace(where)
+        bucket, key = parse_s3(where)
+        reached = bucket, self._access(where)
+        if reached not in self._connections:
+            self._connections[reached] = S3Connection(*reached)
+        return _RemotePlace(self._connections[reached], key)
+
+
+class _DataFile(NamedTuple):
+    """A list of objects, and what the manifest says of it."""
+
+    place: _Place
+    expected_bytes: int | None = None
+    md5: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+    def size_bytes(self) -> int:
+        return self.place.size_bytes()
+
+    def read_at(self, start_byte: int, end_byte: int) -> bytes:
+        return self.place.read_at(start_byte, end_byte)
+
+    def check(self) -> None:
+        """Reads all of it, if there is something to check. Raises Corrupt."""
+        if self.md5 is not None:
+            for _ in self.blocks():
+                pass
+
+    def blocks(self) -> Iterator[bytes]:
+        """All of it. Raises Corrupt, at the end, if it is not what the manifest says."""
+        if self.expected_bytes not in (None, self.size_bytes()):
+            raise self._damaged(f"{self.size_bytes():,} bytes", f"{self.expected_bytes:,}")
+        digest = hashlib.md5(usedforsecurity=False)
+        for block in self.place.blocks():
+            digest.update(block)
+            yield block
+        if self.md5 not in (None, digest.hexdigest()):
+            raise self._damaged(f"MD5 {digest.hexdigest()}", str(self.md5))
+
+    def _damaged(self, found: str, expected: str) -> Corrupt:
+        hint = "copy the file again, or take another inventory"
+        message = f"inventory {self.place.name} has {found}, and the manifest says {printable(expected)}"
+        return Corrupt(message, hint=hint)
+
+
+class _Manifest:
+    """A manifest.json of the inventory of one bucket."""
+
+    def __init__(self, place: _Place, bucket: str) -> None:
+        self._place = place
+        self._bucket = bucket
+        self._said = self._read()
+        source = self._text("sourceBucket")
+        if source != bucket:
+            raise InvalidInput(f"the inventory {place.name} is one of bucket {source!r}, not of {bucket!r}")
+
+    def rows(self, places: _Places) -> Iterator[InventoryRow]:
+        """Of all its data files."""
+        file_format = self._text("fileFormat").lower()
+        if file_format == "orc":
+            raise _orc(self._place.name)
+        if file_format not in ("csv", "parquet"):
+            raise Unsupported(f"inventory {self._place.name}: unknown fileFormat {self._text('fileFormat')!r}")
+        files = self._files(places)
+        if file_format == "parquet":
+            return parquet_rows(files, self._bucket)
+        columns = Columns(self._place.name, self._text("fileSchema").split(","))
+        return chain.from_iterable(csv_rows(file, self._bucket, columns) for file in files)
+
+    def _files(self, places: _Places) -> list[_DataFile]:
+        files = self._said.get("files")
+        if not isinstance(files, list):
+            raise self._malformed("files")
+        return [self._file(file, places) for file in files]
+
+    def _file(self, said: Any, places: _Places) -> _DataFile:
+        match said:
+            case {"key": str(key), "size": int(size_bytes), "MD5checksum": str(md5)} if key and "\0" not in key:
+                return _DataFile(self._data_place(key, places), size_bytes, md5.lower())
+        raise self._malformed("files")
+
+    def _data_place(self, key: str, places: _Places) -> _Place:
+        if isinstance(self._place, _LocalPlace):
+            return self._local_data(self._place, key)
+        bucket = self._text("destinationBucket").rpartition(":")[2]  # of arn:aws:s3:::bucket
+        try:
+            return places.place(f"s3://{bucket}/{key}")
+        except InvalidInput as error:
+            raise self._malformed("destinationBucket") from error
+
+    def _local_data(self, manifest: _LocalPlace, key: str) -> _LocalPlace:
+        """Beside the manifest; else where `aws s3 sync` puts it, of the report's folder or of the whole bucket."""
+        name, folder = key.rpartition("/")[2], os.path.dirname(manifest.path)
+        candidates = [name, os.path.join(os.pardir, "data", name)]
+        if os.pardir not in key.split("/"):
+            candidates.append(key.lstrip("/"))
+        for candidate in candidates:
+            path = os.path.join(folder, candidate)
+            if os.path.isfile(path):
+                return _LocalPlace(path)
+        hint = "copy the data files into the folder of the manifest, or name the manifest by its s3:// URL"
+        raise NotFound(f"inventory {manifest.name}: its data file {printable(name)} is not there", hint=hint)
+
+    def _read(self) -> dict[str, Any]:
+        size_bytes = self._place.size_bytes()
+        if size_bytes > _MANIFEST_BYTES:
+            raise Unsupported(f"inventory {self._place.name}: a manifest of {size_bytes:,} bytes is too large")
+        try:
+            said = json.loads(self._place.read_at(0, size_bytes))
+        except (ValueError, RecursionError) as error:
+            raise Corrupt(f"inventory {self._place.name} is not JSON") from error
+        if not isinstance(said, dict):
+            raise Corrupt(f"inventory {self._place.name} is not a manifest: not a JSON object")
+        return said
+
+    def _text(self, name: str) -> str:
+        value = self._said.get(name)
+        if not isinstance(value, str):
+            raise self._malformed(name)
+        return value
+
+    def _malformed(self, name: str) -> Corrupt:
+        return Corrupt(f"inventory {self._place.name} is not a manifest as S3 writes it: see {name!r} in it")
+
+
+def _orc(where: str) -> Unsupported:
+    hint = "have the inventory written as CSV or Parquet, in its configuration"
+    return Unsupported(f"the inventory {where} is in ORC, which cafcat does not read", hint=hint)

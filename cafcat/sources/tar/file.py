@@ -1,0 +1,242 @@
+"""A tar archive in a file, not compressed: members are read where they are, in any order.
+
+A locator is where the contents of a member are, "<start>-<end>" in bytes from the start of the archive; of a sparse
+member it is "@<byte>", where its first header is.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from cafcat.errors import CafcatError, NotFound, SourceFailed
+from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.sources.filter import PathFilter
+from cafcat.sources.names import printable
+from cafcat.sources.tar.headers import cut, damaged
+from cafcat.sources.tar.input import FileInput, State, open_archive, read_at
+from cafcat.sources.tar.items import Found, Items, damage, key, own_item, shown
+from cafcat.sources.tar.members import Member, MemberKind, Members, contents
+
+__all__ = ["OpenedMember", "TarFileSource"]
+
+_LINK_BYTES: Final = 128 << 20
+"""Memory for the targets of hard links, as estimated: a third of a million with names of usual length."""
+_LINK_OVERHEAD_BYTES: Final = 300
+
+
+class TarFileSource:
+    """The members of an archive, in its order; a name that comes twice comes twice.
+
+    A hard link is a file with the contents and the time of its target. All that is read has to come from the
+    archive as it was when it was first listed.
+    """
+
+    def __init__(
+        self,
+        typed: str,
+        *,
+        prefix: str = "",
+        filter: PathFilter | None = None,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Args: prefix: folder of the catalog that the names are put into; filter: which members are taken, by
+        their names in the archive; warn: is told when the beginning of a name is removed.
+
+        Raises NotFound if nothing is there, SourceFailed if it cannot be opened.
+        """
+        self._typed = typed
+        self._items = Items(prefix, filter, warn)
+        self._state: State | None = None
+        try:
+            os.close(open_archive(typed))
+        except SourceFailed as error:
+            raise _unusable(self.name, error) from error
+
+    @property
+    def name(self) -> str:
+        """As typed; printable."""
+        return printable(self._typed)
+
+    def files(self) -> Iterator[SourceFile | FileProblem]:
+        """All members. What ends the archive too early is one problem, the last item, with the archive's name."""
+        try:
+            descriptor = open_archive(self._typed)
+            try:
+                self._state = self._state or State.of(descriptor)
+                yield from self._listed(descriptor, self._state)
+            finally:
+                os.close(descriptor)
+        except SourceFailed as error:
+            yield damage(self.name, error)
+
+    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same
+        """Return the archive, with its size and time: archives of one name follow each other, and builds that can
+        be reproduced give all their members the same time."""
+        return self._state.root(self._typed) if self._state else printable(os.path.abspath(self._typed))
+
+    def open(self, file: SourceFile) -> "OpenedMember":
+        """Raises SourceFailed if the archive is not what it was, or cannot be read."""
+        return OpenedMember(self._typed, self._state, file)
+
+    def _listed(self, descriptor: int, state: State) -> Iterator[Found]:
+        state.check(descriptor)
+        try:
+            for member, found in _members(descriptor, state.size_bytes):
+                item = self._items.item(member, found)
+                if item is not None:
+                    yield item
+        except SourceFailed:
+            state.check(descriptor)  # a change explains what looks like damage
+            raise
+        state.check(descriptor)
+
+
+class OpenedMember:
+    """A member, open for one reading: either read() or blocks(), once."""
+
+    __slots__ = ("_descriptor", "_extents", "_path", "_position", "_state", "etag", "modified_ns", "size_bytes")
+
+    def __init__(self, typed: str, state: State | None, file: SourceFile) -> None:
+        """Args: state: of the archive when the file was listed. Raises SourceFailed."""
+        self._path = file.path
+        self._extents: Sequence[tuple[int, int]] | None = None
+        self.modified_ns = file.modified_ns
+        self.etag: str | None = None  # an archive has none
+        try:
+            self._descriptor = open_archive(typed)
+            try:
+                self._state = state or State.of(self._descriptor)
+                self._state.check(self._descriptor)
+                self._find(file.locator)
+            except BaseException:
+                os.close(self._descriptor)
+                raise
+        except SourceFailed as error:
+            raise self._failed(error) from error
+
+    def read(self) -> bytes:
+        """All bytes of the member. Raises SourceFailed if the archive changed meanwhile."""
+        try:
+            data = self._read(self.size_bytes) if self._extents is None else b"".join(self._contents())
+            self._state.check(self._descriptor)
+        except SourceFailed as error:
+            raise self._failed(error) from error
+        return data
+
+    def blocks(self) -> Iterator[bytes]:
+        """The same in blocks of at most 1 MiB."""
+        try:
+            yield from self._contents()
+            self._state.check(self._descriptor)
+        except SourceFailed as error:
+            raise self._failed(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)
+
+    def _find(self, locator: str) -> None:
+        start, _, end = locator.partition("-")
+        if end:
+            self._position, self.size_bytes = int(start), int(end) - int(start)
+            return
+        archive = FileInput(self._descriptor, self._state.size_bytes, int(locator.removeprefix("@")))
+        member = Members(archive).next()
+        if member is None:
+            raise damaged(f"no member begins at {locator}")
+        self._position, self.size_bytes, self._extents = member.start_byte, member.size_bytes, member.extents
+
+    def _contents(self) -> Iterator[bytes]:
+        return contents(self.size_bytes, self._extents, self._read)
+
+    def _read(self, size_bytes: int) -> bytes:
+        data = read_at(self._descriptor, size_bytes, self._position)
+        if len(data) < size_bytes:
+            self._state.check(self._descriptor)
+            raise cut(self._position + len(data), self._position + size_bytes, "the contents of a member")
+        self._position += size_bytes
+        return data
+
+    def _failed(self, error: SourceFailed) -> SourceFailed:
+        return SourceFailed(error.message, path=printable(self._path), problem=error.problem)
+
+
+class _LinkTargets:
+    """What hard links are to. Kept are only the names that links have as their targets; these are looked for when
+    the first link comes, so that an archive without links is read once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Found | None] = {}
+        self._room_bytes = _LINK_BYTES
+
+    def look(self, descriptor: int, size_bytes: int, first: Member, defaults: dict[bytes, bytes]) -> None:
+        """Reads the headers from the first link to the end, for what links are to; then those before it."""
+        with contextlib.suppress(SourceFailed):  # reported when the listing comes to it
+            for member in Members(FileInput(descriptor, size_bytes, first.offset_byte), defaults):
+                if member.kind is MemberKind.LINK:
+                    self._want(key(member.link_name))
+        for member in Members(FileInput(descriptor, size_bytes)):
+            if member.offset_byte == first.offset_byte:
+                return
+            self.note(member, own_item(member, _locator(member)))
+
+    def note(self, member: Member, found: Found) -> None:
+        """A member that a later link may be to, and what it is."""
+        name = key(member.name)
+        if name in self._found and member.kind is not MemberKind.NOTHING:
+            self._found[name] = found
+
+    def find(self, link: Member) -> Found:
+        """The target of a link, or a problem."""
+        name = key(link.link_name)
+        found = self._found.get(name)
+        if found is not None:
+            return found
+        if name not in self._found:
+            message = "one of too many hard links: extract the archive and ingest the files"
+        else:
+            message = f"a hard link to {shown(link.link_name)!r}, which does not come before it in the archive"
+        return FileProblem("", ProblemKind.UNREADABLE, message)
+
+    def _want(self, name: str) -> None:
+        if name not in self._found:
+            self._room_bytes -= sys.getsizeof(name) + _LINK_OVERHEAD_BYTES
+            if self._room_bytes >= 0:
+                self._found[name] = None
+
+
+def _members(descriptor: int, size_bytes: int) -> Iterator[tuple[Member, Found]]:
+    """Each member, and what it or its target is."""
+    targets: _LinkTargets | None = None
+    members = Members(FileInput(descriptor, size_bytes))
+    for member in members:
+        if member.kind is not MemberKind.LINK:
+            found = own_item(member, _locator(member))
+        else:
+            if targets is None:
+                targets = _LinkTargets()
+                targets.look(descriptor, size_bytes, member, members.defaults)
+            found = targets.find(member)
+        if targets is not None:
+            targets.note(member, found)
+        yield member, found
+
+
+def _locator(member: Member) -> str:
+    if member.extents is not None:
+        return f"@{member.offset_byte}"
+    return f"{member.start_byte}-{member.start_byte + member.size_bytes}"
+
+
+def _unusable(name: str, error: SourceFailed) -> CafcatError:
+    message = f"{name}: {error.message}"
+    if error.problem == ProblemKind.VANISHED:
+        return NotFound(message)
+    return SourceFailed(message, problem=error.problem)

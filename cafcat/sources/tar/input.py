@@ -1,0 +1,311 @@
+"""The bytes of a tar archive: from a file, in any order; or from a stream, once, decompressed on the way.
+
+Decompression is bounded: what one step gives, and the memory that xz data may ask for.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final, NamedTuple, Protocol, Self
+
+from cafcat.errors import SourceFailed
+from cafcat.model import ProblemKind
+from cafcat.sources.local.files import OPEN_FLAGS, problem_kind, reason
+from cafcat.sources.names import printable
+from cafcat.sources.tar.headers import BLOCK_BYTES, cut, damaged, is_header
+
+__all__ = ["FileInput", "State", "StreamInput", "decompressed", "open_archive", "pieces", "read_at"]
+
+_WINDOW_BYTES: Final = 64 << 10
+"""Read at once for a header: the headers of small files are close together."""
+_PIECE_BYTES: Final = 256 << 10
+_XZ_MEMORY_BYTES: Final = 256 << 20
+"""What the data may ask for as its dictionary: `xz -9` asks for 64 MiB."""
+
+
+class State(NamedTuple):
+    """What tells that a file is another than before. Not the status change time: it says of a whole archive that it
+    changed when somebody only made a link to it."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, descriptor: int) -> Self:
+        """Raises SourceFailed."""
+        try:
+            status = os.fstat(descriptor)
+        except OSError as error:
+            raise _unreadable(error, "looked at") from error
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def root(self, typed: str) -> str:
+        """Return the root of the members of this archive, as RootedSource has it."""
+        return printable(f"{os.path.abspath(typed)} of {self.size_bytes} bytes, {self.modified_ns} ns since 1970")
+
+    def check(self, descriptor: int) -> None:
+        """Raises SourceFailed if it changed."""
+        now = State.of(descriptor)
+        if now != self:
+            sizes = f"{self.size_bytes:,} bytes when listed, {now.size_bytes:,} now"
+            message = f"the archive changed while it was read ({sizes}): ingest it again"
+            raise SourceFailed(message, problem=ProblemKind.CHANGED.value)
+
+
+def open_archive(typed: str) -> int:
+    """The descriptor of the file. Raises SourceFailed."""
+    try:
+        return os.open(typed, OPEN_FLAGS)
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte
+        raise _unreadable(error, "opened") from error
+
+
+def read_at(descriptor: int, size_bytes: int, start_byte: int) -> bytes:
+    """The bytes from there, less only where the file ends. Raises SourceFailed."""
+    parts: list[bytes] = []
+    while size_bytes:
+        try:
+            data = os.pread(descriptor, size_bytes, start_byte)
+        except OSError as error:
+            raise _unreadable(error) from error
+        if not data:
+            break
+        parts.append(data)
+        size_bytes -= len(data)
+        start_byte += len(data)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """What `read`, as of a binary file, gives until it gives nothing. Raises SourceFailed."""
+    while True:
+        try:
+            piece = read(_PIECE_BYTES)
+        except (OSError, ValueError) as error:  # ValueError: the stream was closed
+            raise _unreadable(error) from error
+        if not piece:
+            return
+        yield piece
+
+
+class FileInput:
+    """An archive of `size_bytes` bytes that is a file, from `position_byte` onwards."""
+
+    def __init__(self, descriptor: int, size_bytes: int, position_byte: int = 0) -> None:
+        self.position_byte = position_byte
+        self._descriptor = descriptor
+        self._size_bytes = size_bytes
+        self._window = b""
+        self._window_start = 0
+
+    def read(self, size_bytes: int) -> bytes:
+        begin = self.position_byte - self._window_start
+        if begin < 0 or begin + size_bytes > len(self._window):
+            self._window = read_at(self._descriptor, max(size_bytes, _WINDOW_BYTES), self.position_byte)
+            self._window_start, begin = self.position_byte, 0
+        data = self._window[begin : begin + size_bytes]
+        self.position_byte += len(data)
+        return data
+
+    def skip_to(self, byte: int) -> None:
+        self.check_holds(byte, "a member")
+        self.position_byte = byte
+
+    def check_holds(self, end_byte: int, what: str) -> None:
+        if end_byte > self._size_bytes:
+            raise cut(self._size_bytes, end_byte, what)
+
+
+class StreamInput:
+    """An archive that comes in pieces. After an error it gives that again."""
+
+    def __init__(self, stream: Iterator[bytes]) -> None:
+        self.position_byte = 0
+        self._stream = stream
+        self._piece = b""
+        self._used = 0
+        self._error: SourceFailed | None = None
+
+    def read(self, size_bytes: int) -> bytes:
+        end = self._used + size_bytes
+        if end <= len(self._piece):
+            data = self._piece[self._used : end]
+            self._used = end
+        else:
+            data = b"".join(self._parts(size_bytes))
+        self.position_byte += len(data)
+        return data
+
+    def skip_to(self, byte: int) -> None:
+        for part in self._parts(byte - self.position_byte):
+            self.position_byte += len(part)
+        if self.position_byte < byte:
+            raise cut(self.position_byte, byte, "a member")
+
+    def check_holds(self, end_byte: int, what: str) -> None:
+        """Where a stream ends is not known before."""
+
+    def _parts(self, size_bytes: int) -> Iterator[bytes]:
+        while size_bytes:
+            part = self._piece[self._used : self._used + size_bytes]
+            if not part and not self._has_next():
+                return
+            self._used += len(part)
+            size_bytes -= len(part)
+            yield part
+
+    def _has_next(self) -> bool:
+        if self._error is not None:
+            raise self._error
+        try:
+            self._piece = next(self._stream, b"")
+        except SourceFailed as error:
+            self._error = error
+            raise
+        self._used = 0
+        return bool(self._piece)
+
+
+class _Engine(Protocol):
+    """Decompresses one stream, as the classes of bz2 and lzma do."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _GzipEngine:
+    """zlib's object, as an _Engine. It checks length and CRC-32 of the stream."""
+
+    def __init__(self) -> None:
+        import zlib
+
+        self._engine = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        self.needs_input = True
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        output = self._engine.decompress(self._engine.unconsumed_tail + data, max_length)
+        self.needs_input = not self._engine.unconsumed_tail
+        return output
+
+    @property
+    def eof(self) -> bool:
+        return self._engine.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._engine.unused_data
+
+
+def _gzip() -> tuple[_Engine, type[Exception]]:
+    import zlib
+
+    return _GzipEngine(), zlib.error
+
+
+def _bzip2() -> tuple[_Engine, type[Exception]]:
+    import bz2
+
+    return bz2.BZ2Decompressor(), OSError
+
+
+def _xz() -> tuple[_Engine, type[Exception]]:
+    import lzma
+
+    return lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES), lzma.LZMAError
+
+
+def _zstd() -> tuple[_Engine, type[Exception]]:
+    from importlib import import_module
+
+    zstd = import_module("compression.zstd")  # since Python 3.14
+    return zstd.ZstdDecompressor(), zstd.ZstdError
+
+
+class Compression(NamedTuple):
+    """How a stream may be compressed: `magics` begin each of the parts that it consists of."""
+
+    name: str
+    magics: tuple[bytes, ...]
+    begin: Callable[[], tuple[_Engine, type[Exception]]]
+
+
+_COMPRESSIONS: Final = (
+    Compression("gzip", (b"\x1f\x8b\x08",), _gzip),
+    Compression("bzip2", (b"BZh",), _bzip2),
+    Compression("xz", (b"\xfd7zXZ\0",), _xz),
+    # A frame, or one of those that a reader skips (RFC 8878, 3.1).
+    Compression("zstd", (b"\x28\xb5\x2f\xfd", *(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60))), _zstd),
+)
+
+
+def _compression_of(head: bytes) -> Compression | None:
+    """How data with this beginning is compressed, or None."""
+    return next((found for found in _COMPRESSIONS if head.startswith(found.magics)), None)
+
+
+def decompressed(stream: Iterator[bytes]) -> Iterator[bytes]:
+    """The same pieces, decompressed if they are compressed, in pieces of at most 256 KiB. Raises SourceFailed.
+
+    What begins with a header is no compressed data: its first name may begin as that does, "BZhang" say.
+    """
+    head = b""
+    while len(head) < BLOCK_BYTES and (piece := next(stream, b"")):
+        head += piece
+    stream = chain([head] if head else [], stream)
+    found = None if is_header(head[:BLOCK_BYTES]) else _compression_of(head)
+    yield from stream if found is None else _decompressed(stream, found)
+
+
+def _decompressed(stream: Iterator[bytes], found: Compression) -> Iterator[bytes]:
+    """Compressed parts one after the other, zeros between and behind them. What follows the last and is none is
+    left out, as gzip does."""
+    engine: _Engine | None = None
+    failure: type[Exception] = Exception
+    rest = b""
+    for piece in stream:
+        rest += piece
+        while rest or (engine is not None and not engine.needs_input):
+            if engine is None:
+                rest = rest.lstrip(b"\0")
+                if len(rest) < max(map(len, found.magics)):
+                    break
+                if not rest.startswith(found.magics):
+                    return
+                engine, failure = _begin(found)
+            output = _step(engine, failure, rest, found)
+            rest = b""
+            if engine.eof:
+                rest, engine = engine.unused_data, None
+            if output:
+                yield output
+    if engine is not None:
+        raise damaged(f"the {found.name} data ends too early: it is cut")
+
+
+def _begin(found: Compression) -> tuple[_Engine, type[Exception]]:
+    try:
+        return found.begin()
+    except ImportError as error:
+        message = f"is compressed by {found.name}, which this Python does not have: decompress it first"
+        raise SourceFailed(message) from error
+
+
+def _step(engine: _Engine, failure: type[Exception], data: bytes, found: Compression) -> bytes:
+    try:
+        return engine.decompress(data, _PIECE_BYTES)
+    except failure as error:
+        raise damaged(f"the {found.name} data is damaged: {error}") from error
+
+
+def _unreadable(error: OSError | ValueError, verb: str = "read") -> SourceFailed:
+    if isinstance(error, OSError):
+        message = f"the archive cannot be {verb}: {reason(error)}"
+        return SourceFailed(message, problem=problem_kind(error).value)
+    return SourceFailed(f"the archive cannot be {verb}: {error}")

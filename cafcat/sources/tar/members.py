@@ -1,0 +1,373 @@
+"""The members of a tar archive, one after the other, in memory that does not depend on the archive.
+
+The format: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Extended Header"; GNU tar manual, "Basic Tar
+Format" and "Storing Sparse Files". tarfile decodes each header block. Which block follows which is decided here:
+TarFile takes damage for the end of the archive, keeps every member, and reads extended headers of any size at once.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
+from tarfile import TarInfo
+from typing import Final, NamedTuple, Protocol
+
+from cafcat.sources.tar.headers import (
+    BLOCK_BYTES,
+    as_text,
+    bad_map,
+    cut,
+    damaged,
+    decimal_number,
+    decoded,
+    is_header,
+    modified_ns,
+    octal_number,
+    own_name,
+    pax_records,
+    up_to_nul,
+    whole_blocks,
+)
+
+__all__ = ["Input", "Member", "MemberKind", "Members", "contents"]
+
+_CONTENT_BYTES: Final = 1 << 20
+_MAX_EXTENSION_BYTES: Final = 1 << 20
+"""Extended headers and long names: far above what any file needs, and they are read at once."""
+_MAX_EXTENTS: Final = 1 << 18
+"""Pieces of one sparse file: 32 MiB of memory."""
+
+_LONG_NAMES: Final = (b"L", b"K")
+_EXTENDED: Final = (b"x", b"X")  # X is Solaris' name for x
+_GLOBAL: Final = b"g"
+_SPARSE: Final = b"S"
+_WITHOUT_CONTENTS: Final = (b"1", b"2", b"3", b"4", b"5", b"6")
+
+_KEYS: Final = (b"path", b"linkpath", b"size", b"mtime")
+_SPARSE_KEYS: Final = tuple(
+    b"GNU.sparse." + key for key in (b"major", b"minor", b"name", b"realsize", b"size", b"map")
+)
+_ZEROS: Final = bytes(_CONTENT_BYTES)
+
+
+class Input(Protocol):
+    """The bytes of an archive, from a position onwards. What cannot be read raises SourceFailed."""
+
+    position_byte: int
+
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes: less than asked for only where the archive ends."""
+
+    def skip_to(self, byte: int) -> None:
+        """Raises SourceFailed if the archive is seen to end before."""
+
+    def check_holds(self, end_byte: int, what: str) -> None:
+        """Raises SourceFailed if it is known already that the archive ends before."""
+
+
+class MemberKind(Enum):
+    """What a member is to an ingest."""
+
+    FILE = auto()
+    LINK = auto()
+    """A hard link: another name of a member before it."""
+    SYMLINK = auto()
+    SPECIAL = auto()
+    PART = auto()
+    """The rest of a file that begins in another volume."""
+    NOTHING = auto()
+    """A folder, or the label of a volume."""
+
+
+_KINDS: Final = {
+    b"1": MemberKind.LINK,
+    b"2": MemberKind.SYMLINK,
+    b"3": MemberKind.SPECIAL,
+    b"4": MemberKind.SPECIAL,
+    b"5": MemberKind.NOTHING,
+    b"6": MemberKind.SPECIAL,
+    b"D": MemberKind.NOTHING,  # a folder of an incremental archive; its contents are a list of names
+    b"M": MemberKind.PART,
+    b"V": MemberKind.NOTHING,
+}
+"""All others are files: POSIX says so of those that a reader does not know."""
+
+
+class Member(NamedTuple):
+    """A member: names as in the archive, undecodable bytes by surrogateescape; positions in bytes from its start.
+
+    offset_byte is where its first header is, start_byte where its stored bytes begin. extents are the
+    (offset, size) of the pieces that a sparse file consists of, None for any other.
+    """
+
+    kind: MemberKind
+    name: str
+    link_name: str
+    size_bytes: int
+    modified_ns: int
+    offset_byte: int
+    start_byte: int
+    stored_bytes: int
+    extents: Sequence[tuple[int, int]] | None
+
+    @property
+    def next_byte(self) -> int:
+        """Where the next member's header is."""
+        return self.start_byte + whole_blocks(self.stored_bytes)
+
+
+class _Extension:
+    """What the headers before a member's own say about it."""
+
+    __slots__ = ("lengths", "link_name", "name", "offsets", "records")
+
+    def __init__(self) -> None:
+        self.name = self.link_name = ""
+        self.records: dict[bytes, bytes] = {}
+        self.offsets: list[int] = []
+        self.lengths: list[int] = []
+
+    @property
+    def is_sparse(self) -> bool:
+        return any(key in self.records for key in _SPARSE_KEYS)
+
+    def note_records(self, data: bytes, at: int) -> None:
+        """An extended header. Only the records that matter are kept."""
+        self.offsets, self.lengths = [], []
+        for key, value in pax_records(data, at):
+            self._note(key, value, at)
+
+    def _note(self, key: bytes, value: bytes, at: int) -> None:
+        if key == b"GNU.sparse.offset":
+            self.offsets.append(decimal_number(value, at))
+        elif key == b"GNU.sparse.numbytes":
+            self.lengths.append(decimal_number(value, at))
+        elif key in _KEYS or key in _SPARSE_KEYS:
+            self.records[key] = value
+
+    def extents(self, at: int) -> list[tuple[int, int]]:
+        """Those of a sparse file, from the records. Raises SourceFailed."""
+        offsets, lengths = self.offsets, self.lengths
+        if b"GNU.sparse.map" in self.records:
+            flat = [decimal_number(digits, at) for digits in self.records[b"GNU.sparse.map"].split(b",") if digits]
+            offsets, lengths = flat[::2], flat[1::2]
+        if len(offsets) != len(lengths):
+            raise bad_map(at)
+        return list(zip(offsets, lengths, strict=True))
+
+
+class Members:
+    """Reads members from where the input is. `defaults` are the pax records that hold for all that follow."""
+
+    def __init__(self, archive: Input, defaults: dict[bytes, bytes] | None = None) -> None:
+        self.defaults = dict(defaults or {})
+        self._archive = archive
+
+    def __iter__(self) -> Iterator[Member]:
+        """All of them. Between two, the input may be read up to the end of the first one's contents.
+
+        Raises SourceFailed where the archive is damaged, cut, or has no end marker; what came before is good.
+        """
+        while (member := self.next()) is not None:
+            yield member
+            self._archive.skip_to(member.next_byte)
+
+    def next(self) -> Member | None:
+        """The member that begins here, with the input at its contents; None at the end of the archive."""
+        offset = self._archive.position_byte
+        extension: _Extension | None = None
+        while True:
+            at = self._archive.position_byte
+            block = self._archive.read(BLOCK_BYTES)
+            if block.count(0) == BLOCK_BYTES and extension is None:
+                self._check_rest()
+                return None
+            header = self._decoded(block, at, last=extension is None)
+            if header.type == _GLOBAL:
+                self._note_global(header, at)
+                continue
+            extension = extension or _Extension()
+            if header.type in _LONG_NAMES:
+                self._note_long_name(header, at, extension)
+            elif header.type in _EXTENDED:
+                extension.note_records(self._body(header, at), at)
+            else:
+                return self._member(offset, block, header, extension)
+
+    def _decoded(self, block: bytes, at: int, *, last: bool) -> TarInfo:
+        if not block and last:
+            raise damaged(
+                f"ends at byte {at:,} without its end marker: it may be cut" if at else "is empty: no tar"
+            )
+        if len(block) < BLOCK_BYTES:
+            raise cut(at + len(block), at + BLOCK_BYTES, "a header")
+        return decoded(block, at)
+
+    def _check_rest(self) -> None:
+        """After a block of zeros. POSIX lets anything follow the end marker; but members that follow it, as where
+        archives were concatenated, must not go unnoticed. Reading to the end also checks compressed data, and lets
+        the writer of a pipe finish."""
+        looking = True
+        while block := self._archive.read(_CONTENT_BYTES):
+            zeros = len(block) - len(block.lstrip(b"\0"))
+            if looking and zeros < len(block):
+                looking = False
+                begin = zeros - zeros % BLOCK_BYTES
+                if is_header(block[begin : begin + BLOCK_BYTES]):
+                    at = self._archive.position_byte - len(block) + begin
+                    raise damaged(
+                        f"more members follow its end marker, from byte {at:,} on, and are not taken: "
+                        "concatenated archives are ingested one by one"
+                    )
+
+    def _body(self, header: TarInfo, at: int) -> bytes:
+        if header.size > _MAX_EXTENSION_BYTES:
+            raise damaged(
+                f"the extended header at byte {at:,} has {header.size:,} bytes, more than "
+                f"{_MAX_EXTENSION_BYTES:,}; nothing after it is taken"
+            )
+        return self._exactly(whole_blocks(header.size))[: header.size]
+
+    def _exactly(self, size_bytes: int) -> bytes:
+        end = self._archive.position_byte + size_bytes
+        data = self._archive.read(size_bytes)
+        if len(data) < size_bytes:
+            raise cut(self._archive.position_byte, end, "a header")
+        return data
+
+    def _note_long_name(self, header: TarInfo, at: int, extension: _Extension) -> None:
+        name = up_to_nul(self._body(header, at))
+        if header.type == b"L":
+            extension.name = name
+        else:
+            extension.link_name = name
+
+    def _note_global(self, header: TarInfo, at: int) -> None:
+        self.defaults |= {key: value for key, value in pax_records(self._body(header, at), at) if key in _KEYS}
+
+    def _member(self, offset: int, block: bytes, header: TarInfo, extension: _Extension) -> Member:
+        records = self.defaults | extension.records if self.defaults else extension.records
+        long_name = as_text(records.get(b"GNU.sparse.name") or records.get(b"path") or b"") or extension.name
+        # The type and the name as written: TarInfo makes of them what it takes for a folder.
+        name = long_name or own_name(block)
+        stored = decimal_number(records[b"size"], offset) if records.get(b"size") else header.size
+        kind = _KINDS.get(block[156:157], MemberKind.FILE)
+        if block[156:157] in _WITHOUT_CONTENTS:
+            stored = 0
+        elif kind is MemberKind.FILE and name.endswith("/") and not stored:
+            kind = MemberKind.NOTHING  # how archives without a type for folders have them
+        member = Member(
+            kind,
+            name,
+            as_text(records.get(b"linkpath") or b"") or extension.link_name or header.linkname,
+            stored,
+            modified_ns(records.get(b"mtime"), int(header.mtime)),
+            offset,
+            self._archive.position_byte,
+            stored,
+            None,
+        )
+        if block[156:157] == _SPARSE:
+            member = self._with_old_map(member, block)
+        elif extension.is_sparse and kind is MemberKind.FILE:
+            member = self._with_pax_map(member, extension)
+        self._archive.check_holds(member.start_byte + member.stored_bytes, "the contents of a member")
+        return member
+
+    def _with_old_map(self, member: Member, block: bytes) -> Member:
+        """Format "oldgnu": pairs of numbers in the header, and in blocks after it."""
+        at = member.offset_byte
+        size = octal_number(block[483:495], at)
+        extents = _pairs(block[386:482], at)
+        more = block[482]
+        while more:
+            block = self._exactly(BLOCK_BYTES)
+            extents += _pairs(block[:504], at)
+            _check_count(len(extents), at)
+            more = block[504]
+        _check_extents(extents, size, member.stored_bytes, at)
+        return member._replace(size_bytes=size, start_byte=self._archive.position_byte, extents=extents)
+
+    def _with_pax_map(self, member: Member, extension: _Extension) -> Member:
+        """Formats 0.0 (a record for each number), 0.1 (a record of them all) and 1.0 (before the contents)."""
+        at, records = member.offset_byte, extension.records
+        version = records.get(b"GNU.sparse.major"), records.get(b"GNU.sparse.minor")
+        if version == (b"1", b"0"):
+            extents = self._map_before(member)
+        elif version in ((None, None), (b"0", b"0"), (b"0", b"1")):
+            extents = extension.extents(at)
+        else:
+            raise damaged(f"the member at byte {at:,} is sparse in an unknown way; nothing after it is taken")
+        start = self._archive.position_byte
+        stored = member.stored_bytes - (start - member.start_byte)
+        size = decimal_number(records.get(b"GNU.sparse.realsize") or records.get(b"GNU.sparse.size") or b"", at)
+        _check_extents(extents, size, stored, at)
+        return member._replace(size_bytes=size, start_byte=start, stored_bytes=stored, extents=extents)
+
+    def _map_before(self, member: Member) -> list[tuple[int, int]]:
+        numbers = self._numbers(member)
+        count = next(numbers)
+        _check_count(count, member.offset_byte)
+        return [(next(numbers), next(numbers)) for _ in range(count)]
+
+    def _numbers(self, member: Member) -> Iterator[int]:
+        """Decimal numbers, one per line, in whole blocks at the beginning of the stored bytes."""
+        lines = b""
+        while True:
+            line, newline, rest = lines.partition(b"\n")
+            if newline:
+                lines = rest
+                yield decimal_number(line, member.offset_byte)
+            elif self._archive.position_byte >= member.next_byte:
+                raise bad_map(member.offset_byte)
+            else:
+                lines += self._exactly(BLOCK_BYTES)
+
+
+def contents(
+    size_bytes: int, extents: Sequence[tuple[int, int]] | None, read: Callable[[int], bytes]
+) -> Iterator[bytes]:
+    """The contents of a member in blocks of at most 1 MiB; `read` gives exactly as many of its stored bytes as it
+    is asked for."""
+    position = 0
+    for offset, length in ((0, size_bytes),) if extents is None else extents:
+        yield from _zeros(offset - position)
+        position = offset
+        while position < offset + length:
+            block = read(min(offset + length - position, _CONTENT_BYTES))
+            position += len(block)
+            yield block
+    yield from _zeros(size_bytes - position)
+
+
+def _zeros(size_bytes: int) -> Iterator[bytes]:
+    while size_bytes > 0:
+        yield _ZEROS[:size_bytes]
+        size_bytes -= _CONTENT_BYTES
+
+
+def _check_count(count: int, at: int) -> None:
+    if count > _MAX_EXTENTS:
+        raise damaged(
+            f"the sparse member at byte {at:,} has more than {_MAX_EXTENTS:,} pieces; nothing after it is taken"
+        )
+
+
+def _check_extents(extents: Sequence[tuple[int, int]], size_bytes: int, stored_bytes: int, at: int) -> None:
+    position = total = 0
+    for offset, length in extents:
+        if offset < position or offset + length > size_bytes:
+            raise bad_map(at)
+        position = offset + length
+        total += length
+    if total != stored_bytes:
+        raise bad_map(at)
+
+
+def _pairs(field: bytes, at: int) -> list[tuple[int, int]]:
+    pairs = []
+    for begin in range(0, len(field), 24):
+        if not field[begin + 12]:
+            break
+        pairs.append(
+            (octal_number(field[begin : begin + 12], at), octal_number(field[begin + 12 : begin + 24], at))
+        )
+    return pairs

@@ -1,0 +1,285 @@
+"""A tar archive that is read once, front to back: standard input, or a compressed file. Nothing goes to disk.
+
+A locator is where the contents of a member begin, in bytes from the start of the (decompressed) archive.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import BinaryIO, Final
+
+from cafcat.errors import InvalidInput, SourceFailed
+from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.sources.fetched import SMALL_BYTES, FetchedFile
+from cafcat.sources.filter import PathFilter
+from cafcat.sources.names import printable
+from cafcat.sources.tar.headers import cut
+from cafcat.sources.tar.input import State, StreamInput, decompressed, open_archive, pieces
+from cafcat.sources.tar.items import Found, Items, damage, key, own_item, shown
+from cafcat.sources.tar.members import Member, MemberKind, Members, contents
+from cafcat.support.spool import Spool
+
+__all__ = ["TarStreamSource"]
+
+_KEPT_FILE_BYTES: Final = SMALL_BYTES
+"""Files up to this size are kept until the next batch; a larger one ends its batch, and is read from the stream."""
+_BATCH_BYTES: Final = 64 << 20
+_BATCH_ITEMS: Final = 5_000
+_COPY_MEMORY_BYTES: Final = 16 << 20
+
+
+class TarStreamSource:
+    """The members of an archive, in its order; a name that comes twice comes twice.
+
+    What a batch gave can be opened until the next batch is asked for. A hard link is a file if its target is kept
+    in the same batch: else the contents have gone by.
+    """
+
+    def __init__(
+        self,
+        typed: str | BinaryIO,
+        *,
+        prefix: str = "",
+        filter: PathFilter | None = None,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Args: typed: "-" for standard input, the name of a file, or an open binary stream (read once); prefix:
+        folder of the catalog that the names are put into; filter: which members are taken, by their names in the
+        archive; warn: is told when the beginning of a name is removed.
+
+        Raises InvalidInput if standard input is closed or a terminal.
+        """
+        self._archive = _standard_input() if typed == "-" else typed
+        if typed == "-":
+            self.name = "standard input"
+        else:
+            self.name = printable(typed if isinstance(typed, str) else str(getattr(typed, "name", "stream")))
+        self._is_begun = False
+        self._root = f"a stream read by {os.getpid()} at {time.time_ns()} ns since 1970"
+        self._items = Items(prefix, filter, warn)
+        self._batch = _Batch(StreamInput(iter(())), _no_check)
+
+    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same
+        """Return the archive, as TarFileSource does; a stream has a root of its own each time."""
+        return self._root
+
+    def batches(self) -> Iterator[list[SourceFile | FileProblem]]:
+        """All members, in groups of at most 5,000, with at most 64 MiB of contents in memory. What ends the archive
+        too early is one problem, the last item, with the archive's name."""
+        try:
+            with self._opened() as (read, check):
+                yield from self._read(read, check)
+        except SourceFailed as error:
+            yield [damage(self.name, error)]
+
+    def files(self) -> Iterator[SourceFile | FileProblem]:
+        """The same one by one: a file can be opened until the next is asked for, and sometimes longer."""
+        for batch in self.batches():
+            yield from batch
+
+    def keep(self, file: SourceFile) -> None:
+        """Let a large file be opened several times: reading it the first time copies it to a temporary file."""
+        batch = self._batch
+        if batch.copy is None and batch.large is not None and file.locator == _locator(batch.large):
+            batch.copy = _Copy()
+
+    def open(self, file: SourceFile) -> FetchedFile:
+        """Raises SourceFailed if the batch of the file has gone by."""
+        batch = self._batch
+        content = batch.contents.get(file.locator)
+        if content is not None:
+            return FetchedFile(file, content, modified_ns=file.modified_ns)
+        if batch.large is not None and file.locator == _locator(batch.large):
+            blocks = partial(_checked, _Contents(batch.archive, batch.large), file.path, batch.check)
+            if batch.copy is not None:
+                blocks = partial(batch.copy.blocks, blocks)
+            return FetchedFile(file, None, blocks, modified_ns=file.modified_ns)
+        raise SourceFailed("has gone by in the stream, which is read once", path=printable(file.path))
+
+    def _read(self, read: Callable[[int], bytes], check: Callable[[], None]) -> Iterator[list[Found]]:
+        archive = StreamInput(decompressed(pieces(read)))
+        members = iter(Members(archive))
+        more = True
+        try:
+            while more:
+                self._batch = _Batch(archive, check)
+                more = self._fill(members)
+                if self._batch.items:
+                    yield self._batch.items
+        finally:
+            self._batch = _Batch(archive, check)  # frees what was kept
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[Callable[[int], bytes], Callable[[], None]]]:
+        """What reads the archive, and what fails if it changed meanwhile."""
+        if isinstance(self._archive, str):
+            descriptor = open_archive(self._archive)
+            try:
+                state = State.of(descriptor)
+                self._root = state.root(self._archive)
+                yield partial(os.read, descriptor), partial(state.check, descriptor)
+            finally:
+                os.close(descriptor)
+        elif self._is_begun:
+            raise SourceFailed("was read already, and can be read only once")
+        else:
+            self._is_begun = True
+            yield getattr(self._archive, "read1", self._archive.read), _no_check
+
+    def _fill(self, members: Iterator[Member]) -> bool:
+        """Fills the batch. False if the archive has come to its end, or cannot be read on."""
+        batch = self._batch
+        try:
+            for member in members:
+                self._take(member)
+                if batch.is_full:
+                    return True
+            batch.check()
+        except SourceFailed as error:
+            batch.items.append(damage(self.name, _explained(error, batch.check)))
+        return False
+
+    def _take(self, member: Member) -> None:
+        batch = self._batch
+        is_link = member.kind is MemberKind.LINK
+        found = batch.target(member) if is_link else own_item(member, _locator(member))
+        item = self._items.item(member, found)
+        if item is None:
+            return
+        if isinstance(item, SourceFile) and not is_link:
+            batch.keep(member)
+        batch.items.append(item)
+        if not (isinstance(item, FileProblem) and item.kind is ProblemKind.NAME):
+            batch.targets[key(member.name)] = item
+
+
+class _Batch:
+    """What can be opened now: contents by locator, and at the end at most one larger file, still in the stream."""
+
+    def __init__(self, archive: StreamInput, check: Callable[[], None]) -> None:
+        """Args: check: raises SourceFailed if the archive is not what it was when it was begun."""
+        self.archive = archive
+        self.check = check
+        self.items: list[Found] = []
+        self.contents: dict[str, bytes] = {}
+        self.large: Member | None = None
+        self.copy: _Copy | None = None
+        self.targets: dict[str, Found] = {}
+        self._kept_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return (
+            self.large is not None
+            or len(self.items) >= _BATCH_ITEMS
+            or self._kept_bytes > _BATCH_BYTES - _KEPT_FILE_BYTES
+        )
+
+    def keep(self, member: Member) -> None:
+        """Reads the contents of a small file. Raises SourceFailed if they are not all there."""
+        if member.size_bytes > _KEPT_FILE_BYTES:
+            self.large = member
+            return
+        self.contents[_locator(member)] = b"".join(_Contents(self.archive, member))
+        self._kept_bytes += member.size_bytes
+
+    def target(self, link: Member) -> Found:
+        """What a hard link is to, or a problem."""
+        message = (
+            f"a hard link to {shown(link.link_name)!r}, whose contents have gone by in the stream: "
+            "ingest the archive from a file that is not compressed"
+        )
+        gone = FileProblem("", ProblemKind.UNREADABLE, message)
+        return self.targets.get(key(link.link_name), gone)
+
+
+class _Copy:
+    """A copy of the large file of a batch, made while the file is read for the first time."""
+
+    def __init__(self) -> None:
+        self._spool = Spool("a member of a tar stream", _COPY_MEMORY_BYTES)
+        self._is_whole = False
+        self._failure: SourceFailed | None = None
+
+    def blocks(self, original: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
+        """The file in blocks: from the stream the first time, from the copy afterwards. Raises SourceFailed,
+        TemporaryFileFailed."""
+        if self._failure is not None:
+            raise self._failure
+        if self._is_whole:
+            yield from self._spool.blocks_from(0)
+            return
+        try:
+            for block in original():
+                self._spool.write(block)
+                yield block
+        except SourceFailed as error:
+            self._failure = error
+            raise
+        self._is_whole = True
+
+
+def _checked(blocks: Iterable[bytes], path: str, check: Callable[[], None]) -> Iterator[bytes]:
+    """The contents that are next in the stream: they can be read once, and only until the next batch. Raises
+    SourceFailed if the archive is damaged or was read on meanwhile."""
+    try:
+        yield from blocks
+        check()
+    except SourceFailed as error:
+        why = _explained(error, check)
+        raise SourceFailed(why.message, path=printable(path), problem=why.problem) from error
+
+
+class _Contents:
+    """The contents of a member that is next in the stream, once, in blocks of at most 1 MiB."""
+
+    def __init__(self, archive: StreamInput, member: Member) -> None:
+        self._archive = archive
+        self._member = member
+        self._position = member.start_byte
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._check_position()
+        return contents(self._member.size_bytes, self._member.extents, self._next)
+
+    def _next(self, size_bytes: int) -> bytes:
+        self._check_position()
+        data = self._archive.read(size_bytes)
+        self._position += len(data)
+        if len(data) < size_bytes:
+            end = self._member.start_byte + self._member.stored_bytes
+            raise cut(self._position, end, "the contents of a member")
+        return data
+
+    def _check_position(self) -> None:
+        if self._archive.position_byte != self._position:
+            raise SourceFailed("has gone by in the stream, which is read once")
+
+
+def _no_check() -> None:
+    """A stream cannot be looked at."""
+
+
+def _explained(error: SourceFailed, check: Callable[[], None]) -> SourceFailed:
+    """That the archive changed, if it did: it explains what looks like damage."""
+    try:
+        check()
+    except SourceFailed as changed:
+        return changed
+    return error
+
+
+def _locator(member: Member) -> str:
+    return str(member.start_byte)
+
+
+def _standard_input() -> BinaryIO:
+    hint = "pipe an archive into it"
+    if sys.stdin is None:
+        raise InvalidInput("standard input is closed", hint=hint)
+    if sys.stdin.isatty():
+        raise InvalidInput("standard input is a terminal, not an archive", hint=hint)
+    return sys.stdin.buffer

@@ -1,0 +1,1 @@
+"""Stores in folders of a local file system."""

@@ -1,0 +1,87 @@
+"""Multipart uploads that were neither completed nor aborted: listing and aborting them."""
+
+import contextlib
+from typing import Final
+
+from cafcat.errors import NotFound, StoreFailed
+from cafcat.remote.connection import S3Connection
+from cafcat.remote.errors import NotOffered, translated
+from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
+
+__all__ = ["abort_uploads", "check_reachable", "uploads_of"]
+
+_ABORT_ROUNDS: Final = 5
+
+
+def abort_uploads(
+    connection: S3Connection, checks: ServerChecks, key: str, upload_id: str | None, keep: str | None = None
+) -> None:
+    """Abort every upload of a key, except the one with the id `keep`.
+
+    Lists the uploads again after each round, because a part on its way can keep an upload alive. A server that
+    cannot list or abort uploads is reported once; its uploads stay.
+
+    Args:
+        connection: The bucket.
+        checks: What the server is known to lack.
+        key: In the bucket.
+        upload_id: Aborted first, without a list.
+        keep: The id of an upload that stays.
+
+    Raises:
+        StoreFailed: The server fails, or lists the same uploads again and again.
+        AccessDenied: The server refuses.
+    """
+    if upload_id is not None:
+        _abort(connection, checks, key, upload_id)
+    for _ in range(_ABORT_ROUNDS):
+        left = [found for name, found in uploads_of(connection, checks, key) if name == key and found != keep]
+        if not left or ServerCheck.ABORT_UPLOADS in checks:
+            return
+        for found in left:
+            _abort(connection, checks, key, found)
+    raise StoreFailed(
+        f"the uploads of {connection.url}/{key} cannot be removed: the server still lists them after "
+        f"{_ABORT_ROUNDS} attempts",
+        hint="run cafcat recover later",
+    )
+
+
+def _abort(connection: S3Connection, checks: ServerChecks, key: str, upload_id: str) -> None:
+    if ServerCheck.ABORT_UPLOADS in checks:
+        return
+    try:
+        with contextlib.suppress(NotFound), translated("remove the upload of", f"{connection.url}/{key}"):
+            connection.client.abort_multipart_upload(Bucket=connection.bucket, Key=key, UploadId=upload_id)
+    except NotOffered:
+        checks.fail(ServerCheck.ABORT_UPLOADS)
+
+
+def uploads_of(connection: S3Connection, checks: ServerChecks, prefix: str) -> list[tuple[str, str]]:
+    """Return key and id of every unfinished upload whose key begins with a prefix.
+
+    Empty for a server that cannot list uploads, which is reported once.
+    """
+    if ServerCheck.LIST_UPLOADS in checks:
+        return []
+    found: list[tuple[str, str]] = []
+    try:
+        with translated("list the uploads of", f"{connection.url}/{prefix}"):
+            paginator = connection.client.get_paginator("list_multipart_uploads")
+            for page in paginator.paginate(Bucket=connection.bucket, Prefix=prefix):
+                found += [(upload["Key"], upload["UploadId"]) for upload in page.get("Uploads", [])]
+    except NotOffered:
+        checks.fail(ServerCheck.LIST_UPLOADS)
+    return found
+
+
+def check_reachable(connection: S3Connection) -> None:
+    """Ask the server whether the bucket is there.
+
+    Raises:
+        NotFound: There is no such bucket.
+        StoreFailed: The server does not answer.
+        AccessDenied: The server refuses.
+    """
+    with translated("look at", connection.url):
+        connection.client.head_bucket(Bucket=connection.bucket)

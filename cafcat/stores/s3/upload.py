@@ -1,0 +1,325 @@
+"""Writing one object into a bucket: a multipart upload, parts on their way while the next one is filled.
+
+Nobody sees the object before CompleteMultipartUpload, which does not replace another (If-None-Match: *). If the
+server promises to check CRC-64/NVME, every part carries its own, and the completion that of all bytes. Other
+servers get Content-MD5, and the tag of each part has to be that MD5. A HEAD request decides what a completion did.
+"""
+
+import base64
+import contextlib
+import hashlib
+from concurrent.futures import Future, ThreadPoolExecutor
+from mmap import mmap
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple
+
+from cafcat.checksums import combined, crc64nvme, to_base64
+from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
+from cafcat.remote.connection import S3Connection
+from cafcat.remote.errors import translated
+from cafcat.remote.reading import RemoteObject, unquoted
+from cafcat.stores.s3.parts import PartBody, PartPlan
+from cafcat.stores.s3.proof import Expected, prove
+from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
+from cafcat.stores.s3.unfinished import abort_uploads
+
+__all__ = ["S3Upload"]
+
+_UNKNOWN_CHECKSUM: Final = ("NotImplemented", "InvalidRequest", "InvalidArgument", "UnsupportedArgument")
+_COMPLETE_ATTEMPTS: Final = 3
+
+
+class _HeldPart(NamedTuple):
+    """A part that is not sent yet."""
+
+    buffer: mmap
+    size_bytes: int
+
+
+class S3Upload:
+    """One object being written. `write` copies, and waits while all parts are full or on their way."""
+
+    def __init__(
+        self,
+        connection: S3Connection,
+        checks: ServerChecks,
+        key: str,
+        plan: PartPlan,
+        *,
+        rewrites_head: bool = False,
+    ) -> None:
+        """Begin the upload: one request.
+
+        Args:
+            connection: The bucket.
+            checks: What the server is known to lack.
+            key: In the bucket, not in the store.
+            plan: Size and number of parts on their way.
+            rewrites_head: The first part is sent last, with its new head.
+
+        Raises:
+            NotFound: There is no such bucket.
+            StoreFailed: The server fails.
+            AccessDenied: The server refuses.
+        """
+        self._connection = connection
+        self._checks = checks
+        self._key = key
+        self._name = f"{connection.url}/{key}"
+        self._where = {"Bucket": connection.bucket, "Key": key}
+        self._plan = plan
+        self._size_bytes = 0
+        self._checksum = 0
+        self._holds_head = rewrites_head
+        self._head: _HeldPart | None = None
+        self._etag: str | None = None
+        self._failure: CafcatError | None = None
+        self._ended = False
+        self._parts_differ = False
+        # Where the tag of an object is not made of its parts' tags, it may be the MD5 of the object. That takes all
+        # bytes in order, and so cannot be had if the first ones change at the end.
+        tags_differ = ServerCheck.ENTITY_TAG in checks
+        self._md5 = hashlib.md5(usedforsecurity=False) if tags_differ and not rewrites_head else None
+        self._upload_id, self._has_promise = self._begin()
+        # Maps are given back when they are closed, and take memory only as far as they are filled.
+        self._free: SimpleQueue[mmap] = SimpleQueue()
+        # A first part that waits takes the memory of one on its way, unless that is the only one.
+        in_flight = max(1, plan.in_flight - rewrites_head)
+        for _ in range(in_flight):
+            self._free.put(mmap(-1, plan.part_bytes))
+        self._part = mmap(-1, plan.part_bytes)
+        self._used = 0
+        self._parts: list[Future[dict[str, Any]]] = []
+        self._pool = ThreadPoolExecutor(in_flight, thread_name_prefix="cafcat-upload")
+
+    @property
+    def upload_id(self) -> str | None:
+        return self._upload_id
+
+    @property
+    def has_promise(self) -> bool:
+        """Whether the server promised to check and keep the CRC-64/NVME of the object."""
+        return self._has_promise
+
+    @property
+    def etag(self) -> str | None:
+        return self._etag
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Appends. The data may be changed as soon as this returns. Raises StoreFailed, also for an earlier
+        part."""
+        self._check_usable()
+        rest = memoryview(data).cast("B")
+        while rest:
+            taken = rest[: self._plan.part_bytes - self._used]
+            self._part[self._used : self._used + len(taken)] = taken
+            self._used += len(taken)
+            rest = rest[len(taken) :]
+            if self._used == self._plan.part_bytes:
+                self._send_part()
+        self._size_bytes += len(data) if isinstance(data, bytes) else data.nbytes
+
+    def commit(self, crc64nvme: int | None = None) -> None:
+        """Complete the upload, and check that the server has the bytes that were written.
+
+        Raises:
+            Conflict: The key is taken, or the object is another one.
+            StoreFailed: The server fails.
+        """
+        self._check_usable()
+        try:
+            if self._used or not (self._parts or self._head):  # an object of no bytes has one part of none
+                self._send_part()
+            self._send_head()
+            parts = sorted((part.result() for part in self._parts), key=lambda part: part["PartNumber"])
+            if crc64nvme is not None and crc64nvme != self._checksum:
+                raise StoreFailed(f"the bytes of {self._name} changed in memory on their way to the store")
+            self._etag = self._complete(parts)
+        except CafcatError as error:
+            self._failure = error
+            raise
+        except BaseException as error:
+            self._failure = StoreFailed(f"writing {self._name} was interrupted: {error!r}")
+            raise
+        self._end()
+
+    def abort(self) -> None:
+        """Removes what was written. Never raises for what cannot be removed: `discard` of the store can later."""
+        if not self._ended:
+            self._end()
+            with contextlib.suppress(CafcatError):
+                abort_uploads(self._connection, self._checks, self._key, self._upload_id)
+
+    def _begin(self) -> tuple[str, bool]:
+        """Return the upload's id, and whether the server promises to check and keep CRC-64/NVME.
+
+        A request that needed a second attempt may have begun two uploads: all others of the key are aborted.
+        """
+        with translated("write", self._name):
+            answer = self._create()
+        upload_id: str = answer["UploadId"]
+        if answer["ResponseMetadata"].get("RetryAttempts"):
+            abort_uploads(self._connection, self._checks, self._key, None, keep=upload_id)
+        promise = (answer.get("ChecksumAlgorithm"), answer.get("ChecksumType"))
+        return upload_id, promise == ("CRC64NVME", "FULL_OBJECT")
+
+    def _create(self) -> Any:
+        from botocore.exceptions import ClientError
+
+        client: Any = self._connection.client
+        options = self._where | {"ContentType": "application/octet-stream"}
+        if ServerCheck.CHECKSUM in self._checks:
+            return client.create_multipart_upload(**options)
+        try:
+            return client.create_multipart_upload(
+                **options, ChecksumAlgorithm="CRC64NVME", ChecksumType="FULL_OBJECT"
+            )
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") not in _UNKNOWN_CHECKSUM:
+                raise
+            return client.create_multipart_upload(**options)
+
+    def rewrite_head(self, data: bytes) -> None:
+        """Changes the first part, which was not sent yet."""
+        self._check_usable()
+        if self._used:
+            self._send_part()
+        if self._head is None:
+            raise InvalidInput(f"the head of {self._name} was not to be changed, or is gone")
+        buffer, size_bytes = self._head
+        others_bytes = self._size_bytes - size_bytes
+        with memoryview(buffer) as view, view[:size_bytes] as part:
+            # The checksum is linear: what the old part gave to it is taken off by giving it once more.
+            others = combined(crc64nvme(part), self._checksum, others_bytes)
+            part[: len(data)] = data
+            self._checksum = combined(crc64nvme(part), others, others_bytes)
+
+    def _send_part(self) -> None:
+        """Sends what is in the buffer; or keeps it, if it is the first part, and its head is to be changed."""
+        buffer, size_bytes = self._part, self._used
+        with memoryview(buffer) as view, view[:size_bytes] as part:
+            self._checksum = crc64nvme(part, self._checksum)
+            if self._md5 is not None:
+                self._md5.update(part)
+        if self._holds_head:
+            self._holds_head, self._head = False, _HeldPart(buffer, size_bytes)
+            self._part, self._used = mmap(-1, self._plan.part_bytes), 0
+            return
+        number = len(self._parts) + (1 if self._head is None else 2)
+        self._submit(number, buffer, size_bytes)
+        self._part, self._used = self._free.get(), 0
+        self._check_usable()
+
+    def _send_head(self) -> None:
+        if self._head is not None:
+            self._submit(1, *self._head)
+
+    def _submit(self, number: int, buffer: mmap, size_bytes: int) -> None:
+        with memoryview(buffer) as view, view[:size_bytes] as part:
+            checksum = crc64nvme(part)
+        self._parts.append(self._pool.submit(self._upload_part, number, buffer, size_bytes, checksum))
+
+    def _upload_part(self, number: int, buffer: mmap, size_bytes: int, checksum: int) -> dict[str, Any]:
+        """In a thread of the pool. The buffer goes back when the server has its bytes."""
+        try:
+            if self._failure is not None:
+                raise self._failure
+            with translated("write", self._name), PartBody(buffer, size_bytes) as body:
+                md5 = None if self._has_promise else body.md5()
+                answer = self._connection.client.upload_part(
+                    **self._where,  # type: ignore[arg-type]
+                    UploadId=self._upload_id,
+                    PartNumber=number,
+                    Body=body,  # type: ignore[arg-type]  # all of a file that boto3 asks for
+                    **_part_checksum(checksum, md5),
+                )
+            # A server may ignore Content-MD5, and keep what was altered on its way.
+            if md5 is not None and unquoted(answer["ETag"]) != md5.hex():
+                self._parts_differ = True
+            return {"PartNumber": number, "ETag": answer["ETag"]}
+        except BaseException as error:
+            self._failure = self._failure or self._as_failure(error)
+            raise self._failure from error
+        finally:
+            self._free.put(buffer)
+
+    def _as_failure(self, error: BaseException) -> CafcatError:
+        if isinstance(error, NotFound):
+            return StoreFailed(f"the upload of {self._name} is not there any more: {error.message}")
+        return error if isinstance(error, CafcatError) else StoreFailed(f"writing {self._name} failed: {error!r}")
+
+    def _complete(self, parts: list[dict[str, Any]]) -> str | None:
+        """Return the object's entity tag. A HEAD request decides, whatever the completion was answered."""
+        for attempt in range(1, _COMPLETE_ATTEMPTS + 1):
+            answered, is_completed, is_gone = None, False, False
+            failure = StoreFailed(f"{self._name} was written, and is not there")
+            try:
+                answered, is_completed = self._ask_to_complete(parts), True
+            except (Conflict, NotFound, StoreFailed) as error:
+                failure = StoreFailed(error.message, hint="run the same command again")
+                is_gone = error.kind == "not_found"
+            try:
+                whole = None if self._md5 is None else self._md5.hexdigest()
+                return self._prove((answered, _etag_of(parts), whole), is_completed=is_completed)
+            except NotFound:
+                if is_gone or attempt == _COMPLETE_ATTEMPTS:
+                    raise failure from None
+        raise AssertionError("unreachable")
+
+    def _ask_to_complete(self, parts: list[dict[str, Any]]) -> str | None:
+        """Return the entity tag that the server answers."""
+        if ServerCheck.CONDITIONAL_WRITES in self._checks:
+            self._check_key_is_free()
+        options: dict[str, Any] = {"IfNoneMatch": "*", "MpuObjectSize": self._size_bytes}
+        if self._has_promise:
+            options |= {"ChecksumCRC64NVME": to_base64(self._checksum), "ChecksumType": "FULL_OBJECT"}
+        client: Any = self._connection.client
+        with translated("write", self._name):
+            answer = client.complete_multipart_upload(
+                **self._where, UploadId=self._upload_id, MultipartUpload={"Parts": parts}, **options
+            )
+        return unquoted(answer.get("ETag"))
+
+    def _check_key_is_free(self) -> None:
+        """Raise Conflict if there is an object. For servers that would replace the object."""
+        with contextlib.suppress(NotFound):
+            RemoteObject(self._connection, self._key).head()
+            raise Conflict(f"cannot write {self._name}: there is an object with this key", chunk=self._name)
+
+    def _prove(self, etags: tuple[str | None, ...], *, is_completed: bool) -> str | None:
+        expected = Expected(
+            self._size_bytes, self._checksum, etags, self._has_promise, self._parts_differ, is_completed
+        )
+        return prove(self._connection, self._checks, self._key, expected)
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise StoreFailed(f"writing {self._name} failed: {self._failure.message}") from self._failure
+        if self._ended:
+            raise InvalidInput(f"the upload of {self._key} has ended")
+
+    def _end(self) -> None:
+        self._ended = True
+        self._failure = self._failure or InvalidInput(f"the upload of {self._key} has ended")
+        self._pool.shutdown(wait=True)
+        self._parts.clear()
+        self._part.close()
+        self._head = None
+        while not self._free.empty():
+            self._free.get().close()
+
+
+def _part_checksum(checksum: int, md5: bytes | None) -> Any:
+    if md5 is None:
+        return {"ChecksumCRC64NVME": to_base64(checksum)}
+    return {"ContentMD5": base64.b64encode(md5).decode()}
+
+
+def _etag_of(parts: list[dict[str, Any]]) -> str | None:
+    """What S3 makes the entity tag of an object in parts: the MD5 of the parts' MD5s, and their number. It proves
+    that an object is ours; a server that makes others keeps no such proof."""
+    try:
+        digests = b"".join(bytes.fromhex(part["ETag"].strip('"')) for part in parts)
+    except ValueError:
+        return None
+    return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
