@@ -15,8 +15,8 @@ __all__ = [
     "CatalogUnavailable",
     "Conflict",
     "Corrupt",
+    "IndexMissing",
     "InvalidInput",
-    "Lacking",
     "Locked",
     "NotFound",
     "NotInstalled",
@@ -103,7 +103,7 @@ class NotInstalled(CafcatError):
     kind = "not_installed"
 
 
-class Lacking(Unsupported):
+class IndexMissing(Unsupported):
     """What says how to read this lay beside it, and is not there. Nothing follows for what was to be read."""
 
 

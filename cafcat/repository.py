@@ -26,7 +26,7 @@ from cafcat.model import (
 )
 from cafcat.progress import Progress
 from cafcat.reading.reader import Reading
-from cafcat.reading.request import Wanted
+from cafcat.reading.request import ReadRequest
 from cafcat.settings.database import Database
 from cafcat.settings.settings import Settings
 from cafcat.stores.base import Store
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from cafcat.custody import Custody
     from cafcat.custody.checking_stores import CheckedStore
     from cafcat.operations.export.run import ExportReport
-    from cafcat.operations.recover.left_copies import SettledCopy
-    from cafcat.operations.recover.run import RecoverReport, SettledChunk
+    from cafcat.operations.recover.left_copies import RecoveredCopy
+    from cafcat.operations.recover.run import RecoveredChunk, RecoverReport
     from cafcat.reading.batch import Batch
     from cafcat.reading.listing import Listing
     from cafcat.reading.plan import ReadPlan
@@ -97,7 +97,7 @@ class Repository:
         store: str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
-        on_settled: "Callable[[SettledChunk | SettledCopy], object] | None" = None,
+        on_settled: "Callable[[RecoveredChunk | RecoveredCopy], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> "RecoverReport":
         """Settles what writers left behind that died: see `custody`."""
@@ -284,7 +284,7 @@ class Repository:
         from cafcat.reading.saving import save_single
 
         location = self.locate(path)
-        wanted = Wanted.of(path, location, start, end)
+        wanted = ReadRequest.of(path, location, start, end)
         target = output_of(self.settings, output, overwrite=overwrite)
         blocks = self._reading.blocks(wanted, can_restart=not target.is_special)
         save_single(self._reading, wanted, blocks, target)

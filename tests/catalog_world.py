@@ -9,7 +9,7 @@ import cafcat
 from cafcat.formats.base import Format
 from cafcat.formats.caf.format import CAF
 from cafcat.model import OnConflict
-from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from tests.places import Place
 
 __all__ = ["MODIFIED", "Opener", "begin", "commit", "live", "reasons", "sql", "state_of"]
@@ -36,7 +36,7 @@ def begin(
     for files that the catalog has never had."""
     run = repository._catalog.runs.begin_run(sources=["tree"], options={"on_conflict": on_conflict}, version="0")
     store = repository.custody.store_to_write()
-    chunk = OpenChunk(ChunkPlace(repository._catalog, store, archive_format, run, "here:1:test"))
+    chunk = OpenChunk(ChunkTarget(repository._catalog, store, archive_format, run, "here:1:test"))
     chunk.all_new = all_new
     for path, content in files.items():
         chunk.add(path, content, modified_ns)

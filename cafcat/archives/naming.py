@@ -14,7 +14,7 @@ from cafcat.remote.access import is_s3
 from cafcat.remote.address import parse_s3
 from cafcat.stores.base import Store, StoredFolder
 
-__all__ = ["NamedPlace", "StoreOf", "Together", "found"]
+__all__ = ["ArchiveLocator", "StoreOf", "Together", "found"]
 
 StoreOf = Callable[[str], Store]
 """Gives the store at a URL. Raises InvalidInput for a folder that no store has."""
@@ -22,7 +22,7 @@ _Alone = TypeVar("_Alone")
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
-class NamedPlace(NamedTuple):
+class ArchiveLocator(NamedTuple):
     """Where a name points to. name: absolute path, or s3:// URL; folder: URL of a folder; key: of a file or object
     in it, "" if the folder itself is meant."""
 
@@ -39,7 +39,7 @@ class Together(NamedTuple):
     spread: Spread
 
 
-def found(name: str, alone: Callable[[NamedPlace], _Alone], store_of: StoreOf) -> _Alone | Together:
+def found(name: str, alone: Callable[[ArchiveLocator], _Alone], store_of: StoreOf) -> _Alone | Together:
     """What a path, a file:// or an s3:// URL means. alone: is asked for a file or object, and raises NotFound if an
     object is not there: then a folder may have that name. An s3:// URL that ends in "/" is a folder, whatever
     object has that key: consoles make empty ones.
@@ -59,7 +59,7 @@ def found(name: str, alone: Callable[[NamedPlace], _Alone], store_of: StoreOf) -
         return together
 
 
-def _folder(place: NamedPlace, store_of: StoreOf) -> Together:
+def _folder(place: ArchiveLocator, store_of: StoreOf) -> Together:
     together = _together(store_of(place.folder))
     if together is None:
         hint = "name the archives in it; a bundle of DataBundle has a folder index with a file CURRENT"
@@ -68,16 +68,16 @@ def _folder(place: NamedPlace, store_of: StoreOf) -> Together:
     return together
 
 
-def _place(name: str) -> NamedPlace:
+def _place(name: str) -> ArchiveLocator:
     if not is_s3(name):
         path = _local_path(name)
         if os.path.isdir(path):
-            return NamedPlace(path, Path(path).as_uri(), "")
-        return NamedPlace(path, Path(os.path.dirname(path)).as_uri(), os.path.basename(path))
+            return ArchiveLocator(path, Path(path).as_uri(), "")
+        return ArchiveLocator(path, Path(os.path.dirname(path)).as_uri(), os.path.basename(path))
     bucket, whole_key = parse_s3(name)
     folder, _, key = whole_key.rpartition("/")
     url = f"s3://{bucket}/{folder}".rstrip("/")
-    return NamedPlace(f"s3://{bucket}/{whole_key}" if key else url, url, key)
+    return ArchiveLocator(f"s3://{bucket}/{whole_key}" if key else url, url, key)
 
 
 def _local_path(name: str) -> str:
@@ -94,7 +94,7 @@ def _local_path(name: str) -> str:
     return os.path.abspath(unquote(parts.path))
 
 
-def _under_the_name_of_an_object(place: NamedPlace, store_of: StoreOf) -> Together | None:
+def _under_the_name_of_an_object(place: ArchiveLocator, store_of: StoreOf) -> Together | None:
     try:
         store = store_of(place.name)
     except InvalidInput:

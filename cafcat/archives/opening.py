@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cafcat.archives.naming import NamedPlace, StoreOf, Together, found
+from cafcat.archives.naming import ArchiveLocator, StoreOf, Together, found
 from cafcat.formats.base import ArchiveFolder, Format, InFolder, RandomReader, Reader, Spread
 from cafcat.formats.read_as import DETECTED, ReadAs
 from cafcat.remote.access import S3Access, is_s3
@@ -61,7 +61,7 @@ def open_archive(where: str | os.PathLike[str], access: _Access, read_as: ReadAs
 
         return open_store(url, access(url)) if is_s3(url) else open_store(url)
 
-    def alone(place: NamedPlace) -> InFolder:
+    def alone(place: ArchiveLocator) -> InFolder:
         return _remote(place, access, store_of) if is_s3(place.name) else _local(place, store_of)
 
     archive = found(os.fspath(where), alone, store_of)
@@ -99,14 +99,14 @@ class _Placed:
         self.beside = folder
 
 
-def _local(place: NamedPlace, store_of: StoreOf) -> InFolder:
+def _local(place: ArchiveLocator, store_of: StoreOf) -> InFolder:
     from cafcat.stores.local.files import LocalFile
 
     file = LocalFile(place.name)
     return _Placed(file.name, file.size_bytes, file.read_at, lambda: StoredFolder(store_of(place.folder)))
 
 
-def _remote(place: NamedPlace, access: _Access, store_of: StoreOf) -> InFolder:
+def _remote(place: ArchiveLocator, access: _Access, store_of: StoreOf) -> InFolder:
     from cafcat.remote.address import parse_s3
     from cafcat.remote.connection import S3Connection
     from cafcat.remote.reading import RemoteObject

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.chunks.recovery import Recovery
     from cafcat.catalog.chunks.rewriting import Rewriting
     from cafcat.catalog.chunks.verification import Verification
-    from cafcat.catalog.files.consistent import Moment
+    from cafcat.catalog.files.consistent import ConsistentFiles
     from cafcat.catalog.files.exporting import Export
     from cafcat.catalog.files.log_units import LogUnits
     from cafcat.catalog.files.removal import Removal
@@ -203,7 +203,7 @@ class Catalog:
 
         return Backups(self._connection)
 
-    def moment(self) -> "AbstractContextManager[Moment]":
+    def moment(self) -> "AbstractContextManager[ConsistentFiles]":
         """Its files and chunks as they are now, on a connection of its own, however long it takes to read them.
         Raises CatalogUnavailable, CatalogOutdated."""
         from cafcat.catalog.files.consistent import moment

@@ -1,20 +1,32 @@
-"""What becomes of a transaction when the connection is lost before its answer has come."""
+"""Transactions whose connection is lost before the server's answer arrives."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from cafcat.errors import CatalogLocked, CatalogUnavailable
 
-__all__ = ["settled"]
+__all__ = ["commit_with_check"]
 
 _ATTEMPTS: Final = 3
 Result = TypeVar("Result")
 
 
-def settled(attempt: Callable[[], Result], look: Callable[[], Result | None]) -> Result:
-    """What a transaction returns. A lost connection is settled by looking: `look` returns what the attempt did
-    after all, None if nothing; then it is tried again, three times in all. Raises CatalogUnavailable if it could
-    not be done or nobody can tell, and what else an attempt raises."""
+def commit_with_check(attempt: Callable[[], Result], look: Callable[[], Result | None]) -> Result:
+    """Run a transaction, and find out what it did if the connection is lost before the answer arrives.
+
+    The transaction is tried at most three times.
+
+    Args:
+        attempt: Runs the transaction and returns its result.
+        look: Returns the result if the server committed the transaction, else None.
+
+    Returns:
+        The result of the transaction.
+
+    Raises:
+        CatalogLocked: The transaction waited too long for a lock, and was rolled back.
+        CatalogUnavailable: The transaction failed three times, or its outcome cannot be found out.
+    """
     for number in range(1, _ATTEMPTS + 1):
         try:
             return attempt()

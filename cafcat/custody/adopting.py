@@ -14,7 +14,7 @@ from cafcat.sources.names import prefixed
 from cafcat.stores.keys import check_key
 
 if TYPE_CHECKING:
-    from cafcat.archives.naming import NamedPlace
+    from cafcat.archives.naming import ArchiveLocator
     from cafcat.operations.adopt.run import Adopt, AdoptedFile, AdoptReport, Found
 
 __all__ = ["Adopting"]
@@ -101,7 +101,7 @@ class Adopting(Keeper):
             return [together]
         return [Found(together.store, name, together.spread) for name in together.spread.names]
 
-    def _alone(self, place: "NamedPlace") -> "Found":
+    def _alone(self, place: "ArchiveLocator") -> "Found":
         from cafcat.operations.adopt.run import Found
 
         store = self._store_of(place.folder)

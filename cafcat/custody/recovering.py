@@ -9,8 +9,8 @@ from cafcat.errors import CafcatError
 from cafcat.progress import Progress
 
 if TYPE_CHECKING:
-    from cafcat.operations.recover.left_copies import SettledCopy
-    from cafcat.operations.recover.run import Recover, RecoverReport, SettledChunk
+    from cafcat.operations.recover.left_copies import RecoveredCopy
+    from cafcat.operations.recover.run import Recover, RecoveredChunk, RecoverReport
 
 __all__ = ["Recovering"]
 
@@ -24,7 +24,7 @@ class Recovering(Keeper):
         store: str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
-        on_settled: "Callable[[SettledChunk | SettledCopy], object] | None" = None,
+        on_settled: "Callable[[RecoveredChunk | RecoveredCopy], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> "RecoverReport":
         """Settles what writers left behind that died: chunks whose object is whole are adopted, of all others
@@ -69,7 +69,7 @@ class Recovering(Keeper):
     def _recovery(
         self,
         progress: Progress,
-        on_settled: "Callable[[SettledChunk | SettledCopy], object] | None",
+        on_settled: "Callable[[RecoveredChunk | RecoveredCopy], object] | None",
         should_stop: Callable[[], bool] | None,
         *,
         dry_run: bool,

@@ -15,7 +15,7 @@ from cafcat.progress import Progress
 
 if TYPE_CHECKING:
     from cafcat.catalog.chunks.rewriting import RewritableChunk
-    from cafcat.operations.copy.run import CopyReport, TakenChunk
+    from cafcat.operations.copy.run import CopiedChunk, CopyReport
     from cafcat.operations.repack.run import RepackReport
     from cafcat.operations.repair.run import RepairReport
     from cafcat.writing.limits import Limits
@@ -114,7 +114,7 @@ class Rewriting(Recovering):
         StoreFailed, CatalogUnavailable, CatalogOutdated: chunks committed before stay.
         """
         from cafcat.operations.repair.run import Repair
-        from cafcat.operations.rewriting import Rewriter, place_of
+        from cafcat.operations.rewriting import Rewriter, chunk_target
         from cafcat.scanning.opening import SourceOptions
 
         if not sources and not from_copies:
@@ -132,7 +132,7 @@ class Rewriting(Recovering):
             self.store_to_write()
             self.settle(store.url, progress, should_stop)
         self.join(store, join_store=join_store, dry_run=dry_run)
-        place = place_of(self._catalog, store, "repair")
+        place = chunk_target(self._catalog, store, "repair")
         repair = Repair(
             self._catalog,
             self._store_of,
@@ -157,7 +157,7 @@ class Rewriting(Recovering):
         prefix: str | None = None,
         join_store: bool = False,
         progress: Progress | None = None,
-        on_taken: "Callable[[TakenChunk], object] | None" = None,
+        on_taken: "Callable[[CopiedChunk], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> "CopyReport":
         """Copies chunks bit by bit into another store: a URL, folder or name. Reads go there by themselves when a

@@ -12,7 +12,7 @@ from cafcat.settings.stores import is_store_name
 
 if TYPE_CHECKING:
     from cafcat.catalog.stores.stores import StoreRow
-    from cafcat.operations.copy.run import TakenChunk
+    from cafcat.operations.copy.run import CopiedChunk
     from cafcat.operations.stores.migrate import MigrateReport
     from cafcat.operations.stores.move import StoreMoveReport
 
@@ -81,7 +81,7 @@ class StoreKeeping(Recovering):
         *,
         join_store: bool = False,
         progress: Progress | None = None,
-        on_switched: "Callable[[TakenChunk], object] | None" = None,
+        on_switched: "Callable[[CopiedChunk], object] | None" = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> "MigrateReport":
         """Bring all chunks, copies and backups of a store to another store. Each is copied, read back and

@@ -275,7 +275,7 @@ class Spread(Protocol):
 @runtime_checkable
 class Spreads(Format, Protocol):
     """A format with archives that are several files of a folder. `reader` of one of these files finds in the folder
-    what it needs, if the archive is InFolder; and raises Lacking if that is not there."""
+    what it needs, if the archive is InFolder; and raises IndexMissing if that is not there."""
 
     def spread(self, folder: ArchiveFolder) -> Spread | None:
         """The archive that the folder is; None if it is none of this format, as its content tells. Raises Corrupt,

@@ -10,7 +10,7 @@ from cafcat.formats.base import UNLIMITED, Sink
 from cafcat.formats.index_text import IndexText, longest_text_bytes
 from cafcat.model import Entry, NewFile
 
-__all__ = ["ArchiveWriter", "FileWriter", "HeldBytes", "IndexedWriter"]
+__all__ = ["ArchiveWriter", "BufferedBytes", "FileWriter", "IndexedWriter"]
 
 _HELD_BYTES: Final = 4 << 20
 WriterT = TypeVar("WriterT", bound="ArchiveWriter")
@@ -130,7 +130,7 @@ class FileWriter(Generic[WriterT]):
             raise InvalidInput("this file is closed already", path=self.path)
 
 
-class HeldBytes:
+class BufferedBytes:
     """Many small parts on their way to a sink, which gets them together once they are 4 MiB or more. Memory: less
     than 4 MiB, and what one `put` brings."""
 

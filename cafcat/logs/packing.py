@@ -20,7 +20,7 @@ from cafcat.stores.local.files import LocalFile
 from cafcat.support.spool import temporary_file_of
 from cafcat.support.temporary_folder import temporary_folder
 from cafcat.writing.archive_chunk import ArchiveChunk
-from cafcat.writing.chunk import ChunkPlace
+from cafcat.writing.chunk import ChunkTarget
 
 __all__ = ["LogIngest", "check_log_sources"]
 
@@ -45,7 +45,7 @@ class LogIngest:
 
     def __init__(
         self,
-        place: ChunkPlace,
+        place: ChunkTarget,
         target_bytes: int,
         *,
         timestamp_key: str | None,

@@ -8,10 +8,10 @@ from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Conf
 from cafcat.stores.base import Store
 from cafcat.stores.distinct import DistinctStores
 
-__all__ = ["OtherPlaces"]
+__all__ = ["OtherReplicas"]
 
 
-class OtherPlaces:
+class OtherReplicas:
     """For one piece of work. Chunks are named by their uuids."""
 
     def __init__(self, catalog: Catalog, store_of: Callable[[str], Store]) -> None:
@@ -23,7 +23,7 @@ class OtherPlaces:
     def check(self, store: Store, chunk: UUID, key: str) -> None:
         """Check that an object in a store would be a new place of a chunk: neither that of the chunk itself nor
         that of a copy, one that a migration left behind included. Errors as of DistinctStores.check."""
-        for url, other_key in self._copies.places_of(chunk):
+        for url, other_key in self._copies.replicas_of(chunk):
             if url != store.url and (other := self._opened(url)) is not None:
                 self._distinct.check(store, other, (key, other_key))
 
@@ -36,7 +36,7 @@ class OtherPlaces:
             Conflict: the catalog has the chunk at that very place.
             Unavailable, AccessDenied: it cannot be proved.
         """
-        for is_copy, url, other_key in self._copies.kept_places(chunk):
+        for is_copy, url, other_key in self._copies.current_replicas(chunk):
             if (url, other_key) == (store.url, key):
                 raise Conflict(f"the catalog has the chunk at {store.locate(key)} again", chunk=str(chunk))
             if not is_copy:

@@ -11,18 +11,18 @@ from cafcat.model import Entry
 from cafcat.operations.chunk_contents import Unreadable, check, entry_of, guarded
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
-from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
-__all__ = ["Rewriter", "format_after", "live_files", "place_of"]
+__all__ = ["Rewriter", "chunk_target", "format_after", "live_files"]
 
 
 _FORMAT: Final = "caf"
 
 
-def place_of(catalog: Catalog, store: Store, role: str, archive_format: str = _FORMAT) -> ChunkPlace:
+def chunk_target(catalog: Catalog, store: Store, role: str, archive_format: str = _FORMAT) -> ChunkTarget:
     """Where new chunks of a verb go. Raises Unsupported if no archives of this format can be written."""
-    return ChunkPlace(catalog, store, formats.to_write(archive_format), None, owner_name(role))
+    return ChunkTarget(catalog, store, formats.to_write(archive_format), None, owner_name(role))
 
 
 def format_after(name: str) -> str:
@@ -46,7 +46,7 @@ class Rewriter:
     """
 
     def __init__(
-        self, place: ChunkPlace, limits: Limits, *, progress: Progress, should_stop: Callable[[], bool]
+        self, place: ChunkTarget, limits: Limits, *, progress: Progress, should_stop: Callable[[], bool]
     ) -> None:
         self._place = place
         self._limits = limits

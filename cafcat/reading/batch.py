@@ -12,7 +12,7 @@ from cafcat.reading.fetch import fetch
 from cafcat.reading.outputs import Output
 from cafcat.reading.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, merged
 from cafcat.reading.reader import Reading
-from cafcat.reading.request import Wanted
+from cafcat.reading.request import ReadRequest
 from cafcat.reading.saving import SavedFiles, save_single
 
 __all__ = ["Batch"]
@@ -111,22 +111,22 @@ class Batch:
             failed, wanted = self._found(names)
             yield failed, merged(wanted if in_order else in_read_order(wanted), self._reading.store_of)
 
-    def _found(self, names: Sequence[str]) -> tuple[Failures, list[Wanted]]:
+    def _found(self, names: Sequence[str]) -> tuple[Failures, list[ReadRequest]]:
         places = self._reading.locate_many(names)
         failed: Failures = []
-        wanted: list[Wanted] = []
+        wanted: list[ReadRequest] = []
         for name in names:
             place = places[name]
             if isinstance(place, CafcatError):
                 failed.append((name, place))
                 continue
             try:
-                wanted.append(Wanted.of(name, place, *self._range))
+                wanted.append(ReadRequest.of(name, place, *self._range))
             except InvalidInput as error:
                 failed.append((name, error))
         return failed, wanted
 
-    def _joined(self, wanted: Wanted, blocks: Iterator[bytes]) -> bytes | CafcatError:
+    def _joined(self, wanted: ReadRequest, blocks: Iterator[bytes]) -> bytes | CafcatError:
         try:
             return b"".join(blocks)
         except Damaged as error:
@@ -134,7 +134,7 @@ class Batch:
         except _OF_ONE_FILE as error:
             return error
 
-    def _joined_copy(self, wanted: Wanted, found: Damaged) -> bytes | CafcatError:
+    def _joined_copy(self, wanted: ReadRequest, found: Damaged) -> bytes | CafcatError:
         parts: list[bytes] = []
 
         def take(blocks: Iterator[bytes]) -> None:

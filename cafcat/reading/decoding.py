@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from cafcat.checksums import crc32c
 from cafcat.model import Entry, Location
 from cafcat.reading.checking import check, checked
-from cafcat.reading.request import Wanted
+from cafcat.reading.request import ReadRequest
 
 __all__ = ["decoded", "decoded_blocks"]
 
 
-def decoded(wanted: Wanted, span: bytes) -> bytes:
+def decoded(wanted: ReadRequest, span: bytes) -> bytes:
     """What is wanted of the file, all of which is checked. Raises Corrupt."""
     assert wanted.part is not None  # noqa: S101 - a file that has to be decoded is wanted by parts
     content = b"".join(_content(wanted.location, iter((span,))))
@@ -18,7 +18,7 @@ def decoded(wanted: Wanted, span: bytes) -> bytes:
     return content[slice(*wanted.part)]
 
 
-def decoded_blocks(wanted: Wanted, span: Iterator[bytes]) -> Iterator[bytes]:
+def decoded_blocks(wanted: ReadRequest, span: Iterator[bytes]) -> Iterator[bytes]:
     """The same in blocks; the span in blocks of any size. Raises Damaged in place of the last block if only the
     checksum is wrong; Corrupt."""
     assert wanted.part is not None  # noqa: S101

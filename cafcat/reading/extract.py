@@ -13,7 +13,7 @@ from cafcat.reading.listing import Listing
 from cafcat.reading.outputs import Output, OutputTree
 from cafcat.reading.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, merged
 from cafcat.reading.reader import Reading
-from cafcat.reading.request import Wanted
+from cafcat.reading.request import ReadRequest
 
 __all__ = ["Extract", "extract_tree", "plan_tree"]
 
@@ -69,7 +69,7 @@ def plan_tree(reading: Reading, listing: Listing, prefix: str) -> ReadPlan:
 
 
 def _reads(reading: Reading, page: Sequence[Location]) -> Iterator[RangeRead]:
-    return merged(in_read_order(Wanted.of(place.path, place) for place in page), reading.store_of)
+    return merged(in_read_order(ReadRequest.of(place.path, place) for place in page), reading.store_of)
 
 
 class Extract:
@@ -132,7 +132,7 @@ class Extract:
             self._should_stop()
             yield block
 
-    def _write(self, wanted: Wanted, blocks: Iterator[bytes]) -> None:
+    def _write(self, wanted: ReadRequest, blocks: Iterator[bytes]) -> None:
         place = wanted.location
         try:
             if place.path.endswith("/") and not place.size_bytes:

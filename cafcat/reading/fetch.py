@@ -11,8 +11,8 @@ from cafcat.errors import CafcatError, Corrupt, NotInstalled, StoreFailed, Unsup
 from cafcat.reading.decoding import decoded
 from cafcat.reading.plan import RangeRead, merging_of
 from cafcat.reading.reader import Reading
-from cafcat.reading.replicas import FAILURES, Trial
-from cafcat.reading.request import Wanted
+from cafcat.reading.replicas import FAILURES, ReplicaAttempts
+from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import RemoteStore, Store
 from cafcat.support.in_order import in_order
 
@@ -26,7 +26,7 @@ _Answer = Callable[[], bytes]
 _Blocks = Iterator[bytes]
 
 
-def fetch(reading: Reading, reads: Iterable[RangeRead]) -> Generator[tuple[Wanted, _Blocks], None, None]:
+def fetch(reading: Reading, reads: Iterable[RangeRead]) -> Generator[tuple[ReadRequest, _Blocks], None, None]:
     """The files of the reads, in order, each with its blocks: those of a whole file are checked against its
     checksum before the last one comes. What fails is read from copies. Blocks raise Corrupt and StoreFailed for
     that file alone.
@@ -41,14 +41,18 @@ def fetch(reading: Reading, reads: Iterable[RangeRead]) -> Generator[tuple[Wante
                 yield from _files(reading, store, read, answer)
 
 
-def _files(reading: Reading, store: Store, read: RangeRead, answer: _Answer) -> Iterator[tuple[Wanted, _Blocks]]:
+def _files(
+    reading: Reading, store: Store, read: RangeRead, answer: _Answer
+) -> Iterator[tuple[ReadRequest, _Blocks]]:
     """A function of its own, so that the bytes of a read are let go before the next is waited for."""
     blocks_of = _blocks_of(reading, store, read, answer)
     for wanted in read.wanted:
         yield wanted, blocks_of(wanted) if wanted.made_bytes else _content(reading, wanted, b"")
 
 
-def _blocks_of(reading: Reading, store: Store, read: RangeRead, answer: _Answer) -> Callable[[Wanted], _Blocks]:
+def _blocks_of(
+    reading: Reading, store: Store, read: RangeRead, answer: _Answer
+) -> Callable[[ReadRequest], _Blocks]:
     """What gives the blocks of each file of a read that is not empty."""
     if read.in_blocks:
         return reading.blocks
@@ -59,7 +63,7 @@ def _blocks_of(reading: Reading, store: Store, read: RangeRead, answer: _Answer)
     return lambda wanted: _content(reading, wanted, _cut(wanted, read, data))
 
 
-def _after(error: CafcatError, reading: Reading, store: Store, read: RangeRead) -> Callable[[Wanted], _Blocks]:
+def _after(error: CafcatError, reading: Reading, store: Store, read: RangeRead) -> Callable[[ReadRequest], _Blocks]:
     """A read of several files failed. What is wrong with one must not cost its neighbours: each is read for
     itself. But an object that is not there is so for all, and so is one that a server could not give after all
     retries: all are read from a copy at once."""
@@ -68,16 +72,16 @@ def _after(error: CafcatError, reading: Reading, store: Store, read: RangeRead) 
     if is_copy or by_byte:
         return reading.blocks
     found = reading.elsewhere(read, error)
-    if isinstance(found, Trial):
+    if isinstance(found, ReplicaAttempts):
         return lambda wanted: _failing(wanted, found)
     return lambda wanted: _content(reading, wanted, _cut(wanted, read, found))
 
 
-def _cut(wanted: Wanted, read: RangeRead, data: bytes) -> bytes:
+def _cut(wanted: ReadRequest, read: RangeRead, data: bytes) -> bytes:
     return data[wanted.start_byte - read.start_byte : wanted.end_byte - read.start_byte]
 
 
-def _content(reading: Reading, wanted: Wanted, data: bytes) -> _Blocks:
+def _content(reading: Reading, wanted: ReadRequest, data: bytes) -> _Blocks:
     """What is wrong is read once more, alone, wherever it can be read; then it raises, if it has to."""
     if wanted.part is not None:
         try:
@@ -89,11 +93,11 @@ def _content(reading: Reading, wanted: Wanted, data: bytes) -> _Blocks:
     return _read_again(reading, wanted)
 
 
-def _read_again(reading: Reading, wanted: Wanted) -> _Blocks:
+def _read_again(reading: Reading, wanted: ReadRequest) -> _Blocks:
     yield reading.content(wanted)
 
 
-def _failing(wanted: Wanted, trial: Trial) -> _Blocks:
+def _failing(wanted: ReadRequest, trial: ReplicaAttempts) -> _Blocks:
     yield from ()
     raise trial.error(wanted.location)
 

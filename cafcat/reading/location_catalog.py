@@ -25,7 +25,7 @@ class FoundFiles(Protocol):
 class FoundCopies(Protocol):
     """Objects that have the bytes of a chunk."""
 
-    def places_of(self, chunk: UUID) -> list[tuple[str, str]]:
+    def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
         """Return store and key of the chunk itself, as they are now, and of each copy."""
 
 

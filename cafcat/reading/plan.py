@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from cafcat.errors import CafcatError
-from cafcat.reading.replicas import ObjectPlace
-from cafcat.reading.request import Wanted
+from cafcat.reading.replicas import Replica
+from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
 
 __all__ = [
@@ -56,7 +56,7 @@ class RangeRead:
     store: str
     object_key: str
     merging: Merging
-    wanted: list[Wanted] = field(default_factory=list)
+    wanted: list[ReadRequest] = field(default_factory=list)
     start_byte: int = 0
     end_byte: int = 0
 
@@ -68,14 +68,14 @@ class RangeRead:
     def in_blocks(self) -> bool:
         return self.size_bytes > self.merging.read_bytes or any(map(self._is_made_large, self.wanted[:1]))
 
-    def _is_made_large(self, wanted: Wanted) -> bool:
+    def _is_made_large(self, wanted: ReadRequest) -> bool:
         return wanted.part is not None and wanted.made_bytes > self.merging.read_bytes
 
-    def of(self, place: ObjectPlace) -> "RangeRead":
+    def of(self, place: Replica) -> "RangeRead":
         """The same bytes of another object."""
         return replace(self, store=place.store, object_key=place.object_key)
 
-    def takes(self, wanted: Wanted) -> bool:
+    def takes(self, wanted: ReadRequest) -> bool:
         """Whether a further file can be served by the same request."""
         _, place, start, end, _ = wanted
         if place.object_key != self.object_key or place.store != self.store:
@@ -88,7 +88,7 @@ class RangeRead:
         is_near = self.start_byte <= start <= self.end_byte + gap_bytes
         return is_near and max(self.end_byte, end) - self.start_byte <= read_bytes
 
-    def add(self, wanted: Wanted) -> None:
+    def add(self, wanted: ReadRequest) -> None:
         _, _, start, end, _ = wanted
         if start != end:
             if self.start_byte == self.end_byte:
@@ -97,14 +97,14 @@ class RangeRead:
         self.wanted.append(wanted)
 
 
-def in_read_order(wanted: Iterable[Wanted]) -> list[Wanted]:
+def in_read_order(wanted: Iterable[ReadRequest]) -> list[ReadRequest]:
     """By store, object and offset: the order in which reading is cheapest."""
     return sorted(
         wanted, key=lambda item: (item.location.store, item.location.object_key, item.start_byte, item.end_byte)
     )
 
 
-def merged(wanted: Iterable[Wanted], store_of: Callable[[str], Store]) -> Iterator[RangeRead]:
+def merged(wanted: Iterable[ReadRequest], store_of: Callable[[str], Store]) -> Iterator[RangeRead]:
     """The reads that serve the files, in their order; only files that follow each other share a read."""
     read: RangeRead | None = None
     for item in wanted:

@@ -10,8 +10,8 @@ from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import LOOKED_UP_PATHS, Location
 from cafcat.reading.checking import Damaged, check, checked
 from cafcat.reading.decoding import decoded, decoded_blocks
-from cafcat.reading.replicas import FAILURES, ObjectPlace, Places, Trial
-from cafcat.reading.request import Wanted
+from cafcat.reading.replicas import FAILURES, Replica, ReplicaAttempts, Replicas
+from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
 from cafcat.support.paths import is_text
 
@@ -34,11 +34,11 @@ class Reading:
         """`store_of` gives the store of a URL in `chunks.store`; `warn` is told once of each chunk, or store, of
         which copies are read."""
         self._catalog = catalog
-        self._places = Places(self._places_of, store_of, warn)
+        self._places = Replicas(self._places_of, store_of, warn)
         self.store_of = store_of
 
     def _places_of(self, chunk: UUID) -> list[tuple[str, str]]:
-        return self._catalog.copies.places_of(chunk)  # imported only when one is needed
+        return self._catalog.copies.replicas_of(chunk)  # imported only when one is needed
 
     def locate(self, path: str) -> Location:
         """One query. A leading "./" or "/" is dropped if the catalog has no such name. Raises NotFound."""
@@ -80,21 +80,21 @@ class Reading:
         """Bytes `[start, end)` of the file, cut at its end; a negative start counts from the end. All of it is
         checked against its checksum, a part cannot be. Raises Corrupt, InvalidInput if the range begins beyond
         the file, AccessDenied, StoreFailed, Unavailable if the whole store is out of reach."""
-        return self.content(Wanted.of(location.path, location, start, end))
+        return self.content(ReadRequest.of(location.path, location, start, end))
 
-    def content(self, wanted: Wanted) -> bytes:
+    def content(self, wanted: ReadRequest) -> bytes:
         """As `read`."""
         location = wanted.location
         if self._places.has_failures:
-            return self._tried(wanted, Trial(self._places, location))
+            return self._tried(wanted, ReplicaAttempts(self._places, location))
         try:
             return self._content(wanted, location.store, location.object_key)
         except FAILURES as error:
-            trial = Trial(self._places, location)
+            trial = ReplicaAttempts(self._places, location)
             trial.own_failed(error)
             return self._tried(wanted, trial, trial.copies())
 
-    def _content(self, wanted: Wanted, store: str, object_key: str) -> bytes:
+    def _content(self, wanted: ReadRequest, store: str, object_key: str) -> bytes:
         _, location, start_byte, end_byte, part = wanted
         data = self.store_of(store).read(object_key, start_byte, end_byte)
         if part is not None:
@@ -104,7 +104,7 @@ class Reading:
             check(location, found)
         return data
 
-    def _tried(self, wanted: Wanted, trial: Trial, places: Iterable[ObjectPlace] | None = None) -> bytes:
+    def _tried(self, wanted: ReadRequest, trial: ReplicaAttempts, places: Iterable[Replica] | None = None) -> bytes:
         """From the first of the places that can give it; by default, all that there are."""
         for place in trial if places is None else places:
             try:
@@ -119,9 +119,9 @@ class Reading:
     def stream(self, location: Location, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The same in blocks of at most 1 MiB. A file of at most 8 MiB is checked before its first block comes. Of
         a larger one the last block comes only if the checksum is right: until then the bytes are unproven."""
-        return self.blocks(Wanted.of(location.path, location, start, end))
+        return self.blocks(ReadRequest.of(location.path, location, start, end))
 
-    def blocks(self, wanted: Wanted, *, can_restart: bool = False) -> Iterator[bytes]:
+    def blocks(self, wanted: ReadRequest, *, can_restart: bool = False) -> Iterator[bytes]:
         """As `stream`. `can_restart`: it is for `save`, so that nothing has to be held back."""
         can_be_checked = wanted.is_whole or wanted.part is not None
         if can_be_checked and wanted.location.size_bytes <= HELD_BYTES and not can_restart:
@@ -131,7 +131,7 @@ class Reading:
         blocks = self._unchecked(wanted)
         return self._advised(wanted, checked(wanted.location, blocks)) if wanted.is_whole else blocks
 
-    def _advised(self, wanted: Wanted, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _advised(self, wanted: ReadRequest, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """What was handed out cannot be taken back: says what to do."""
         try:
             yield from blocks
@@ -140,9 +140,9 @@ class Reading:
                 error.hint = "a copy may be whole: get it into a file (get -o FILE), or run cafcat repair"
             raise
 
-    def _held(self, wanted: Wanted) -> Iterator[bytes]:
+    def _held(self, wanted: ReadRequest) -> Iterator[bytes]:
         """Nothing is handed out before all of it is proven."""
-        trial = Trial(self._places, wanted.location)
+        trial = ReplicaAttempts(self._places, wanted.location)
         for place in trial:
             try:
                 blocks = list(_proven(wanted, self._stream(place, wanted, wanted.start_byte)))
@@ -154,10 +154,10 @@ class Reading:
                 return
         raise trial.error()
 
-    def _unchecked(self, wanted: Wanted) -> Iterator[bytes]:
+    def _unchecked(self, wanted: ReadRequest) -> Iterator[bytes]:
         """Where one place fails, the next goes on."""
         position = wanted.start_byte
-        trial = Trial(self._places, wanted.location)
+        trial = ReplicaAttempts(self._places, wanted.location)
         for place in trial:
             try:
                 for block in self._stream(place, wanted, position):
@@ -170,10 +170,10 @@ class Reading:
                 return
         raise trial.error()
 
-    def _decoded(self, wanted: Wanted) -> Iterator[bytes]:
+    def _decoded(self, wanted: ReadRequest) -> Iterator[bytes]:
         """Where one place fails, the next begins anew, and what was handed out already is passed over."""
         handed_out = 0
-        trial = Trial(self._places, wanted.location)
+        trial = ReplicaAttempts(self._places, wanted.location)
         for place in trial:
             rest = handed_out
             try:
@@ -190,10 +190,12 @@ class Reading:
                 return
         raise trial.error()
 
-    def _stream(self, place: ObjectPlace, wanted: Wanted, start_byte: int) -> Iterator[bytes]:
+    def _stream(self, place: Replica, wanted: ReadRequest, start_byte: int) -> Iterator[bytes]:
         return self.store_of(place.store).stream(place.object_key, start_byte, wanted.end_byte)
 
-    def save(self, wanted: Wanted, blocks: Iterator[bytes], write: Callable[[Iterator[bytes]], object]) -> None:
+    def save(
+        self, wanted: ReadRequest, blocks: Iterator[bytes], write: Callable[[Iterator[bytes]], object]
+    ) -> None:
         """Gives the blocks (of `blocks` with can_restart) to `write`, which leaves nothing behind if they end in an
         error: if they prove to be damaged at their end, it is called again, with those of a copy. Raises what
         `write` does."""
@@ -202,9 +204,9 @@ class Reading:
         except Damaged as error:
             self.save_copy(wanted, error, write)
 
-    def save_copy(self, wanted: Wanted, found: Damaged, write: Callable[[Iterator[bytes]], object]) -> None:
+    def save_copy(self, wanted: ReadRequest, found: Damaged, write: Callable[[Iterator[bytes]], object]) -> None:
         """The second half of `save`, after `write` raised Damaged."""
-        trial = Trial(self._places, wanted.location)
+        trial = ReplicaAttempts(self._places, wanted.location)
         trial.own_failed(found)
         for place in trial.copies():
             try:
@@ -216,7 +218,7 @@ class Reading:
                 return
         raise trial.error()
 
-    def _copy_blocks(self, place: ObjectPlace, wanted: Wanted) -> Iterator[bytes]:
+    def _copy_blocks(self, place: Replica, wanted: ReadRequest) -> Iterator[bytes]:
         """Whatever goes wrong with the copy is told apart from what goes wrong with writing."""
         try:
             yield from self._stream(place, wanted, wanted.start_byte)
@@ -228,10 +230,10 @@ class Reading:
         place = self._places.instead(read.wanted[0].location)
         return read if place is None else read.of(place)
 
-    def elsewhere(self, read: "RangeRead", error: CafcatError) -> bytes | Trial:
+    def elsewhere(self, read: "RangeRead", error: CafcatError) -> bytes | ReplicaAttempts:
         """The bytes of a read that failed, from a copy; or what is to be said of it. Raises AccessDenied,
         Unavailable if the store is out of reach, where no copy helps."""
-        trial = Trial(self._places, read.wanted[0].location)
+        trial = ReplicaAttempts(self._places, read.wanted[0].location)
         trial.own_failed(error)
         for place in trial.copies():
             try:
@@ -246,7 +248,7 @@ class Reading:
         return trial
 
 
-def _proven(wanted: Wanted, span: Iterator[bytes]) -> Iterator[bytes]:
+def _proven(wanted: ReadRequest, span: Iterator[bytes]) -> Iterator[bytes]:
     if wanted.part is not None:
         return decoded_blocks(wanted, span)
     return checked(wanted.location, span)

@@ -22,7 +22,7 @@ from cafcat.model import Location
 from cafcat.stores.base import RemoteStore, Store
 from cafcat.stores.presence import elsewhere, why_not_there
 
-__all__ = ["FAILURES", "ObjectPlace", "Places", "Trial"]
+__all__ = ["FAILURES", "Replica", "ReplicaAttempts", "Replicas"]
 
 FAILURES: Final = (AccessDenied, Conflict, Corrupt, NotFound, StoreFailed)
 """What a store raises that cannot give what it should have: another may."""
@@ -38,7 +38,7 @@ _KEPT_CHUNKS: Final = 10_000
 """Number of chunks whose places are cached."""
 
 
-class ObjectPlace(NamedTuple):
+class Replica(NamedTuple):
     """An object that has the bytes of a chunk: URL of its store, and key."""
 
     store: str
@@ -60,25 +60,25 @@ class _Known(NamedTuple):
     """The places of a chunk, as the catalog gave them at this time, in seconds of the monotonic clock."""
 
     asked: float
-    places: list[ObjectPlace]
+    places: list[Replica]
 
 
-class Places:
+class Replicas:
     """What is known of objects that failed, and of their copies. Safe to share by threads."""
 
     def __init__(
         self,
-        places_of: Callable[[UUID], list[tuple[str, str]]],
+        replicas_of: Callable[[UUID], list[tuple[str, str]]],
         store_of: Callable[[str], Store],
         warn: Callable[[str], object],
     ) -> None:
-        """`places_of` gives store and key of the chunk itself, as they are now, then of every copy. `warn` is told
-        once of each chunk that was read from a copy, or of the store if that is out of reach."""
-        self._places_of = places_of
+        """`replicas_of` gives store and key of the chunk itself, as they are now, then of every copy. `warn` is
+        told once of each chunk that was read from a copy, or of the store if that is out of reach."""
+        self._places_of = replicas_of
         self._store_of = store_of
         self._warn = warn
         self._known: dict[UUID, _Known] = {}
-        self._avoided: dict[ObjectPlace, float] = {}
+        self._avoided: dict[Replica, float] = {}
         self._silent: dict[str, _Silence] = {}
         self._warned: set[str | UUID] = set()
 
@@ -87,7 +87,7 @@ class Places:
         """Whether anything failed that is remembered."""
         return bool(self._avoided or self._silent)
 
-    def instead(self, location: Location) -> ObjectPlace | None:
+    def instead(self, location: Location) -> Replica | None:
         """The copy to read, if it is known that the chunk's own object cannot be read."""
         if not self.is_avoided(location):
             return None
@@ -96,7 +96,7 @@ class Places:
             self._tell_of_store(location.store)
         return copies[0] if copies else None
 
-    def copies(self, location: Location, *, again: bool = False) -> list[ObjectPlace]:
+    def copies(self, location: Location, *, again: bool = False) -> list[Replica]:
         """Return where else the chunk of a location is: first its own object, if that has moved since the look-up,
         then its copies. One query, at most every few minutes for each chunk; with `again` at most every second."""
         chunk = location.chunk
@@ -105,12 +105,12 @@ class Places:
         if known is None or known.asked < oldest:
             if len(self._known) >= _KEPT_CHUNKS:
                 self._known.clear()
-            places = [ObjectPlace(store, key) for store, key in self._places_of(chunk)]
+            places = [Replica(store, key) for store, key in self._places_of(chunk)]
             known = self._known[chunk] = _Known(time.monotonic(), places)
         own = _own_place(location)
         return [place for place in known.places if place != own]
 
-    def _is_chunk_itself(self, place: ObjectPlace, chunk: UUID) -> bool:
+    def _is_chunk_itself(self, place: Replica, chunk: UUID) -> bool:
         known = self._known.get(chunk)
         return known is not None and known.places[:1] == [place]
 
@@ -127,7 +127,7 @@ class Places:
             return self._reach(store, location)
         return None
 
-    def read_from(self, place: ObjectPlace, location: Location, error: CafcatError | None) -> None:
+    def read_from(self, place: Replica, location: Location, error: CafcatError | None) -> None:
         """A copy, or after all the own object, gave the bytes. Says so once; `error` is what was wrong with the own
         one."""
         if place == (location.store, location.object_key):
@@ -182,8 +182,8 @@ class Places:
         return None if why is None else elsewhere(location.store, why)
 
 
-def _own_place(location: Location) -> ObjectPlace:
-    return ObjectPlace(location.store, location.object_key)
+def _own_place(location: Location) -> Replica:
+    return Replica(location.store, location.object_key)
 
 
 def _what_is_wrong(location: Location, error: CafcatError) -> str:
@@ -196,11 +196,11 @@ def _what_is_wrong(location: Location, error: CafcatError) -> str:
     return f"{chunk} cannot be read ({error.message})"
 
 
-class Trial:
+class ReplicaAttempts:
     """One attempt to read bytes of a file, wherever they are. Iterate it for the places to try; tell it of each
     whether it failed."""
 
-    def __init__(self, places: Places, location: Location) -> None:
+    def __init__(self, places: Replicas, location: Location) -> None:
         self._places = places
         self._location = location
         self._own = _own_place(location)
@@ -208,7 +208,7 @@ class Trial:
         self._unavailable: Unavailable | None = None
         self._of_copies: tuple[str, ...] = ()
 
-    def __iter__(self) -> Iterator[ObjectPlace]:
+    def __iter__(self) -> Iterator[Replica]:
         """The own object first, and the catalog is asked only when that has failed; last where it failed a short
         while ago."""
         avoided = self._places.is_avoided(self._location)
@@ -219,17 +219,17 @@ class Trial:
             yield self._own
         yield from self._moved()
 
-    def copies(self) -> Iterator[ObjectPlace]:
+    def copies(self) -> Iterator[Replica]:
         """Only these: the own object has failed already."""
         yield from self._places.copies(self._location)
         yield from self._moved()
 
-    def _moved(self) -> Iterator[ObjectPlace]:
-        """Places that the catalog has by now, and did not have when it was asked last."""
+    def _moved(self) -> Iterator[Replica]:
+        """Replicas that the catalog has by now, and did not have when it was asked last."""
         tried = self._places.copies(self._location)
         yield from (place for place in self._places.copies(self._location, again=True) if place not in tried)
 
-    def failed(self, place: ObjectPlace, error: CafcatError) -> None:
+    def failed(self, place: Replica, error: CafcatError) -> None:
         """`error`: as the store raised it, or Corrupt if the checksum was wrong."""
         if place == self._own:
             self._error = error
@@ -241,7 +241,7 @@ class Trial:
         """As `failed`, of the chunk's own object."""
         self.failed(self._own, error)
 
-    def succeeded(self, place: ObjectPlace) -> None:
+    def succeeded(self, place: Replica) -> None:
         """It gave the bytes."""
         if place is not self._own or self._places.has_failures:
             self._places.read_from(place, self._location, self._error)

@@ -5,10 +5,10 @@ from typing import NamedTuple
 from cafcat.errors import InvalidInput
 from cafcat.model import Location
 
-__all__ = ["Wanted"]
+__all__ = ["ReadRequest"]
 
 
-class Wanted(NamedTuple):
+class ReadRequest(NamedTuple):
     """A file that is wanted, by the name that it was asked for; and which bytes of its chunk have to be read.
 
     part: `[start, end)` of the content that these are decoded to; None where the bytes of the chunk are the file's,
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
         return self.size_bytes == self.location.size_bytes
 
     @classmethod
-    def of(cls, name: str, location: Location, start: int = 0, end: int | None = None) -> "Wanted":
+    def of(cls, name: str, location: Location, start: int = 0, end: int | None = None) -> "ReadRequest":
         """Bytes `[start, end)` of the file, cut at its end; a negative start counts from the end. Raises
         InvalidInput if the range begins beyond the file, or makes no sense."""
         if start == 0 and end is None and location.decoding is None:

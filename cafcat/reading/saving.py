@@ -9,13 +9,13 @@ from cafcat.reading.durable_files import DurableFiles, OpenFolder
 from cafcat.reading.output_errors import disk_errors
 from cafcat.reading.outputs import Output, write_single
 from cafcat.reading.reader import Reading
-from cafcat.reading.request import Wanted
+from cafcat.reading.request import ReadRequest
 from cafcat.support.syncing import sync_ancestors
 
 __all__ = ["SavedFiles", "save_single"]
 
 
-def save_single(reading: Reading, wanted: Wanted, blocks: Iterator[bytes], output: Output) -> None:
+def save_single(reading: Reading, wanted: ReadRequest, blocks: Iterator[bytes], output: Output) -> None:
     """Write a file to disk, as `write_single` does, with its time if it is the whole file; from a copy where its
     own chunk is damaged, also if that is seen only at the end."""
 
@@ -34,10 +34,10 @@ class SavedFiles:
     def __init__(self, reading: Reading, *, overwrite: bool, mode: int) -> None:
         """Args: overwrite: whether to replace existing files; mode: of new files, less the umask."""
         self._reading = reading
-        self._files: DurableFiles[Wanted] = DurableFiles("the output", overwrite=overwrite, mode=mode)
+        self._files: DurableFiles[ReadRequest] = DurableFiles("the output", overwrite=overwrite, mode=mode)
         self._folders: dict[str, OpenFolder] = {}
 
-    def save(self, wanted: Wanted, blocks: Iterator[bytes], output: Output) -> None:
+    def save(self, wanted: ReadRequest, blocks: Iterator[bytes], output: Output) -> None:
         """Write the content of a file, as `save_single` does; the file takes its name later, unless the output is a
         device or pipe. Raises CafcatError."""
         parent = str(output.path.parent)
@@ -51,7 +51,7 @@ class SavedFiles:
 
         self._reading.save(wanted, blocks, write)
 
-    def committed(self) -> Iterator[tuple[Wanted, CafcatError | None]]:
+    def committed(self) -> Iterator[tuple[ReadRequest, CafcatError | None]]:
         """Make all files durable under their names; then yield each, with an error if it could not take its name.
         Raises OutputFailed."""
         self._files.commit()
@@ -70,5 +70,5 @@ class SavedFiles:
         self._files.__exit__(kind, error, trace)
 
 
-def _time_of(wanted: Wanted) -> int | None:
+def _time_of(wanted: ReadRequest) -> int | None:
     return wanted.location.modified_ns if wanted.is_whole else None

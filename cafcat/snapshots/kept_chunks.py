@@ -10,7 +10,7 @@ from cafcat.errors import CafcatError
 from cafcat.model import Location
 from cafcat.stores.base import OpenObject, OpensFiles, Store
 
-__all__ = ["KeptChunk", "KeptChunks"]
+__all__ = ["CachedChunk", "CachedChunks"]
 
 _MOST_FILES: Final = 256
 _TRUSTED_SECONDS: Final = 1.0
@@ -20,7 +20,7 @@ _KEPT_SECONDS: Final = 60.0
 """What was not read for so long is closed when another is looked at."""
 
 
-class KeptChunk:
+class CachedChunk:
     """An open object, and until when nobody has to look at its name, in seconds of the monotonic clock. Closed
     when nobody has it any more, not under the hands of who reads it."""
 
@@ -32,7 +32,7 @@ class KeptChunk:
         self.until = monotonic() + _TRUSTED_SECONDS
 
 
-class KeptChunks(dict[int, KeptChunk]):
+class CachedChunks(dict[int, CachedChunk]):
     """By chunks.id. Safe to share by threads; look-ups take no lock."""
 
     def __init__(self, store_of: Callable[[str], Store]) -> None:
@@ -40,7 +40,7 @@ class KeptChunks(dict[int, KeptChunk]):
         self._store_of = store_of
         self._lock = Lock()
 
-    def current(self, chunk: int, location: Location) -> KeptChunk | None:
+    def current(self, chunk: int, location: Location) -> CachedChunk | None:
         """Looks at the name again, or opens the chunk. None if it cannot be opened here: by a read as any other it
         will be said why, or it is in a bucket."""
         now = monotonic()
@@ -56,11 +56,11 @@ class KeptChunks(dict[int, KeptChunk]):
                 self[chunk] = opened
         return opened
 
-    def _open(self, location: Location) -> KeptChunk | None:
+    def _open(self, location: Location) -> CachedChunk | None:
         with suppress(CafcatError):
             store = self._store_of(location.store)
             if isinstance(store, OpensFiles):
-                return KeptChunk(store.open(location.object_key))
+                return CachedChunk(store.open(location.object_key))
         return None
 
     def _make_room(self, now: float) -> None:

@@ -87,7 +87,7 @@ class SnapshotCopies:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
-    def places_of(self, chunk: UUID) -> list[tuple[str, str]]:
+    def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
         """Return store and key of the chunk itself, then those of each copy."""
         return [(store, key) for store, key in self._rows.select(_PLACES, str(chunk))]
 

@@ -15,10 +15,10 @@ from cafcat.checksums import crc32c_of
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
 from cafcat.reading.reader import Reading
-from cafcat.reading.request import Wanted
+from cafcat.reading.request import ReadRequest
 from cafcat.settings.settings import Settings
 from cafcat.snapshots.database import Rows, SnapshotFile
-from cafcat.snapshots.kept_chunks import KeptChunks
+from cafcat.snapshots.kept_chunks import CachedChunks
 from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog
 from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.support.paths import file_of, folder_of
@@ -83,7 +83,7 @@ class Snapshot:
         self._catalog = SnapshotCatalog(self._rows)
         store_of = self._stores.__getitem__
         self._reading = Reading(self._catalog, store_of, warn or logging.getLogger("cafcat").warning)
-        self._open = KeptChunks(store_of)
+        self._open = CachedChunks(store_of)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """The bytes of a file, or `[start, end)` of them; a negative start counts from the end. A whole file is
@@ -102,7 +102,7 @@ class Snapshot:
 
     def _read_with_care(self, path: str, start: int, end: int | None) -> bytes:
         location = self.locate(path)
-        wanted = Wanted.of(path, location, start, end)
+        wanted = ReadRequest.of(path, location, start, end)
         is_simple = wanted.is_whole and location.decoding is None
         if is_simple and (data := self._from_file(location)) is not None:
             return data

@@ -15,7 +15,7 @@ from cafcat.support.paths import file_of, folder_of
 
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
-    from cafcat.catalog.files.consistent import Moment
+    from cafcat.catalog.files.consistent import ConsistentFiles
 
 __all__ = ["SnapshotReport", "write_snapshot"]
 
@@ -77,7 +77,9 @@ def _sqlite_errors(shown: str) -> Iterator[None]:
 class _Writing:
     """One snapshot being written. chunks: the chunks.id that its files are in."""
 
-    def __init__(self, moment: "Moment", connection: sqlite3.Connection, prefix: str, progress: Progress) -> None:
+    def __init__(
+        self, moment: "ConsistentFiles", connection: sqlite3.Connection, prefix: str, progress: Progress
+    ) -> None:
         self._moment = moment
         self._connection = connection
         self._prefix = prefix

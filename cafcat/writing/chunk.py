@@ -17,10 +17,10 @@ from cafcat.writing.journal import write_journal
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["BegunChunk", "ChunkPlace", "FinishedChunk", "OpenChunk"]
+__all__ = ["BegunChunk", "ChunkTarget", "FinishedChunk", "OpenChunk"]
 
 
-class ChunkPlace(NamedTuple):
+class ChunkTarget(NamedTuple):
     """Where chunks go, and who writes them: owner is who has their leases; run: of the ingest, if it is one."""
 
     catalog: Catalog
@@ -46,7 +46,7 @@ class BegunChunk:
     leaves a trace that recovery can follow.
     """
 
-    def __init__(self, place: ChunkPlace, *, moves: bool = False) -> None:
+    def __init__(self, place: ChunkTarget, *, moves: bool = False) -> None:
         """moves: for live files of other chunks."""
         self._place = place
         self.uuid = uuid4()
@@ -167,7 +167,7 @@ class BegunChunk:
 class OpenChunk(BegunChunk):
     """Takes files, as long as there is room."""
 
-    def __init__(self, place: ChunkPlace, *, moves: bool = False) -> None:
+    def __init__(self, place: ChunkTarget, *, moves: bool = False) -> None:
         """moves: for live files of other chunks; move_from is told of each of these, and finish_moved ends it."""
         super().__init__(place, moves=moves)
         self._moves_from: list[int] = []

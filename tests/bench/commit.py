@@ -7,7 +7,7 @@ from functools import partial
 from cafcat.formats import registry as formats
 from cafcat.model import OnConflict
 from cafcat.wiring import Rooms
-from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from tests.bench.bench import Bench, Home
 from tests.bench.table import Row, at_least, figure, pair_ratios
 from tests.bench.timing import in_turn, timed
@@ -47,7 +47,7 @@ def _commit(home: Home, files: int) -> float:
     catalog, store_of = Rooms(home.settings)()
     store = store_of(home.settings.store)
     catalog.stores.register(store.url)
-    place = ChunkPlace(catalog, store, formats.by_name("caf"), None, "bench")
+    place = ChunkTarget(catalog, store, formats.by_name("caf"), None, "bench")
     chunk = OpenChunk(place)
     for number in range(files):
         path = f"projects/2026/instrument-07/run-{number // 500:06}/frame-{number:09}.dat"

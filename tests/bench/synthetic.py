@@ -19,7 +19,7 @@ from cafcat.settings.database import Database
 from cafcat.settings.settings import Settings
 from cafcat.sources.base import OpenFile
 from cafcat.wiring import Stores
-from cafcat.writing.chunk import ChunkPlace
+from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 from tests.bench.memory import peak_bytes
 
@@ -54,7 +54,7 @@ def main(count: int) -> None:
     store = Stores(settings)[settings.store]
     with closing(Database(settings).catalog()) as catalog:
         catalog.stores.register(store.url)
-        place = ChunkPlace(catalog, store, formats.by_name("caf"), None, owner_name("bench"))
+        place = ChunkTarget(catalog, store, formats.by_name("caf"), None, owner_name("bench"))
         limits = Limits(settings.target_size)
         ingest = Ingest(
             place,

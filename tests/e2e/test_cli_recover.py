@@ -7,7 +7,7 @@ from dataclasses import fields
 import psycopg
 import pytest
 
-from cafcat.operations.recover.run import RecoverReport, SettledChunk
+from cafcat.operations.recover.run import RecoveredChunk, RecoverReport
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 
 
@@ -72,7 +72,7 @@ def test_nothing_to_recover(cafcat: Cafcat) -> None:
 
 def test_all_keys_are_documented() -> None:
     documented = documented_keys("recover")
-    assert {field.name for field in fields(RecoverReport)} | set(SettledChunk._fields) <= documented
+    assert {field.name for field in fields(RecoverReport)} | set(RecoveredChunk._fields) <= documented
 
 
 def test_what_was_left_is_settled_and_said(cafcat: Cafcat) -> None:

@@ -33,7 +33,8 @@ INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
 NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
 """Of those that are."""
 OWN = {
-    "": "catalog checksums cli embedded errors model progress reading remote repository settings stores support wiring",
+    "": "catalog checksums cli embedded errors model progress reading remote repository settings stores support"
+    " wiring",
     "catalog.": "by_key catalog connection files files.lookup locking schema stores stores.stores",
     "cli.": "app arguments call errors output reading reading.get stopping verbs",
     "embedded.": "cluster programs roles server sockets state",

@@ -15,8 +15,8 @@ import pytest
 import cafcat
 from cafcat.errors import CafcatError, InvalidInput, NotFound, Unavailable
 from cafcat.model import OnConflict
-from cafcat.operations.copy.run import CopyReport, TakenChunk
-from cafcat.operations.recover.left_copies import SettledCopy
+from cafcat.operations.copy.run import CopiedChunk, CopyReport
+from cafcat.operations.recover.left_copies import RecoveredCopy
 from cafcat.operations.recover.run import RecoverReport
 from tests.catalog_world import commit
 from tests.copy_world import PAIRS, World, check, end_leases, folder_of, rebuilt_from_copies, world
@@ -52,11 +52,11 @@ def with_history(world: World) -> list[str]:
 @pairs
 def test_copies_are_the_same_objects_beside_the_same_records(world: World) -> None:
     chunks = with_history(world)
-    taken: list[TakenChunk] = []
+    taken: list[CopiedChunk] = []
     report = world.copy(on_taken=taken.append)
     sizes = dict(world.sql("SELECT uuid::text, size_bytes FROM chunks"))
     assert counted(report) == {"copied": 3, "bytes_copied": sum(sizes.values())}
-    assert taken == [TakenChunk(chunk.uuid, world.second.url, "copied", sizes[str(chunk.uuid)]) for chunk in taken]
+    assert taken == [CopiedChunk(chunk.uuid, world.second.url, "copied", sizes[str(chunk.uuid)]) for chunk in taken]
     assert [str(chunk.uuid) for chunk in taken] == chunks
     assert check(world) == {f"{chunk}.caf" for chunk in chunks}
     from_copies, catalog = rebuilt_from_copies(world)
@@ -419,8 +419,8 @@ def test_what_dead_writers_left(world: World) -> None:
     report = world.repository.custody.recover(on_settled=settled.append)
     assert counted(report) == {"copies_adopted": 1, "copies_removed": 1}
     assert settled == [
-        SettledCopy(chunks[0], world.second.url, "abandoned", settled[0].reason),
-        SettledCopy(chunks[1], world.second.url, "adopted"),
+        RecoveredCopy(chunks[0], world.second.url, "abandoned", settled[0].reason),
+        RecoveredCopy(chunks[1], world.second.url, "adopted"),
     ]
     assert check(world) == {f"{chunks[1]}.caf"}
     from_copies, _ = rebuilt_from_copies(world)

@@ -203,11 +203,11 @@ def test_one_further_query_and_one_warning(world: World, chunk: str, tmp_path: P
 def asked_for_copies(repository: cafcat.Repository) -> list[Any]:
     """Of which chunks the catalog is asked for copies, from now on."""
     asked: list[Any] = []
-    places_of = repository._catalog.copies.places_of
+    replicas_of = repository._catalog.copies.replicas_of
 
     def counted(chunk: Any) -> Any:
         asked.append(chunk)
-        return places_of(chunk)
+        return replicas_of(chunk)
 
     repository._reading._places._places_of = counted
     return asked

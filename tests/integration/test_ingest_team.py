@@ -305,14 +305,14 @@ def test_problems_of_single_files_are_events(
 ) -> None:
     """Files that vanish after they were listed."""
     gone = [tree / f"d0{n}" / f"f0{n}50" for n in range(10, 40)]
-    real = cafcat.operations.ingest.worker_pool.Team.take  # type: ignore[attr-defined]
+    real = cafcat.operations.ingest.worker_pool.WorkerPool.take  # type: ignore[attr-defined]
 
     def vanish(*arguments: object) -> None:
         for file in gone:
             file.unlink(missing_ok=True)
         real(*arguments)
 
-    monkeypatch.setattr(cafcat.operations.ingest.worker_pool.Team, "take", vanish)  # type: ignore[attr-defined]
+    monkeypatch.setattr(cafcat.operations.ingest.worker_pool.WorkerPool, "take", vanish)  # type: ignore[attr-defined]
     recorder = Once(1, lambda: None)
     report = repository.ingest(["tree"], jobs=2, progress=recorder)
     assert {problem.kind for problem in recorder.problems} == {ProblemKind.SYMLINK, ProblemKind.VANISHED}

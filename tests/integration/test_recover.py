@@ -15,7 +15,7 @@ from cafcat.formats.caf.format import CAF
 from cafcat.formats.index_checksum import CHECKSUM_BYTES, checksum_text
 from cafcat.model import ChunkState, OnConflict
 from cafcat.operations.recover import run as recovering
-from cafcat.operations.recover.run import Outcome, SettledChunk
+from cafcat.operations.recover.run import Outcome, RecoveredChunk
 from cafcat.progress import Progress
 from cafcat.testing.formats import ListSink
 from cafcat.writing.chunk import OpenChunk
@@ -113,12 +113,12 @@ def test_a_whole_chunk_is_adopted_as_its_writer_would_have_committed_it(
         write(other).finish(OnConflict.REPLACE, lambda: None)
         expected = sql(other, described)
     left = die_before_commit(write(repository))
-    settled: list[SettledChunk] = []
+    settled: list[RecoveredChunk] = []
     report = recover(repository, on_settled=settled.append)
     assert sql(repository, described) == expected
     assert check(repository, place) == FILES | {"Z": b"z"}
     size_bytes = expected[0][0]
-    assert settled == [SettledChunk(left.uuid, place.url, Outcome.ADOPTED, len(FILES) + 1, size_bytes)]
+    assert settled == [RecoveredChunk(left.uuid, place.url, Outcome.ADOPTED, len(FILES) + 1, size_bytes)]
     assert report.files_adopted == len(FILES) + 1
     assert report.bytes_adopted == sum(map(len, FILES.values())) + 1
     assert repository.read("a/second") == FILES["a/second"]
@@ -176,7 +176,7 @@ def test_a_damaged_object_is_not_adopted(repository: cafcat.Repository, place: P
     damaged = DAMAGE[damage](data)
     assert damaged != data
     place.write(key_of(chunk), damaged)
-    settled: list[SettledChunk] = []
+    settled: list[RecoveredChunk] = []
     report = recover(repository, on_settled=settled.append)
     assert counted(report) == {"adopted": 1, "abandoned": 1}
     assert settled[0].reason
@@ -291,13 +291,13 @@ def test_a_dry_run_says_the_same_and_changes_nothing(repository: cafcat.Reposito
     end_leases(repository)
     rows = "SELECT * FROM chunks ORDER BY id"
     before = (sql(repository, rows), chunk_objects(place), sorted(place.uploads()))
-    settled: list[SettledChunk] = []
+    settled: list[RecoveredChunk] = []
     report = repository.recover(dry_run=True, on_settled=settled.append)
     assert (sql(repository, rows), chunk_objects(place), sorted(place.uploads())) == before
     expected = {"adopted": 1, "abandoned": 1, "cleaned": 1, "uploads_removed": 1}
     assert counted(report) == expected | {"dry_run": True}
     assert report.bytes_adopted == sum(map(len, FILES.values()))
-    done: list[SettledChunk] = []
+    done: list[RecoveredChunk] = []
     assert counted(repository.recover(on_settled=done.append)) == expected
     assert done == settled
     assert check(repository, place) == FILES
@@ -307,7 +307,7 @@ def test_interrupted_between_and_within_chunks(repository: cafcat.Repository, pl
     """What was settled stays so; the chunk at hand can be taken by the next recover at once."""
     for number in range(3):
         leave_whole(repository, {f"{number}": b"whole"})
-    settled: list[SettledChunk] = []
+    settled: list[RecoveredChunk] = []
     report = recover(repository, on_settled=settled.append, should_stop=lambda: bool(settled))
     assert counted(report) == {"adopted": 1, "interrupted": True}
     asked = iter([False, False])

@@ -8,7 +8,7 @@ import cafcat
 from cafcat.errors import CafcatError, Locked
 from cafcat.model import OnConflict
 from cafcat.operations.recover import run as recovering
-from cafcat.operations.recover.run import Outcome, RecoverReport, SettledChunk
+from cafcat.operations.recover.run import Outcome, RecoveredChunk, RecoverReport
 from tests.catalog_world import Opener, begin, commit, sql
 from tests.listeners import Once
 from tests.places import Folder, Place
@@ -101,7 +101,7 @@ def test_two_recovers_at_once_settle_each_chunk_once(place: Place, open_at: Open
         leave_half(first, {f"half {number}": b"half"})
     end_leases(first)
     reports: list[RecoverReport] = []
-    settled: list[SettledChunk] = []
+    settled: list[RecoveredChunk] = []
     barrier = threading.Barrier(2)
 
     def work(repository: cafcat.Repository) -> None:

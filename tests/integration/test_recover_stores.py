@@ -9,7 +9,7 @@ import pytest
 import cafcat
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import OnConflict
-from cafcat.operations.recover.run import Outcome, SettledChunk
+from cafcat.operations.recover.run import Outcome, RecoveredChunk
 from tests.catalog_world import Opener, begin, commit, sql
 from tests.places import Bucket, Folder, Place
 from tests.recover_world import (
@@ -50,7 +50,7 @@ def test_the_remains_of_an_abandoned_chunk_are_removed(repository: cafcat.Reposi
         repository._catalog.chunks.abandon_chunk(chunk._id, "interrupted")
     assert place.uploads()
     assert chunk_objects(place)
-    settled: list[SettledChunk] = []
+    settled: list[RecoveredChunk] = []
     assert counted(repository.recover(on_settled=settled.append)) == {"cleaned": 2}
     assert {chunk.outcome for chunk in settled} == {Outcome.CLEANED}
     assert check(repository, place) == {}

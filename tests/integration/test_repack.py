@@ -16,9 +16,9 @@ from cafcat.formats.caf.format import CAF
 from cafcat.model import Entry, OnConflict
 from cafcat.operations import chunk_contents as reading
 from cafcat.operations.repack.run import Repack, RepackOptions, RepackReport
-from cafcat.operations.rewriting import Rewriter, live_files, place_of
+from cafcat.operations.rewriting import Rewriter, chunk_target, live_files
 from cafcat.stores.local.files import LocalFile
-from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from cafcat.writing.limits import Limits
 from tests.catalog_world import MODIFIED, Opener, commit, sql, state_of
 from tests.killing import killed_at_each_step
@@ -314,7 +314,7 @@ def test_two_repacks_at_once(repository: cafcat.Repository, place: Place, open_a
 def test_what_another_repack_copies_is_left_to_it(local: cafcat.Repository, folder: Folder) -> None:
     wasted(local)
     [(chunk_id,)] = sql(local, "SELECT id FROM chunks")
-    chunk = OpenChunk(place_of(local._catalog, local._store_of(folder.url), "repack"), moves=True)
+    chunk = OpenChunk(chunk_target(local._catalog, local._store_of(folder.url), "repack"), moves=True)
     chunk.move_from(chunk_id)
     report = repack(local)
     assert (report.chunks, report.taken) == (0, 1)
@@ -383,7 +383,7 @@ def test_a_path_that_comes_twice_does_not_get_into_one_chunk(local: cafcat.Repos
     [file] = [file for file in live_files(local._catalog, first) if file.path == "a"]
     commit(local, {"a": b"content"})
     second = max(chunk for (chunk,) in sql(local, "SELECT id FROM chunks"))
-    place = place_of(local._catalog, local._store_of(folder.url), "repack")
+    place = chunk_target(local._catalog, local._store_of(folder.url), "repack")
     with Rewriter(place, Limits(1_000_000), progress=Heard(), should_stop=lambda: False) as rewriter:
         assert rewriter.take(first, file, iter([b"content"]))
         [again] = live_files(local._catalog, second)
@@ -472,7 +472,7 @@ def dies_before_commit(chunk: OpenChunk) -> None:
 
 def move_and_die(repository: cafcat.Repository, place: Place) -> OpenChunk:
     """As a repack of the only chunk does, killed before its commit."""
-    chunk = OpenChunk(place_of(repository._catalog, repository._store_of(place.url), "repack"), moves=True)
+    chunk = OpenChunk(chunk_target(repository._catalog, repository._store_of(place.url), "repack"), moves=True)
     [(source,)] = sql(repository, "SELECT id FROM chunks WHERE state = 'committed'")
     chunk.move_from(source)
     for file in live_files(repository._catalog, source):
@@ -500,7 +500,7 @@ def test_what_changed_since_it_died_stays_changed(
     other = open_at(place)
     store = other.custody.store_to_write()
     run = other._catalog.runs.begin_run(sources=["tree"], options={}, version="0")
-    begun_before = OpenChunk(ChunkPlace(other._catalog, store, CAF, run, "here:1:test"))
+    begun_before = OpenChunk(ChunkTarget(other._catalog, store, CAF, run, "here:1:test"))
     new = move_and_die(repository, place)
     begun_before.add("001", b"newer", MODIFIED)
     begun_before.all_new = False

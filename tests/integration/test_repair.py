@@ -13,7 +13,7 @@ from cafcat.errors import InvalidInput, NotFound, Unavailable
 from cafcat.model import FileProblem, SourceFile
 from cafcat.operations.repair import run as repairing
 from cafcat.operations.repair.run import Repair, RepairReport
-from cafcat.operations.rewriting import Rewriter, place_of
+from cafcat.operations.rewriting import Rewriter, chunk_target
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.writing.limits import Limits
 from tests.catalog_world import Opener, commit, sql, state_of
@@ -387,7 +387,7 @@ def test_a_source_that_breaks_costs_only_what_comes_after(
 
     chunk = ingested(local)
     write(local, folder, chunk, lambda data: flipped(FILES["tree/03"])(flipped(FILES["tree/07"])(data)))
-    place = place_of(local._catalog, local._store_of(folder.url), "repair")
+    place = chunk_target(local._catalog, local._store_of(folder.url), "repair")
     mending = Repair(
         local._catalog,
         local._store_of,

@@ -26,7 +26,7 @@ from cafcat.operations.verify.chunk_check import check_target
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.run import CheckedObject, VerifyReport
 from cafcat.testing.formats import pack
-from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from tests.catalog_world import sql
 from tests.damage import flip
 from tests.s3_server import S3Server
@@ -45,7 +45,7 @@ def repository(database_url: str, tmp_path: Path) -> Iterator[cafcat.Repository]
 def begin(repository: cafcat.Repository) -> OpenChunk:
     run = repository._catalog.runs.begin_run(sources=["tree"], options={}, version="0")
     store = repository.custody.store_to_write()
-    return OpenChunk(ChunkPlace(repository._catalog, store, CAF, run, "here:1:test"))
+    return OpenChunk(ChunkTarget(repository._catalog, store, CAF, run, "here:1:test"))
 
 
 def finish(chunk: OpenChunk) -> str:

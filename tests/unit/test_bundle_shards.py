@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cafcat.checksums import crc32c
-from cafcat.errors import CafcatError, Conflict, Corrupt, Lacking, NotInstalled, Unsupported
+from cafcat.errors import CafcatError, Conflict, Corrupt, IndexMissing, NotInstalled, Unsupported
 from cafcat.formats.base import REFUSED
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.bundles.bundle import NewBundleFile, write_bundle
@@ -103,10 +103,10 @@ def test_a_shard_finds_its_index_beside_it(folder: Path) -> None:
     made(folder)
     reader = DATABUNDLE.reader(stored(folder).open(SHARD))
     assert {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()} == dict(FILES)
-    with pytest.raises(Lacking, match="not beside it"):
+    with pytest.raises(IndexMissing, match="not beside it"):
         DATABUNDLE.reader(BytesArchive((folder / SHARD).read_bytes()))
     (folder / "index/CURRENT").unlink()
-    with pytest.raises(Lacking, match="not beside it"):
+    with pytest.raises(IndexMissing, match="not beside it"):
         DATABUNDLE.reader(stored(folder).open(SHARD))
     assert DATABUNDLE.spread(stored(folder)) is None
 

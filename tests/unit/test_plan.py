@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cafcat.model import Location
-from cafcat.reading.plan import ReadPlan, Wanted, in_read_order, merged, merging_of
+from cafcat.reading.plan import ReadPlan, ReadRequest, in_read_order, merged, merging_of
 from cafcat.stores.registry import open_store
 
 FOLDER = "file:///srv/chunks"
@@ -16,12 +16,12 @@ BUCKET = "s3://bucket/chunks"
 KIB, MIB = 1 << 10, 1 << 20
 
 
-def wanted(start: int, end: int, key: str = "a", store: str = FOLDER, name: str = "") -> Wanted:
+def wanted(start: int, end: int, key: str = "a", store: str = FOLDER, name: str = "") -> ReadRequest:
     place = Location(name or f"{key}-{start}", start, end, 0, None, UUID(int=ord(key[0])), store, key)
-    return Wanted.of(place.path, place)
+    return ReadRequest.of(place.path, place)
 
 
-def spans(items: list[Wanted]) -> list[tuple[int, int]]:
+def spans(items: list[ReadRequest]) -> list[tuple[int, int]]:
     return [(read.start_byte, read.end_byte) for read in merged(items, open_store)]
 
 
@@ -71,8 +71,8 @@ def test_empty_files_cost_nothing() -> None:
 def test_what_is_large_when_it_is_decoded_comes_alone_and_in_blocks(end: int) -> None:
     """A record of zeros may have no bytes at all."""
     place = wanted(10, end).location._replace(content_bytes=9 * MIB, decoding="some")
-    large = Wanted.of("large", place)
-    small = Wanted.of("small", place._replace(start_byte=60, end_byte=end + 50, content_bytes=8 * MIB))
+    large = ReadRequest.of("large", place)
+    small = ReadRequest.of("small", place._replace(start_byte=60, end_byte=end + 50, content_bytes=8 * MIB))
     reads = list(merged([wanted(0, 10), large, large, wanted(50, 60), small], open_store))
     assert [[item.name for item in read.wanted] for read in reads] == [
         ["a-0"],

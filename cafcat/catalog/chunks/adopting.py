@@ -12,7 +12,7 @@ from cafcat.catalog.files.lookup import size_of
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.stores.stores import add_store
-from cafcat.catalog.unknown_outcome import settled
+from cafcat.catalog.unknown_outcome import commit_with_check
 from cafcat.errors import Conflict
 from cafcat.model import ArchiveUnits, ChunkState, OnConflict
 
@@ -105,10 +105,12 @@ class Adopting:
         self, archive: AdoptedArchive, mapping: Mapping, on_conflict: OnConflict, units: ArchiveUnits
     ) -> ChunkCommit:
         """Enters an archive, its files and its log files; a mapping's paths have to be distinct. A lost connection
-        is settled by looking. Raises Conflict if the object is in the catalog, or under OnConflict.FAIL a path;
-        CatalogUnavailable if nobody can tell whether it was done."""
+        is handled by `commit_with_check`. Raises Conflict if the object is in the catalog, or under
+        OnConflict.FAIL a path; CatalogUnavailable if nobody can tell whether it was done."""
         commit = Commit(self._connection)
-        return settled(lambda: self._adopt(archive, mapping, on_conflict, units), lambda: commit.done(archive.id))
+        return commit_with_check(
+            lambda: self._adopt(archive, mapping, on_conflict, units), lambda: commit.done(archive.id)
+        )
 
     def _adopt(
         self, archive: AdoptedArchive, mapping: Mapping, on_conflict: OnConflict, units: ArchiveUnits

@@ -16,7 +16,7 @@ from cafcat.errors import Conflict, InvalidInput, NotFound
 from cafcat.model import Chunk, ChunkState, Comparison, SourceFile
 from cafcat.support.quantities import to_microseconds
 
-__all__ = ["RENEW_LEASE", "Chunks", "Known"]
+__all__ = ["RENEW_LEASE", "Chunks", "ExistingFiles"]
 
 # A batch goes over as JSON, which is encoded in C: psycopg makes an array element by element in Python. Where
 # both sides have an entity tag it decides, else the time does. A file whose source is unknown counts as one of the
@@ -42,7 +42,7 @@ RENEW_LEASE: Final = (
 )
 
 
-class Known(NamedTuple):
+class ExistingFiles(NamedTuple):
     """The files of a batch that the catalog has, by their positions in the batch; all others are new.
 
     Attributes:
@@ -67,7 +67,7 @@ class Chunks:
         files: Sequence[SourceFile],
         source_ids: Sequence[int | None],
         comparison: Comparison = Comparison.TIME,
-    ) -> Known:
+    ) -> ExistingFiles:
         """Return which files of a batch the catalog has, and which of them have to be read to see if they changed.
 
         Args:
@@ -78,7 +78,7 @@ class Chunks:
                 file of the same size is doubtful. NOTHING: every file is changed.
         """
         if not files or not self._has_between(files):
-            return Known(frozenset(), frozenset(), {})
+            return ExistingFiles(frozenset(), frozenset(), {})
         batch = [
             (file.path, file.size_bytes, to_microseconds(file.modified_ns), file.etag, source_id)
             for file, source_id in zip(files, source_ids, strict=True)
@@ -95,7 +95,7 @@ class Chunks:
                 unchanged.add(n - 1)
             else:
                 changed.add(n - 1)
-        return Known(frozenset(unchanged), frozenset(changed), doubtful)
+        return ExistingFiles(frozenset(unchanged), frozenset(changed), doubtful)
 
     def _has_between(self, files: Sequence[SourceFile]) -> bool:
         """Whether the catalog has any path between the first and the last of these, as sorted by bytes. Where a

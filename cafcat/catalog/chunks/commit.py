@@ -13,7 +13,7 @@ from cafcat.catalog.files.mapping import COLUMNS, Mapping
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.journal import append
 from cafcat.catalog.locking import ATTEMPT_SECONDS, acquire, limit_waiting
-from cafcat.catalog.unknown_outcome import settled
+from cafcat.catalog.unknown_outcome import commit_with_check
 from cafcat.checksums import to_base64
 from cafcat.errors import Conflict
 from cafcat.model import NO_UNITS, ArchiveUnits, ChunkState, ChunkSummary, JournalKind, OnConflict
@@ -73,10 +73,10 @@ class Commit:
         says that the chunk comes late: a path that a chunk begun after it has stays there, whatever on_conflict
         says, and counts as skipped.
 
-        A lost connection is settled by looking: if the server had committed, that is success; if not, it is
-        tried again. Raises Conflict if a path is there already under OnConflict.FAIL, if a log file of `units` is
-        in another archive, or if the chunk is no longer being written; CatalogUnavailable if it could not be
-        committed or nobody can tell: then the chunk stays adoptable.
+        A lost connection is handled by `commit_with_check`: if the server had committed, that is success; if not,
+        it is tried again. Raises Conflict if a path is there already under OnConflict.FAIL, if a log file of
+        `units` is in another archive, or if the chunk is no longer being written; CatalogUnavailable if it could
+        not be committed or nobody can tell: then the chunk stays adoptable.
         """
         rules = _Rules(on_conflict, all_new, yields)
         try:
@@ -111,7 +111,7 @@ class Commit:
         kind: JournalKind,
         change: Callable[[PgConnection], ChunkCommit],
     ) -> ChunkCommit:
-        return settled(lambda: self._commit(chunk_id, summary, kind, change), lambda: self.done(chunk_id))
+        return commit_with_check(lambda: self._commit(chunk_id, summary, kind, change), lambda: self.done(chunk_id))
 
     def _commit(
         self,

@@ -155,12 +155,12 @@ class Copies(Objects):
         with self._connection.statement() as connection:
             return [(store, key) for store, key in connection.execute(statement, [chunk]).fetchall()]
 
-    def places_of(self, chunk: UUID) -> list[tuple[str, str]]:
+    def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
         """Return store and key of the chunk itself, as they are now, then those of its copies: the ones that a
         migration left behind come last."""
         return [(store, key) for _, store, key in self._places(chunk, last=2)]
 
-    def kept_places(self, chunk: UUID) -> list[tuple[bool, str, str]]:
+    def current_replicas(self, chunk: UUID) -> list[tuple[bool, str, str]]:
         """Return the same without what a migration left behind: whether it is a copy, store and key."""
         return self._places(chunk, last=1)
 

@@ -11,7 +11,7 @@ from cafcat.catalog.history.runs import iso
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.model import ChunkState
 
-__all__ = ["ChunkOfMoment", "CopyOfMoment", "FileRow", "Moment", "moment"]
+__all__ = ["ConsistentFiles", "FileRow", "SnapshotChunk", "SnapshotCopy", "moment"]
 
 FileRow = tuple[str, int, int, int, int, int | None, int | None, str | None]
 """Path, chunks.id, start_byte, end_byte, CRC-32C, modification time in microseconds since 1970 UTC; content_bytes
@@ -40,7 +40,7 @@ WHERE chunk_id = ANY(%(ids)s) AND state = %(state)s AND retired_at IS NULL ORDER
 """
 
 
-class ChunkOfMoment(NamedTuple):
+class SnapshotChunk(NamedTuple):
     """What it takes to open a chunk; size in bytes, crc64nvme of the whole object in base64."""
 
     id: int
@@ -52,7 +52,7 @@ class ChunkOfMoment(NamedTuple):
     crc64nvme: str | None
 
 
-class CopyOfMoment(NamedTuple):
+class SnapshotCopy(NamedTuple):
     """Where else a chunk (chunks.id) is."""
 
     chunk: int
@@ -60,7 +60,7 @@ class CopyOfMoment(NamedTuple):
     object_key: str
 
 
-class Moment:
+class ConsistentFiles:
     """Sees nothing that is committed later. taken_at: ISO 8601 in UTC; journal_id, journal_uuid: the last change
     that is in it, None if there was none."""
 
@@ -89,14 +89,14 @@ class Moment:
             yield from self._read.pages(_FILES.format(condition=_ONE), parameters)
         yield from self._read.pages(_FILES.format(condition=_BELOW if folder else "true"), parameters)
 
-    def chunks(self, ids: Collection[int]) -> list[ChunkOfMoment]:
+    def chunks(self, ids: Collection[int]) -> list[SnapshotChunk]:
         """By chunks.id."""
-        return [ChunkOfMoment(*row) for row in self._read.rows(_CHUNKS, {"ids": list(ids)})]
+        return [SnapshotChunk(*row) for row in self._read.rows(_CHUNKS, {"ids": list(ids)})]
 
-    def copies(self, ids: Collection[int]) -> list[CopyOfMoment]:
+    def copies(self, ids: Collection[int]) -> list[SnapshotCopy]:
         """The copies that these chunks have, the oldest first."""
         parameters = {"ids": list(ids), "state": str(ChunkState.COMMITTED)}
-        return [CopyOfMoment(*row) for row in self._read.rows(_COPIES, parameters)]
+        return [SnapshotCopy(*row) for row in self._read.rows(_COPIES, parameters)]
 
 
 def _bounds(path: str | None, folder: str) -> dict[str, str | None]:
@@ -105,7 +105,7 @@ def _bounds(path: str | None, folder: str) -> dict[str, str | None]:
 
 
 @contextmanager
-def moment(connect: Callable[[], PgConnection]) -> Iterator[Moment]:
+def moment(connect: Callable[[], PgConnection]) -> Iterator[ConsistentFiles]:
     """One transaction on a connection of its own. Raises CatalogUnavailable, CatalogOutdated."""
     with repeatable_read(connect) as found:
-        yield Moment(found)
+        yield ConsistentFiles(found)

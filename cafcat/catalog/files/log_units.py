@@ -16,7 +16,7 @@ from cafcat.support.quantities import to_microseconds
 
 __all__ = [
     "LOGS_ELSEWHERE",
-    "KnownLogs",
+    "ExistingLogs",
     "LogUnits",
     "SearchedArchive",
     "StoredUnit",
@@ -130,7 +130,7 @@ class SearchedArchive(NamedTuple):
     copies: Sequence[str]
 
 
-class KnownLogs(NamedTuple):
+class ExistingLogs(NamedTuple):
     """What the catalog has of a batch of log files, as positions in the batch; the rest is new."""
 
     unchanged: frozenset[int]
@@ -178,14 +178,14 @@ class LogUnits:
             row = connection.execute(_COUNT.encode(), {"format": archive_format}).fetchone()
         return int(row[0]) if row else 0
 
-    def known(self, files: Sequence[SourceFile]) -> KnownLogs:
+    def known(self, files: Sequence[SourceFile]) -> ExistingLogs:
         """Which log files of a batch are in archives of our own with the same size and time, and which with
         others."""
         batch = [(file.path, file.size_bytes, to_microseconds(file.modified_ns)) for file in files]
         with self._connection.by_index() as connection:
             rows = connection.execute(_KNOWN.encode(), [json.dumps(batch)]).fetchall()
         same = frozenset(n - 1 for n, is_same in rows if is_same)
-        return KnownLogs(unchanged=same, changed=frozenset(n - 1 for n, is_same in rows if not is_same))
+        return ExistingLogs(unchanged=same, changed=frozenset(n - 1 for n, is_same in rows if not is_same))
 
     def taken(self, units: Sequence[LogUnit], chunk_id: int = 0) -> Conflict | None:
         """The error that another archive of our own has one of these log files, if it is so."""

@@ -16,10 +16,10 @@ from cafcat.catalog.files.path_list import PathList
 from cafcat.catalog.history.journal import append
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.locking import acquire
-from cafcat.catalog.unknown_outcome import settled
+from cafcat.catalog.unknown_outcome import commit_with_check
 from cafcat.model import JournalKind, RetiredLocation
 
-__all__ = ["Change", "Removal", "RemovedPage", "TakenLogs"]
+__all__ = ["Change", "Removal", "RemovedPage", "RepackedLogs"]
 
 _TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM {{table}}"  # noqa: S608
 _PER_CHUNK: Final = f"SELECT caf_file_id, count(*) AS files, sum({size_of()}) AS bytes FROM {{table}} GROUP BY 1"  # noqa: S608
@@ -92,7 +92,7 @@ ORDER BY l.file_path
 """  # noqa: S608
 
 
-class TakenLogs(NamedTuple):
+class RepackedLogs(NamedTuple):
     """A section of an archive of logs that cannot come back: another archive (its uuid) has that log file now."""
 
     path: str
@@ -113,7 +113,7 @@ class Change:
     live: PathList
     pruned: PathList
     empty: list[Below]
-    taken: list[TakenLogs] = field(default_factory=list)
+    taken: list[RepackedLogs] = field(default_factory=list)
     sequence: int | None = None
     uuid: UUID | None = None
     stores: tuple[str, ...] = ()
@@ -152,8 +152,8 @@ class Removal:
 
     def remove(self, names: PathList, folders: Sequence[Below], checkpoint: Callable[[], object]) -> Change:
         """Takes the files of these names, and all below these folders (none within another), out of
-        file_locations. A lost connection is settled by looking, as by commit_chunk. Raises CatalogUnavailable if it
-        could not be done or nobody can tell."""
+        file_locations. A lost connection is handled by `commit_with_check`, as by commit_chunk. Raises
+        CatalogUnavailable if it could not be done or nobody can tell."""
         return self._settled(lambda connection, change: _remove(connection, change, names, folders, checkpoint))
 
     def restore(self, names: PathList, folders: Sequence[Below], checkpoint: Callable[[], object]) -> Change:
@@ -202,7 +202,7 @@ class Removal:
             return change
 
         try:
-            return settled(attempt, lambda: change if self._happened(change) else None)
+            return commit_with_check(attempt, lambda: change if self._happened(change) else None)
         except BaseException:
             change.close()
             raise
@@ -337,10 +337,10 @@ def _leave_alone(connection: PgConnection, condition: str, paths: PathList) -> N
         connection.execute(f"DELETE FROM wanted WHERE {condition}".encode())  # noqa: S608
 
 
-def _leave_taken(connection: PgConnection) -> list[TakenLogs]:
+def _leave_taken(connection: PgConnection) -> list[RepackedLogs]:
     """A log file is in one archive. Whoever commits one changes file_locations first, which has to wait for us. Of
     several that have the same log files the newest comes back."""
-    taken: list[TakenLogs] = []
+    taken: list[RepackedLogs] = []
     coming: list[int] = []
     for (archive,) in connection.execute(_OF_LOGS).fetchall():
         found = logs_elsewhere(connection, archive, coming)
@@ -349,7 +349,7 @@ def _leave_taken(connection: PgConnection) -> list[TakenLogs]:
             continue
         statement = "DELETE FROM wanted WHERE caf_file_id = %s RETURNING file_path"
         paths = sorted(path for (path,) in connection.execute(statement, [archive]).fetchall())
-        taken += [TakenLogs(path, *found) for path in paths]
+        taken += [RepackedLogs(path, *found) for path in paths]
     return taken
 
 

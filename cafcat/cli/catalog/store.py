@@ -19,7 +19,7 @@ from cafcat.support.quantities import format_size
 if TYPE_CHECKING:
     from cafcat.catalog.stores.stores import StoreRow
     from cafcat.custody import Custody
-    from cafcat.operations.copy.run import TakenChunk
+    from cafcat.operations.copy.run import CopiedChunk
     from cafcat.operations.stores.migrate import MigrateReport
 
 __all__ = ["register"]
@@ -32,7 +32,7 @@ _NAME = typer.Argument(metavar="NAME", parser=parse_text, help="A short name, as
 class _Progress(ShownProgress):
     """Prints a line for each chunk with -v."""
 
-    def switched(self, chunk: "TakenChunk") -> None:
+    def switched(self, chunk: "CopiedChunk") -> None:
         if self._call.verbose and self._call.json:
             self._call.output.document(chunk._asdict())
         elif self._call.verbose:

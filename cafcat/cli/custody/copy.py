@@ -16,7 +16,7 @@ from cafcat.errors import InvalidInput
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
-    from cafcat.operations.copy.run import CopyReport, TakenChunk
+    from cafcat.operations.copy.run import CopiedChunk, CopyReport
 
 __all__ = ["register"]
 
@@ -24,7 +24,7 @@ __all__ = ["register"]
 class _Progress(ShownProgress):
     """With -v, a line for each chunk."""
 
-    def taken(self, chunk: "TakenChunk") -> None:
+    def taken(self, chunk: "CopiedChunk") -> None:
         if self._call.verbose and self._call.json:
             self._call.output.document(chunk._asdict())
         elif self._call.verbose:

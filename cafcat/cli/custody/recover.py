@@ -14,8 +14,8 @@ from cafcat.cli.stopping import StopOnSignal
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
-    from cafcat.operations.recover.left_copies import SettledCopy
-    from cafcat.operations.recover.run import RecoverReport, SettledChunk
+    from cafcat.operations.recover.left_copies import RecoveredCopy
+    from cafcat.operations.recover.run import RecoveredChunk, RecoverReport
 
 __all__ = ["register"]
 
@@ -27,17 +27,17 @@ class _Progress(ShownProgress):
         super().__init__(call)
         self._would = "would be " if dry_run else ""
 
-    def settled(self, chunk: "SettledChunk | SettledCopy") -> None:
+    def settled(self, chunk: "RecoveredChunk | RecoveredCopy") -> None:
         if self._call.verbose and self._call.json:
             self._call.output.document(chunk._asdict())
         elif self._call.verbose:
             self._print(self._in_words(chunk))
 
-    def _in_words(self, chunk: "SettledChunk | SettledCopy") -> str:
-        from cafcat.operations.recover.left_copies import SettledCopy
+    def _in_words(self, chunk: "RecoveredChunk | RecoveredCopy") -> str:
+        from cafcat.operations.recover.left_copies import RecoveredCopy
 
         why = f": {chunk.reason}" if chunk.reason else ""
-        if isinstance(chunk, SettledCopy):
+        if isinstance(chunk, RecoveredCopy):
             return f"copy of chunk {chunk.copy_of} in {chunk.store} {self._would}{chunk.outcome}{why}"
         whole = f": {plural(chunk.files, 'file')}, {format_size(chunk.size_bytes)}" if chunk.size_bytes else ""
         return f"chunk {chunk.uuid} {self._would}{chunk.outcome}{whole}{why}"

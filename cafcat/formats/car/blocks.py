@@ -14,7 +14,7 @@ from cafcat.formats.car.sections import Section
 from cafcat.support.sorting import ExternalSort
 from cafcat.support.spool import Spool
 
-__all__ = ["BlockPlace", "BlockTable", "multihash_of"]
+__all__ = ["BlockSpan", "BlockTable", "multihash_of"]
 
 _RECORD: Final = struct.Struct(">16sQIHxx")
 _MEMORY_BYTES: Final = 8 << 20
@@ -24,7 +24,7 @@ _MOST_MARKED: Final = 1 << 28
 """Records whose finding is noted: a bit for each, 32 MiB."""
 
 
-class BlockPlace(NamedTuple):
+class BlockSpan(NamedTuple):
     """A section begins at start; its block is `[data_start, data_end)`."""
 
     start: int
@@ -79,7 +79,7 @@ class BlockTable:
                 page.clear()
         self._spool.write(page)
 
-    def find(self, cid: bytes) -> BlockPlace | None:
+    def find(self, cid: bytes) -> BlockSpan | None:
         """None if there is no such block. Raises TemporaryFileFailed."""
         key = _key(cid)
         # The first of several with this key may stand at the end of the page before the one that begins with it.
@@ -117,7 +117,7 @@ class BlockTable:
             for at in range(0, len(page), _RECORD.size):
                 yield page[at : at + _RECORD.size]
 
-    def block(self, cid: bytes) -> tuple[BlockPlace, bytes] | None:
+    def block(self, cid: bytes) -> tuple[BlockSpan, bytes] | None:
         """The place and the block, checked. Raises Corrupt if it is not the one that the CID means."""
         place = self.find(cid)
         if place is None:
@@ -147,6 +147,6 @@ def _first(page: bytes, key: bytes) -> int | None:
     return low * _RECORD.size
 
 
-def _place_of(page: bytes, at: int) -> BlockPlace:
+def _place_of(page: bytes, at: int) -> BlockSpan:
     _, start, size_bytes, head_bytes = _RECORD.unpack_from(page, at)
-    return BlockPlace(start, start + head_bytes, start + head_bytes + size_bytes)
+    return BlockSpan(start, start + head_bytes, start + head_bytes + size_bytes)

@@ -7,7 +7,7 @@ from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import RandomReader
 from cafcat.formats.car import dag_pb, unixfs
 from cafcat.formats.car.assembling import BROKEN, DAG, INLINE, MAX_DEPTH, SYMLINK
-from cafcat.formats.car.blocks import BlockPlace, BlockTable
+from cafcat.formats.car.blocks import BlockSpan, BlockTable
 from cafcat.formats.car.cid import DAG_PB, IDENTITY, parse, text_of
 from cafcat.formats.car.manifest import SECTIONS
 from cafcat.model import Entry
@@ -43,11 +43,11 @@ class _Folder(NamedTuple):
     links: Iterator[dag_pb.Link]
     digits: int
     size_bytes: int
-    place: BlockPlace
+    place: BlockSpan
 
 
 class _Node(NamedTuple):
-    place: BlockPlace
+    place: BlockSpan
     block: bytes
     links: tuple[dag_pb.Link, ...]
     data: unixfs.Node
@@ -64,7 +64,7 @@ class _Extent:
         self._last = 0
         self._in_order = True
 
-    def take(self, place: BlockPlace, content_bytes: int) -> None:
+    def take(self, place: BlockSpan, content_bytes: int) -> None:
         self._low = min(self._low, place.start)
         self._high = max(self._high, place.data_end)
         self._section_bytes += place.data_end - place.start
@@ -144,7 +144,7 @@ class TreeReader:
         else:
             self._enter(folder.path, node)
 
-    def _visit(self, path: str, cid: bytes, parent: BlockPlace | None) -> Iterator[Entry]:
+    def _visit(self, path: str, cid: bytes, parent: BlockSpan | None) -> Iterator[Entry]:
         """A file, or a directory, whose files follow."""
         try:
             if parse(cid).codec != DAG_PB:
@@ -162,7 +162,7 @@ class TreeReader:
         except _Broken as broken:
             yield _broken(path or text_of(cid), broken.cid, parent)
 
-    def _block(self, path: str, cid: bytes, parent: BlockPlace | None) -> Entry:
+    def _block(self, path: str, cid: bytes, parent: BlockSpan | None) -> Entry:
         """A file that is one block as it is."""
         _, _, code, digest = parse(cid)
         if code == IDENTITY and parent is not None:
@@ -224,7 +224,7 @@ class TreeReader:
         if self._open_bytes > MAX_OPEN_BYTES:
             raise self._unsupported(f"nodes of more than {MAX_OPEN_BYTES:,} bytes lead to one file")
 
-    def _node(self, cid: bytes, parent: BlockPlace | None) -> _Node:
+    def _node(self, cid: bytes, parent: BlockSpan | None) -> _Node:
         """Raises _Broken."""
         try:
             if parse(cid).code == IDENTITY and parent is not None:
@@ -239,7 +239,7 @@ class TreeReader:
         except (Corrupt, ValueError) as error:
             raise _Broken(cid) from error
 
-    def _place(self, cid: bytes) -> BlockPlace:
+    def _place(self, cid: bytes) -> BlockSpan:
         place = self._table.find(cid)
         if place is None:
             raise _Broken(cid)
@@ -266,6 +266,6 @@ def _joined(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def _broken(path: str, cid: bytes, parent: BlockPlace | None) -> Entry:
+def _broken(path: str, cid: bytes, parent: BlockSpan | None) -> Entry:
     start, end = (parent.data_start, parent.data_end) if parent else (0, 0)
     return Entry(path, start, end, None, None, 0, BROKEN + text_of(cid))

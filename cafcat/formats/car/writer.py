@@ -16,7 +16,7 @@ from cafcat.formats.car.nodes import SECTION_BYTES, largest_file_bytes, put_larg
 from cafcat.formats.car.tree_names import TreeSize, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
 from cafcat.formats.index_text import MAX_INDEX_BYTES, entry_text, longest_text_bytes
-from cafcat.formats.writing import FileWriter, HeldBytes, IndexedWriter
+from cafcat.formats.writing import BufferedBytes, FileWriter, IndexedWriter
 from cafcat.model import Entry, NewFile
 
 __all__ = ["CarEntryWriter", "CarWriter"]
@@ -46,7 +46,7 @@ class CarWriter(IndexedWriter):
             )
         super().__init__(max_manifest_bytes)
         self._sink: HeadSink = sink
-        self._out = HeldBytes(sink)
+        self._out = BufferedBytes(sink)
         self._position = self._out.put(_NO_HEAD)
         self._cids = IndexBuilder()
         self._tree = TreeWriter()

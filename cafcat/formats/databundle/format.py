@@ -38,8 +38,8 @@ class DataBundleFormat:
         return DataBundleWriter(sink)
 
     def reader(self, archive: RandomReader) -> "DataBundleReader | BundleShard":
-        """Of a chunk, or of a shard of a bundle. Raises Corrupt or Unsupported; Lacking if the index that lists its
-        files is not beside it; NotInstalled."""
+        """Of a chunk, or of a shard of a bundle. Raises Corrupt or Unsupported; IndexMissing if the index that
+        lists its files is not beside it; NotInstalled."""
         from cafcat.formats.databundle.opening import open_shard
 
         return open_shard(archive)

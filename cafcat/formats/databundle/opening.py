@@ -15,8 +15,8 @@ _OF_BUNDLES: Final = ("inline_metadata_table", "external_metadata")
 
 
 def open_shard(archive: RandomReader) -> DataBundleReader | BundleShard:
-    """Its reader. The end of a chunk is enough. Raises Corrupt if that is missing, Lacking if the index of a bundle
-    is not beside it, NotInstalled, Unsupported."""
+    """Its reader. The end of a chunk is enough. Raises Corrupt if that is missing, IndexMissing if the index of a
+    bundle is not beside it, NotInstalled, Unsupported."""
     messages()  # raises NotInstalled
     size_bytes = archive.size_bytes
     place = parse_trailer(archive.read_at(max(0, size_bytes - TRAILER_BYTES), size_bytes), size_bytes)

@@ -20,7 +20,7 @@ from cafcat.formats.databundle.layout import (
 )
 from cafcat.formats.databundle.packing import FilePacking, Packed, RecordPacker, largest_bytes
 from cafcat.formats.databundle.rows import LONGEST_RECORD_ROW, file_row, longest_row_bytes, record_row, row
-from cafcat.formats.writing import ArchiveWriter, FileWriter, HeldBytes
+from cafcat.formats.writing import ArchiveWriter, BufferedBytes, FileWriter
 from cafcat.model import Entry, NewFile
 from cafcat.support.spool import Spool
 
@@ -42,7 +42,7 @@ class DataBundleWriter(ArchiveWriter):
     def __init__(self, sink: Sink) -> None:
         """Raises NotInstalled if protobuf is not installed."""
         super().__init__()
-        self._out = HeldBytes(sink)
+        self._out = BufferedBytes(sink)
         self._out.put(head_of(ZLIB, metadata_at_eof=True))
         self._packer = RecordPacker(self._out.put, self._note_record)
         self._rows = Spool("a table of metadata", _TABLE_MEMORY_BYTES)

@@ -13,7 +13,7 @@ from cafcat.catalog.transfer.dump import TABLES, DumpReader
 from cafcat.errors import CafcatError
 from cafcat.operations.backup.keys import backup_key, backup_time
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, TarWriter
-from cafcat.operations.recover.left_backups import remove_backup, settle_backups
+from cafcat.operations.recover.left_backups import recover_backups, remove_backup
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.writing.lease import LEASE_SECONDS, Lease
@@ -58,7 +58,7 @@ class Backup:
     def run(self, keep: int | None) -> BackupReport:
         """Afterwards removes all but the `keep` newest backups of the store. After an error nothing is left behind
         that recover or the next backup does not find. Raises StoreFailed, CatalogUnavailable."""
-        settle_backups(self._catalog, self._store, self._owner)
+        recover_backups(self._catalog, self._store, self._owner)
         # The moment comes before the row: what is in the backup does not know of it.
         with self._catalog.dump.reading() as reading:
             key = backup_key(datetime.now(UTC), uuid4())

@@ -30,7 +30,7 @@ from cafcat.errors import (
 from cafcat.formats import registry as formats
 from cafcat.model import ChunkState
 from cafcat.operations.object_bytes import object_blocks, object_crc64nvme
-from cafcat.operations.other_places import OtherPlaces
+from cafcat.operations.other_places import OtherReplicas
 from cafcat.operations.own_index import read_whole
 from cafcat.progress import Progress
 from cafcat.stores.base import Store, Upload
@@ -41,7 +41,7 @@ from cafcat.writing.journal_copies import JournalCopies
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["CopyChunks", "CopyOutcome", "CopyReport", "TakenChunk", "selection_of"]
+__all__ = ["CopiedChunk", "CopyChunks", "CopyOutcome", "CopyReport", "selection_of"]
 
 
 class CopyOutcome(StrEnum):
@@ -57,7 +57,7 @@ class CopyOutcome(StrEnum):
     """The chunk itself is in that store: nothing was done, and it has no copy there."""
 
 
-class TakenChunk(NamedTuple):
+class CopiedChunk(NamedTuple):
     """A chunk and what was done; size of the object in bytes."""
 
     uuid: UUID
@@ -129,7 +129,7 @@ class CopyChunks:
         *,
         owner: str,
         progress: Progress,
-        on_taken: Callable[[TakenChunk], object],
+        on_taken: Callable[[CopiedChunk], object],
         should_stop: Callable[[], bool],
     ) -> None:
         """`store_of` gives the store of a URL in `chunks.store`; `owner` is who has the leases. `should_stop` is
@@ -143,7 +143,7 @@ class CopyChunks:
         self._on_taken = on_taken
         self._should_stop = should_stop
         self._journal = JournalCopies(catalog.journal, target, progress.warn)
-        self._places = OtherPlaces(catalog, store_of)
+        self._places = OtherReplicas(catalog, store_of)
         self._counts: Counter[str] = Counter()
         self._failed: list[str] = []
         self._interrupted = False
@@ -199,7 +199,7 @@ class CopyChunks:
             self._counts["bytes_copied"] += chunk.size_bytes
         if outcome in (CopyOutcome.COPIED, CopyOutcome.FOUND):
             self._progress.advance(chunk.file_count, 0)
-        self._on_taken(TakenChunk(chunk.uuid, self._target.url, outcome, chunk.size_bytes))
+        self._on_taken(CopiedChunk(chunk.uuid, self._target.url, outcome, chunk.size_bytes))
 
     def _fail(self, chunk: ChunkToCopy, error: CafcatError) -> None:
         is_damage = isinstance(error, Corrupt | NotFound)

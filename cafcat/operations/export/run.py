@@ -16,7 +16,7 @@ from cafcat.reading.fetch import fetch
 from cafcat.reading.outputs import Output
 from cafcat.reading.plan import merged
 from cafcat.reading.reader import Reading
-from cafcat.reading.request import Wanted
+from cafcat.reading.request import ReadRequest
 from cafcat.support.paths import file_of, folder_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _take_all(
 def _take(locations: "Generator[Location, None, None]", reading: Reading, made: NewArchive) -> None:
     """What cannot be had whole, not even from a copy, ends it: who gets the archive could not see what is
     missing."""
-    wanted = (Wanted.of(place.path, place) for place in locations)
+    wanted = (ReadRequest.of(place.path, place) for place in locations)
     with closing(fetch(reading, merged(wanted, reading.store_of))) as files:
         for one, blocks in files:
             place = one.location

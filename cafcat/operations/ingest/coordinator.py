@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Final
 
-from cafcat.catalog.chunks.chunks import Known
+from cafcat.catalog.chunks.chunks import ExistingFiles
 from cafcat.errors import Conflict
 from cafcat.model import Comparison, FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.operations.ingest.comparing import ContentComparison
-from cafcat.operations.ingest.packer import Packer, WantedFile
-from cafcat.operations.ingest.worker_pool import Team, total
+from cafcat.operations.ingest.packer import Packer, PendingFile
+from cafcat.operations.ingest.worker_pool import WorkerPool, total
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.positions import Positions
 from cafcat.sources.base import RootedSource, ShareableSource, Source
-from cafcat.writing.chunk import ChunkPlace
+from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 
 __all__ = ["Ingest"]
@@ -31,7 +31,7 @@ class Ingest:
 
     def __init__(
         self,
-        place: ChunkPlace,
+        place: ChunkTarget,
         limits: Limits,
         *,
         on_conflict: OnConflict,
@@ -39,11 +39,11 @@ class Ingest:
         dry_run: bool,
         progress: Progress,
         should_stop: Callable[[], bool],
-        team: Callable[[], AbstractContextManager[Team]] | None = None,
+        team: Callable[[], AbstractContextManager[WorkerPool]] | None = None,
     ) -> None:
         """Args: team: starts packers in other processes, which is done when there is enough to do for them."""
         self._team_of = team
-        self._team: Team | None = None
+        self._team: WorkerPool | None = None
         self._stack = ExitStack()
         self._catalog = place.catalog
         self._on_conflict = on_conflict
@@ -138,13 +138,13 @@ class Ingest:
         self._packer.report.files_compared += self._contents.forget()
         self._packer.problems.record()
 
-    def _known(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> Known:
+    def _known(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> ExistingFiles:
         """Return what the catalog has of a batch, after doubtful files were read; a dry run reads none."""
         known = self._catalog.chunks.known(batch, source_ids, self._comparison)
         if not known.doubtful or self._dry_run:
             return known
         differing = self._contents.differing(source, batch, source_ids, known.doubtful)
-        return Known(known.unchanged | (known.doubtful.keys() - differing), known.changed | differing, {})
+        return ExistingFiles(known.unchanged | (known.doubtful.keys() - differing), known.changed | differing, {})
 
     def _source_ids_of(self, source: Source, batch: Sequence[SourceFile]) -> Sequence[int]:
         """Return sources.id of each file."""
@@ -161,7 +161,7 @@ class Ingest:
             self._source_ids[root] = found
         return found
 
-    def _pack(self, source: Source, wanted: Sequence[WantedFile]) -> None:
+    def _pack(self, source: Source, wanted: Sequence[PendingFile]) -> None:
         """Other processes take what they can open, once there has been enough to do for them."""
         if isinstance(source, ShareableSource) and (team := self._team_for(wanted)) is not None:
             self._packer.finish_chunk()
@@ -171,9 +171,9 @@ class Ingest:
                 self._team.finish()
             self._packer.take(source, wanted)
 
-    def _team_for(self, wanted: Sequence[WantedFile]) -> Team | None:
+    def _team_for(self, wanted: Sequence[PendingFile]) -> WorkerPool | None:
         """Started, if it is not yet and these files are worth it."""
-        if self._team is None and self._team_of is not None and _is_worth_a_team(wanted):
+        if self._team is None and self._team_of is not None and _is_worth_a_pool(wanted):
             self._team = self._stack.enter_context(self._team_of())
         return self._team
 
@@ -186,13 +186,13 @@ class Ingest:
         return self._packer.stopped()
 
     def _decide(
-        self, batch: Sequence[SourceFile], source_ids: Sequence[int], known: Known
-    ) -> tuple[int, Sequence[WantedFile]]:
+        self, batch: Sequence[SourceFile], source_ids: Sequence[int], known: ExistingFiles
+    ) -> tuple[int, Sequence[PendingFile]]:
         """Return how many files of the batch were decided, and which of them to pack.
 
         A file whose path may be in the open chunk ends the decision.
         """
-        wanted: list[WantedFile] = []
+        wanted: list[PendingFile] = []
         taken: set[str] = set()
         for n, file in enumerate(batch):
             replaces = n in known.changed
@@ -210,7 +210,7 @@ class Ingest:
                 self._count_dry(file, replaces=replaces)
             else:
                 taken.add(file.path)
-                wanted.append(WantedFile(file, replaces, source_ids[n]))
+                wanted.append(PendingFile(file, replaces, source_ids[n]))
         return len(batch), wanted
 
     def _may_contain(self, path: str) -> bool:
@@ -243,5 +243,5 @@ class Ingest:
         self._progress.advance(1, file.size_bytes)
 
 
-def _is_worth_a_team(wanted: Sequence[WantedFile]) -> bool:
+def _is_worth_a_pool(wanted: Sequence[PendingFile]) -> bool:
     return len(wanted) >= _WORTH_FILES or sum(want.file.size_bytes for want in wanted) >= _WORTH_BYTES

@@ -14,16 +14,16 @@ from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke, blocks_of, read_each
 from cafcat.scanning.problems import Problems
 from cafcat.sources.base import Opener, OpenFile
-from cafcat.writing.chunk import ChunkPlace, OpenChunk
+from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
-__all__ = ["Packer", "WantedFile"]
+__all__ = ["Packer", "PendingFile"]
 
 _GROUP_FILES: Final = 256
 _GROUP_BYTES: Final = 1 << 20
 
 
-class WantedFile(NamedTuple):
+class PendingFile(NamedTuple):
     """A file to pack. replaces: the catalog has its path; source_id: sources.id of its source."""
 
     file: SourceFile
@@ -36,7 +36,7 @@ class Packer:
 
     def __init__(
         self,
-        place: ChunkPlace,
+        place: ChunkTarget,
         limits: Limits,
         *,
         on_conflict: OnConflict,
@@ -70,7 +70,7 @@ class Packer:
     def has_open_chunk(self) -> bool:
         return self._chunk is not None
 
-    def take(self, opener: Opener, wanted: Sequence[WantedFile]) -> None:
+    def take(self, opener: Opener, wanted: Sequence[PendingFile]) -> None:
         """Reads and packs these files, of distinct paths that the open chunk does not contain; all of them, or
         until `should_stop` says so. A file that fails costs only itself. Raises SourceBroke, and what ends the run:
         errors of store and catalog."""
@@ -100,7 +100,7 @@ class Packer:
         self.report.interrupted = self._should_stop() or self.report.interrupted
         return self.report.interrupted
 
-    def _take_group(self, files: Sequence[NewFile], wanted: Sequence[WantedFile]) -> None:
+    def _take_group(self, files: Sequence[NewFile], wanted: Sequence[PendingFile]) -> None:
         """Into the open chunk, as many as fit; the rest into the next."""
         while files:
             try:
@@ -113,7 +113,7 @@ class Packer:
                 self._note(chunk, files[:count], wanted[:count])
             files, wanted = files[count:], wanted[count:]
 
-    def _take_refused(self, files: Sequence[NewFile], wanted: Sequence[WantedFile], error: Refused) -> int:
+    def _take_refused(self, files: Sequence[NewFile], wanted: Sequence[PendingFile], error: Refused) -> int:
         """One of the group cannot be taken: which it is turns out when each is taken for itself."""
         if len(files) == 1:
             self._problem(wanted[0].file, ProblemKind.TOO_LARGE, error.message)
@@ -129,14 +129,14 @@ class Packer:
         count = chunk.add_all(files[:most_files], self._limits.target_bytes)
         return count or chunk.add_all(files[:1], self._limits.hard_bytes)
 
-    def _note(self, chunk: OpenChunk, files: Sequence[NewFile], wanted: Sequence[WantedFile]) -> None:
+    def _note(self, chunk: OpenChunk, files: Sequence[NewFile], wanted: Sequence[PendingFile]) -> None:
         if any(want.replaces for want in wanted):
             chunk.all_new = False
         self._on_passed(wanted[-1].file)
         self._progress.advance(len(files), sum(len(file.content) for file in files))
         chunk.check_lease()
 
-    def _take_result(self, result: OpenFile | SourceFailed, want: WantedFile) -> None:
+    def _take_result(self, result: OpenFile | SourceFailed, want: PendingFile) -> None:
         """A file of which more than its content is known, or less."""
         file = want.file
         try:
@@ -153,7 +153,7 @@ class Packer:
         if not self.report.interrupted:  # perhaps in the middle of this file
             self._on_passed(file)
 
-    def _take_opened(self, opened: OpenFile, want: WantedFile) -> None:
+    def _take_opened(self, opened: OpenFile, want: PendingFile) -> None:
         path = want.file.path
         if opened.size_bytes <= WHOLE_FILE_BYTES:
             content = opened.read()
@@ -229,7 +229,7 @@ class Packer:
         self.problems.add(FileProblem(file.path, kind, message))
 
 
-def _of_one_source(wanted: Sequence[WantedFile]) -> int:
+def _of_one_source(wanted: Sequence[PendingFile]) -> int:
     """Number of files from the first on that have the same source."""
     first = wanted[0].source_id
     return next((n for n, want in enumerate(wanted) if want.source_id != first), len(wanted))

@@ -13,12 +13,12 @@ from cafcat.formats.registry import LOGS
 from cafcat.model import Comparison, IngestReport, RunState
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.operations.ingest.worker import Setup
-from cafcat.operations.ingest.worker_pool import Team
+from cafcat.operations.ingest.worker_pool import WorkerPool
 from cafcat.progress import Progress
 from cafcat.scanning.opening import Opening, printable_options
 from cafcat.sources.base import Source
 from cafcat.stores.base import Store
-from cafcat.writing.chunk import ChunkPlace
+from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 from cafcat.writing.rooms import Rooms
 
@@ -128,7 +128,7 @@ class IngestRun:
             should_stop=self._should_stop,
         )
 
-    def _team(self, run: int) -> Team:
+    def _team(self, run: int) -> WorkerPool:
         place = self._place(run)
         setup = Setup(
             self._rooms,
@@ -138,7 +138,7 @@ class IngestRun:
             self._limits,
             self._opening.options.on_conflict,
         )
-        return Team(setup, self._jobs, self._progress, self._should_stop)
+        return WorkerPool(setup, self._jobs, self._progress, self._should_stop)
 
     def _begin(self, sources: Sequence[Source]) -> int:
         recorded = self._opening.options.as_recorded()
@@ -160,5 +160,5 @@ class IngestRun:
             if error is None:
                 raise
 
-    def _place(self, run: int) -> ChunkPlace:
-        return ChunkPlace(self._catalog, self._store, self._format, run, owner_name(f"run {run}"))
+    def _place(self, run: int) -> ChunkTarget:
+        return ChunkTarget(self._catalog, self._store, self._format, run, owner_name(f"run {run}"))

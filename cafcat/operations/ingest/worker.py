@@ -13,12 +13,12 @@ from cafcat.catalog.chunks.owners import owner_name
 from cafcat.errors import CafcatError, StoreFailed
 from cafcat.formats import registry as formats
 from cafcat.model import FileProblem, IngestReport, OnConflict, SourceFile
-from cafcat.operations.ingest.packer import Packer, WantedFile
+from cafcat.operations.ingest.packer import Packer, PendingFile
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke
 from cafcat.sources.base import Opener
 from cafcat.support.workers import WorkerPipe
-from cafcat.writing.chunk import ChunkPlace
+from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 from cafcat.writing.rooms import Rooms
 
@@ -43,7 +43,7 @@ class Setup:
 class Piece:
     """Files to pack, as they are sent to a worker: plain tuples, which cost a third of named ones."""
 
-    def __init__(self, opener: Opener, wanted: Sequence[WantedFile]) -> None:
+    def __init__(self, opener: Opener, wanted: Sequence[PendingFile]) -> None:
         self._opener = opener
         self._files = [tuple(want.file) for want in wanted]
         self._replaces = [n for n, want in enumerate(wanted) if want.replaces]
@@ -54,7 +54,7 @@ class Piece:
         replaces = frozenset(self._replaces)
         files = zip(starmap(SourceFile, self._files), self._source_ids, strict=True)
         packer.take(
-            self._opener, [WantedFile(file, n in replaces, source_id) for n, (file, source_id) in enumerate(files)]
+            self._opener, [PendingFile(file, n in replaces, source_id) for n, (file, source_id) in enumerate(files)]
         )
 
 
@@ -151,7 +151,7 @@ def serve(pipe: WorkerPipe) -> None:
         catalog.announce_waits(lambda message: pipe.send(("warn", message)))
         try:
             owner = owner_name(f"run {setup.run}")
-            place = ChunkPlace(catalog, store_of(setup.store), formats.by_name(setup.format), setup.run, owner)
+            place = ChunkTarget(catalog, store_of(setup.store), formats.by_name(setup.format), setup.run, owner)
             _serve(pipe, inbox, setup, place)
         finally:
             catalog.close()
@@ -161,7 +161,7 @@ def serve(pipe: WorkerPipe) -> None:
         pipe.send(("error", _sendable(error)))
 
 
-def _serve(pipe: WorkerPipe, inbox: _Inbox, setup: Setup, place: ChunkPlace) -> None:
+def _serve(pipe: WorkerPipe, inbox: _Inbox, setup: Setup, place: ChunkTarget) -> None:
     told = _Told(pipe)
     packer = Packer(
         place, setup.limits, on_conflict=setup.on_conflict, progress=told, should_stop=inbox.should_stop

@@ -10,14 +10,14 @@ from typing import Any, Final, Self
 
 from cafcat.errors import Unavailable
 from cafcat.model import IngestReport
-from cafcat.operations.ingest.packer import WantedFile
+from cafcat.operations.ingest.packer import PendingFile
 from cafcat.operations.ingest.worker import Piece, Setup, serve
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke
 from cafcat.sources.base import Opener
 from cafcat.support.workers import WorkerPipe, Workers
 
-__all__ = ["Team", "total"]
+__all__ = ["WorkerPool", "total"]
 
 _PIECE_FILES: Final = 500
 _PIECE_BYTES: Final = 16 << 20
@@ -28,7 +28,7 @@ _END_SECONDS: Final = 60.0
 """Time for a worker to remove what it has written, after an error."""
 
 
-class Team:
+class WorkerPool:
     """A context manager: leaving it because of an error leaves nothing of open chunks; leave it otherwise after
     finish. Paths have to be distinct between two calls of finish."""
 
@@ -52,7 +52,7 @@ class Team:
         """False if no worker has that path in its open chunk. True may be wrong, for paths that do not ascend."""
         return bool(self._unfinished) and path <= self._last_path
 
-    def take(self, opener: Opener, wanted: Sequence[WantedFile]) -> None:
+    def take(self, opener: Opener, wanted: Sequence[PendingFile]) -> None:
         """Has these files packed, some of them later. Raises SourceBroke, what a worker raises, Unavailable if one
         died, and what `should_stop` raises."""
         for piece in _pieces(wanted):
@@ -177,7 +177,7 @@ def total(reports: Sequence[IngestReport]) -> IngestReport:
     return IngestReport(**values)
 
 
-def _pieces(wanted: Sequence[WantedFile]) -> Iterator[Sequence[WantedFile]]:
+def _pieces(wanted: Sequence[PendingFile]) -> Iterator[Sequence[PendingFile]]:
     begin = size_bytes = 0
     for n, want in enumerate(wanted):
         size_bytes += want.file.size_bytes

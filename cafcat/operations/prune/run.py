@@ -18,7 +18,7 @@ from cafcat.catalog.chunks.pruning import ChunkObject, LeftCopy, PrunableChunk
 from cafcat.errors import Corrupt
 from cafcat.operations.failures import reported
 from cafcat.operations.known_stores import KnownStores
-from cafcat.operations.other_places import OtherPlaces
+from cafcat.operations.other_places import OtherReplicas
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.stores.distinct import check_files
@@ -74,7 +74,7 @@ class Prune:
         """`on_pruned` is told of each chunk; `should_stop` is asked between chunks, and may raise there."""
         self._catalog = catalog
         self._stores = stores
-        self._places = OtherPlaces(catalog, stores.open)
+        self._places = OtherReplicas(catalog, stores.open)
         self._grace_seconds = grace_seconds
         self._dry_run = dry_run
         self._progress = progress

@@ -4,10 +4,10 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.stores.base import Store
 from cafcat.writing.lease import LEASE_SECONDS
 
-__all__ = ["remove_backup", "settle_backups"]
+__all__ = ["recover_backups", "remove_backup"]
 
 
-def settle_backups(catalog: Catalog, store: Store, owner: str) -> int:
+def recover_backups(catalog: Catalog, store: Store, owner: str) -> int:
     """Removes what backups left behind in a store whose writers died, or that could not be removed before. Returns
     how many. Raises StoreFailed, CatalogUnavailable."""
     backups = catalog.backups

@@ -13,15 +13,15 @@ from cafcat.catalog.chunks.objects import WrittenObject
 from cafcat.checksums import to_base64
 from cafcat.errors import CafcatError, Conflict, NotFound
 from cafcat.operations.object_bytes import object_crc64nvme
-from cafcat.operations.other_places import OtherPlaces
+from cafcat.operations.other_places import OtherReplicas
 from cafcat.stores.base import Store, has
 from cafcat.writing.journal import remove_journal
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 
-__all__ = ["LeftCopies", "SettledCopy"]
+__all__ = ["LeftCopies", "RecoveredCopy"]
 
 
-class SettledCopy(NamedTuple):
+class RecoveredCopy(NamedTuple):
     """copy_of: uuid of the chunk. outcome: "adopted", "abandoned" or "cleaned", as of chunks. reason: why it was
     abandoned."""
 
@@ -37,12 +37,12 @@ class LeftCopies:
     def __init__(
         self,
         catalog: Catalog,
-        places: OtherPlaces,
+        places: OtherReplicas,
         *,
         owner: str,
         dry_run: bool,
         advance: Callable[[int], object],
-        on_settled: Callable[[SettledCopy], object],
+        on_settled: Callable[[RecoveredCopy], object],
     ) -> None:
         """`owner` is who has the leases that are taken. `advance` is called with the size of each block before it
         is looked at; it may raise, then the copy stays as it is."""
@@ -137,4 +137,4 @@ class LeftCopies:
         self._copies.record_removed(found.id)
 
     def _tell(self, found: WrittenObject, outcome: str, reason: str | None = None) -> None:
-        self._on_settled(SettledCopy(str(self._copies.chunk(found.id).uuid), found.store, outcome, reason))
+        self._on_settled(RecoveredCopy(str(self._copies.chunk(found.id).uuid), found.store, outcome, reason))

@@ -25,17 +25,17 @@ from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.operations.failures import reported
 from cafcat.operations.index_rules import units_in
 from cafcat.operations.known_stores import KnownStores
-from cafcat.operations.other_places import OtherPlaces
+from cafcat.operations.other_places import OtherReplicas
 from cafcat.operations.own_index import read_whole
 from cafcat.operations.recover.late_objects import Sweeping
-from cafcat.operations.recover.left_backups import settle_backups
-from cafcat.operations.recover.left_copies import LeftCopies, SettledCopy
+from cafcat.operations.recover.left_backups import recover_backups
+from cafcat.operations.recover.left_copies import LeftCopies, RecoveredCopy
 from cafcat.progress import Progress
 from cafcat.stores.base import OpensFiles, Store, StoredObject, has
 from cafcat.writing.journal import remove_journal, sweep_journal, write_journal
 from cafcat.writing.lease import LEASE_SECONDS
 
-__all__ = ["Outcome", "Recover", "RecoverReport", "SettledChunk"]
+__all__ = ["Outcome", "Recover", "RecoverReport", "RecoveredChunk"]
 
 _RENEW_SECONDS: Final = 60
 
@@ -51,7 +51,7 @@ class Outcome(StrEnum):
     """It was abandoned before; now its remains were removed, too."""
 
 
-class SettledChunk(NamedTuple):
+class RecoveredChunk(NamedTuple):
     """files and size_bytes: of an adopted chunk, those in its index and the size of the object. reason: why it was
     abandoned."""
 
@@ -109,7 +109,7 @@ class Recover:
         owner: str,
         dry_run: bool,
         progress: Progress,
-        on_settled: Callable[[SettledChunk | SettledCopy], object],
+        on_settled: Callable[[RecoveredChunk | RecoveredCopy], object],
         should_stop: Callable[[], bool],
     ) -> None:
         """`store_of` gives the store of a URL in `chunks.store`; `owner` is who has the leases that are taken;
@@ -130,7 +130,7 @@ class Recover:
         self._reported = partial(reported, self._failed)
         self._copies = LeftCopies(
             catalog,
-            OtherPlaces(catalog, self._stores.open),
+            OtherReplicas(catalog, self._stores.open),
             owner=owner,
             dry_run=dry_run,
             advance=self._pass,
@@ -230,7 +230,7 @@ class Recover:
                 backups = self._catalog.backups
                 self._counts["backups_removed"] += len(backups.remains(url)) + len(backups.overdue(url))
             else:
-                self._counts["backups_removed"] += settle_backups(self._catalog, store, self._owner)
+                self._counts["backups_removed"] += recover_backups(self._catalog, store, self._owner)
 
     def _sweep(self, store: Store, url: str) -> None:
         """What no row of the catalog led to: it came after its row was settled."""
@@ -259,7 +259,7 @@ class Recover:
 
     def _clean(self, store: Store, chunk: LeftChunk) -> None:
         self._remove(store, chunk)
-        self._tell(SettledChunk(chunk.uuid, chunk.store, Outcome.CLEANED))
+        self._tell(RecoveredChunk(chunk.uuid, chunk.store, Outcome.CLEANED))
 
     def _remove(self, store: Store, chunk: LeftChunk) -> None:
         """What is left of an abandoned chunk. The upload first: while it is there, it can still become an
@@ -333,7 +333,7 @@ class Recover:
         self._counts.update(files_adopted=files, files_skipped=skipped, bytes_adopted=live_bytes)
         self._progress.advance(summary.file_count, 0)
         outcome = Outcome.ADOPTED
-        self._tell(SettledChunk(chunk.uuid, chunk.store, outcome, summary.file_count, summary.size_bytes))
+        self._tell(RecoveredChunk(chunk.uuid, chunk.store, outcome, summary.file_count, summary.size_bytes))
 
     def _commit(
         self, chunk: LeftChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits
@@ -351,14 +351,14 @@ class Recover:
         if not self._dry_run:
             with _ours(chunk):
                 self._catalog.chunks.abandon_chunk(chunk.id, f"its writer died: {reason}")
-        self._tell(SettledChunk(chunk.uuid, chunk.store, Outcome.ABANDONED, reason=reason))
+        self._tell(RecoveredChunk(chunk.uuid, chunk.store, Outcome.ABANDONED, reason=reason))
         self._remove(store, chunk)
 
-    def _tell(self, settled: SettledChunk) -> None:
+    def _tell(self, settled: RecoveredChunk) -> None:
         self._counts[settled.outcome] += 1
         self._on_settled(settled)
 
-    def _tell_of_copy(self, settled: SettledCopy) -> None:
+    def _tell_of_copy(self, settled: RecoveredCopy) -> None:
         self._counts["copies_adopted" if settled.outcome == Outcome.ADOPTED else "copies_removed"] += 1
         self._on_settled(settled)
 

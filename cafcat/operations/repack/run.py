@@ -24,7 +24,7 @@ from cafcat.formats import registry as formats
 from cafcat.model import DEFAULT_MAX_UNUSED, Entry, FileProblem, ProblemKind
 from cafcat.operations.chunk_contents import Unreadable, contents, decoded
 from cafcat.operations.known_stores import KnownStores
-from cafcat.operations.rewriting import Rewriter, format_after, live_files, place_of
+from cafcat.operations.rewriting import Rewriter, chunk_target, format_after, live_files
 from cafcat.progress import Progress
 from cafcat.stores.base import RemoteStore, Store
 from cafcat.writing.limits import Limits
@@ -171,7 +171,7 @@ class Repack:
             store = self._stores.open(url)
             to = self._stores.open(target)
             self._join(to)
-            place = place_of(self._catalog, to, "repack", archive_format)
+            place = chunk_target(self._catalog, to, "repack", archive_format)
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError as error:

@@ -15,7 +15,7 @@ from cafcat.catalog.stores.stores import moved_meanwhile
 from cafcat.catalog.transfer.dump import StoredBackup
 from cafcat.checksums import from_base64
 from cafcat.errors import CafcatError, Conflict, Corrupt
-from cafcat.operations.copy.run import CopyChunks, CopyOutcome, TakenChunk
+from cafcat.operations.copy.run import CopiedChunk, CopyChunks, CopyOutcome
 from cafcat.operations.failures import reported
 from cafcat.operations.object_bytes import object_blocks, object_crc64nvme
 from cafcat.operations.recover.left_backups import remove_backup
@@ -56,7 +56,7 @@ class Migrate:
         *,
         owner: str,
         progress: Progress,
-        on_switched: Callable[[TakenChunk], object],
+        on_switched: Callable[[CopiedChunk], object],
         should_stop: Callable[[], bool],
     ) -> None:
         """Args: owner: of leases; on_switched: called with each chunk; should_stop: as of CopyChunks."""
@@ -105,7 +105,7 @@ class Migrate:
             self._interrupted,
         )
 
-    def _copied(self, taken: TakenChunk) -> None:
+    def _copied(self, taken: CopiedChunk) -> None:
         """A copy is in the new store. One that was written just now is read back, and so is one from before."""
         if taken.outcome is CopyOutcome.OWN:
             return
@@ -117,7 +117,7 @@ class Migrate:
             self._bytes += taken.size_bytes
             self._on_switched(taken)
 
-    def _check(self, taken: TakenChunk) -> None:
+    def _check(self, taken: CopiedChunk) -> None:
         chunk = self._catalog.chunks.chunk(str(taken.uuid))
         keys = dict(self._catalog.copies.of_chunk(taken.uuid))
         if (key := keys.get(self._new.url)) is None:
@@ -127,7 +127,7 @@ class Migrate:
         if size_bytes != taken.size_bytes or self._crc(self._new, key, size_bytes) != expected:
             raise Corrupt(f"its copy in {self._new.url} is damaged", hint="the chunk stays where it is")
 
-    def _checksum(self, taken: TakenChunk, noted: str | None, key: str) -> int:
+    def _checksum(self, taken: CopiedChunk, noted: str | None, key: str) -> int:
         return from_base64(noted) if noted is not None else self._crc(self._old, key, taken.size_bytes)
 
     def _crc(self, store: Store, key: str, size_bytes: int) -> int:

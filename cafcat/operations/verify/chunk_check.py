@@ -15,7 +15,7 @@ from cafcat.errors import (
     CatalogOutdated,
     CatalogUnavailable,
     Corrupt,
-    Lacking,
+    IndexMissing,
     NotFound,
     NotInstalled,
     Unsupported,
@@ -185,7 +185,7 @@ class ObjectCheck:
             if isinstance(reader, Remarks):
                 remarks = reader.remarks()
                 self.unchecked_blocks = sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)
-        except (Lacking, NotInstalled):
+        except (IndexMissing, NotInstalled):
             # What lists its files is not in it, or nobody here can read it. If they were looked at by their rows,
             # that is enough.
             if tells_files:

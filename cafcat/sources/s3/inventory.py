@@ -42,7 +42,7 @@ def read_inventory(where: str, access: Callable[[str], S3Access], bucket: str) -
     """
     if re.match(r"https?://", where, re.IGNORECASE):
         raise InvalidInput("an inventory is a file or an s3:// URL", hint="download it first")
-    places = _Places(access)
+    places = _ReportFiles(access)
     file = _DataFile(places.place(where))
     ending = where.lower()
     if ending.endswith(".json"):
@@ -57,7 +57,7 @@ def read_inventory(where: str, access: Callable[[str], S3Access], bucket: str) -
     raise InvalidInput(f"not an inventory, by its name: {file.place.name}", hint=hint)
 
 
-class _Place(Protocol):
+class _ReportFile(Protocol):
     """Bytes of a file or object."""
 
     name: str
@@ -70,7 +70,7 @@ class _Place(Protocol):
         """All of it, in blocks of at most 1 MiB."""
 
 
-class _LocalPlace:
+class _LocalFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.name = printable(path)
@@ -103,7 +103,7 @@ class _LocalPlace:
             raise SourceFailed(message, problem=problem_kind(error).value) from error
 
 
-class _RemotePlace:
+class _RemoteFile:
     """An object, in the version that it has when it is first asked for."""
 
     def __init__(self, connection: S3Connection, key: str) -> None:
@@ -129,27 +129,27 @@ class _RemotePlace:
         return RemoteObject(self._connection, self._key, self._head.etag)
 
 
-class _Places:
+class _ReportFiles:
     """Files and objects by path or URL; one connection to each bucket."""
 
     def __init__(self, access: Callable[[str], S3Access]) -> None:
         self._access = access
         self._connections: dict[tuple[str, S3Access], S3Connection] = {}
 
-    def place(self, where: str) -> _Place:
+    def place(self, where: str) -> _ReportFile:
         if not is_s3(where):
-            return _LocalPlace(where)
+            return _LocalFile(where)
         bucket, key = parse_s3(where)
         reached = bucket, self._access(where)
         if reached not in self._connections:
             self._connections[reached] = S3Connection(*reached)
-        return _RemotePlace(self._connections[reached], key)
+        return _RemoteFile(self._connections[reached], key)
 
 
 class _DataFile(NamedTuple):
     """A list of objects, and what the manifest says of it."""
 
-    place: _Place
+    place: _ReportFile
     expected_bytes: int | None = None
     md5: str | None = None
 
@@ -189,7 +189,7 @@ class _DataFile(NamedTuple):
 class _Manifest:
     """A manifest.json of the inventory of one bucket."""
 
-    def __init__(self, place: _Place, bucket: str) -> None:
+    def __init__(self, place: _ReportFile, bucket: str) -> None:
         self._place = place
         self._bucket = bucket
         self._said = self._read()
@@ -197,7 +197,7 @@ class _Manifest:
         if source != bucket:
             raise InvalidInput(f"the inventory {place.name} is one of bucket {source!r}, not of {bucket!r}")
 
-    def rows(self, places: _Places) -> Iterator[InventoryRow]:
+    def rows(self, places: _ReportFiles) -> Iterator[InventoryRow]:
         """Of all its data files."""
         file_format = self._text("fileFormat").lower()
         if file_format == "orc":
@@ -210,20 +210,20 @@ class _Manifest:
         columns = Columns(self._place.name, self._text("fileSchema").split(","))
         return chain.from_iterable(csv_rows(file, self._bucket, columns) for file in files)
 
-    def _files(self, places: _Places) -> list[_DataFile]:
+    def _files(self, places: _ReportFiles) -> list[_DataFile]:
         files = self._said.get("files")
         if not isinstance(files, list):
             raise self._malformed("files")
         return [self._file(file, places) for file in files]
 
-    def _file(self, said: Any, places: _Places) -> _DataFile:
+    def _file(self, said: Any, places: _ReportFiles) -> _DataFile:
         match said:
             case {"key": str(key), "size": int(size_bytes), "MD5checksum": str(md5)} if key and "\0" not in key:
-                return _DataFile(self._data_place(key, places), size_bytes, md5.lower())
+                return _DataFile(self._data_file(key, places), size_bytes, md5.lower())
         raise self._malformed("files")
 
-    def _data_place(self, key: str, places: _Places) -> _Place:
-        if isinstance(self._place, _LocalPlace):
+    def _data_file(self, key: str, places: _ReportFiles) -> _ReportFile:
+        if isinstance(self._place, _LocalFile):
             return self._local_data(self._place, key)
         bucket = self._text("destinationBucket").rpartition(":")[2]  # of arn:aws:s3:::bucket
         try:
@@ -231,7 +231,7 @@ class _Manifest:
         except InvalidInput as error:
             raise self._malformed("destinationBucket") from error
 
-    def _local_data(self, manifest: _LocalPlace, key: str) -> _LocalPlace:
+    def _local_data(self, manifest: _LocalFile, key: str) -> _LocalFile:
         """Beside the manifest; else where `aws s3 sync` puts it, of the report's folder or of the whole bucket."""
         name, folder = key.rpartition("/")[2], os.path.dirname(manifest.path)
         candidates = [name, os.path.join(os.pardir, "data", name)]
@@ -240,7 +240,7 @@ class _Manifest:
         for candidate in candidates:
             path = os.path.join(folder, candidate)
             if os.path.isfile(path):
-                return _LocalPlace(path)
+                return _LocalFile(path)
         hint = "copy the data files into the folder of the manifest, or name the manifest by its s3:// URL"
         raise NotFound(f"inventory {manifest.name}: its data file {printable(name)} is not there", hint=hint)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from cafcat.stores.local.files import LocalFile
 
-__all__ = ["KeptFiles"]
+__all__ = ["CachedFiles"]
 
 _MOST_FILES: Final = 64
 _KEPT_SECONDS: Final = 60.0
@@ -21,7 +21,7 @@ _KEPT_SECONDS: Final = 60.0
 another object closes it."""
 
 
-class _KeptFile:
+class _CachedFile:
     """An open file, and when it was last read, in seconds of the monotonic clock."""
 
     __slots__ = ("_file", "used")
@@ -43,14 +43,14 @@ class _KeptFile:
         return data if len(data) == end_byte - start_byte else None
 
 
-class KeptFiles:
+class CachedFiles:
     """Descriptors of the files read last. Safe to share by threads: a file that is let go is closed when the last
     thread that reads it has done so."""
 
     def __init__(self, open_file: Callable[[str], LocalFile]) -> None:
         """`open_file` opens the file of a key."""
         self._open_file = open_file
-        self._files: dict[str, _KeptFile] = {}
+        self._files: dict[str, _CachedFile] = {}
         self._lock = Lock()
         self._looked = 0.0
 
@@ -65,10 +65,10 @@ class KeptFiles:
         self.drop(key)
         file = self._open_file(key)  # here, what is wrong is said
         data = file.read_at(start_byte, end_byte)
-        self._keep(key, _KeptFile(file))
+        self._keep(key, _CachedFile(file))
         return data
 
-    def _keep(self, key: str, kept: _KeptFile) -> None:
+    def _keep(self, key: str, kept: _CachedFile) -> None:
         self._drop_unused(kept.used)
         with self._lock:
             while len(self._files) >= _MOST_FILES:

@@ -12,7 +12,7 @@ from cafcat.stores.base import ObjectInfo
 from cafcat.stores.keys import PARTIAL_SUFFIX, check_key
 from cafcat.stores.local.errors import store_failed
 from cafcat.stores.local.files import LocalFile
-from cafcat.stores.local.open_files import KeptFiles
+from cafcat.stores.local.open_files import CachedFiles
 from cafcat.stores.local.upload import LocalUpload
 from cafcat.support.private import PRIVATE_FOLDER, make_private_folder
 from cafcat.support.syncing import sync_ancestors, sync_folder
@@ -31,7 +31,7 @@ class LocalStore:
         """is_private: close the folder, the one that holds it, and all files in it to other users. Otherwise the
         umask decides."""
         self._folder = os.path.abspath(folder)
-        self._kept = KeptFiles(self.open)
+        self._kept = CachedFiles(self.open)
         self._is_private = is_private
         self._synced: set[tuple[str, int]] = set()
         """Folders, by path and inode, whose own names this process has synced, with those of all folders above."""

@@ -29,7 +29,7 @@ _UNKNOWN_CHECKSUM: Final = ("NotImplemented", "InvalidRequest", "InvalidArgument
 _COMPLETE_ATTEMPTS: Final = 3
 
 
-class _HeldPart(NamedTuple):
+class _BufferedPart(NamedTuple):
     """A part that is not sent yet."""
 
     buffer: mmap
@@ -71,7 +71,7 @@ class S3Upload:
         self._size_bytes = 0
         self._checksum = 0
         self._holds_head = rewrites_head
-        self._head: _HeldPart | None = None
+        self._head: _BufferedPart | None = None
         self._etag: str | None = None
         self._failure: CafcatError | None = None
         self._ended = False
@@ -202,7 +202,7 @@ class S3Upload:
             if self._md5 is not None:
                 self._md5.update(part)
         if self._holds_head:
-            self._holds_head, self._head = False, _HeldPart(buffer, size_bytes)
+            self._holds_head, self._head = False, _BufferedPart(buffer, size_bytes)
             self._part, self._used = mmap(-1, self._plan.part_bytes), 0
             return
         number = len(self._parts) + (1 if self._head is None else 2)

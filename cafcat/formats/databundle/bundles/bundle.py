@@ -1,7 +1,7 @@
 """A bundle as the published design has it: a folder of shard files, and an index of them all.
 
 Nothing of this knows of catalogs or stores. `write_bundle` makes a bundle, `Bundle` reads and verifies one: by its
-index, opened where it is, and else as adopted shards are read (`Places`, `ShardHead`, `FileReader`).
+index, opened where it is, and else as adopted shards are read (`RecordSpans`, `ShardHead`, `FileReader`).
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ from cafcat.errors import (
 from cafcat.formats.base import RandomReader
 from cafcat.formats.databundle.bundles.compression import method_of
 from cafcat.formats.databundle.bundles.index import BundleIndex
-from cafcat.formats.databundle.bundles.record_spans import Places
+from cafcat.formats.databundle.bundles.record_spans import RecordSpans
 from cafcat.formats.databundle.bundles.rows import BundleFile, BundleRows, UserData
 from cafcat.formats.databundle.bundles.shard import read_head
 from cafcat.formats.databundle.bundles.shard_file import ShardFile
@@ -288,7 +288,7 @@ class _Shard:
         self._head = read_head(archive)
         self._head.check_is(rows.config, shard, archive.name)
         self._size_bytes = archive.size_bytes
-        self._places = Places(rows)
+        self._places = RecordSpans(rows)
         self._files = FileReader(archive)
 
     def open(self, file: BundleFile) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
-from cafcat.formats.databundle.bundles.record_spans import Places
+from cafcat.formats.databundle.bundles.record_spans import RecordSpans
 from cafcat.formats.databundle.bundles.rows import BundleConfig, BundleFile, BundleRows
 from cafcat.model import Entry
 from cafcat.support.sorting import ExternalSort
@@ -54,7 +54,7 @@ class BundleList:
 
     def _place_all(self, rows: BundleRows, files: ExternalSort) -> None:
         position = 0
-        places = Places(rows)
+        places = RecordSpans(rows)
         for record in files:
             shard, offset, size_bytes, checksum = _SORTED.unpack_from(record)
             file = BundleFile(record[_SORTED.size :].decode(), False, shard, offset, size_bytes, checksum)

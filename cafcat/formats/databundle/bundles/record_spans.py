@@ -11,7 +11,7 @@ from cafcat.formats.databundle.bundles.rows import BundleFile, BundleRows, Recor
 from cafcat.formats.databundle.layout import MOST_OFFSET
 from cafcat.model import Entry
 
-__all__ = ["Places"]
+__all__ = ["RecordSpans"]
 
 _MOST_RUNS: Final = LONGEST_RUNS // 4
 """Of zero records: a run takes three characters and a comma, or more."""
@@ -26,7 +26,7 @@ class _Place(NamedTuple):
     decoding: str | None = None
 
 
-class Places:
+class RecordSpans:
     """Takes files in the order of their shards and offsets: most are in the same record as the one before."""
 
     def __init__(self, rows: BundleRows) -> None:

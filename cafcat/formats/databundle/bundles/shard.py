@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from cafcat.errors import Corrupt, InvalidInput, Lacking, NotFound, Unsupported
+from cafcat.errors import Corrupt, IndexMissing, InvalidInput, NotFound, Unsupported
 from cafcat.formats.base import ArchiveFolder, InFolder, RandomReader
 from cafcat.formats.databundle.bundles.compression import METHOD_NAMES
 from cafcat.formats.databundle.bundles.copied_index import INDEX, opened_copy
@@ -43,7 +43,7 @@ class ShardHead(NamedTuple):
             raise Corrupt("the shard is damaged: its head is of another shard", chunk=name, byte=0)
 
     def placed(self, entry: Entry, size_bytes: int) -> Entry:
-        """An entry of Places in a shard file of this size: its span is in the file."""
+        """An entry of RecordSpans in a shard file of this size: its span is in the file."""
         start, end = (self.data_start + byte for byte in (entry.start_byte, entry.end_byte))
         if end > size_bytes and entry.decoding is None and start < end:
             reason = f"{DAMAGED}it goes on beyond the end of the shard"
@@ -84,8 +84,8 @@ def listed(folder: ArchiveFolder, only: int | None = None) -> BundleList:
 
 
 def listed_by_itself(archive: RandomReader, head: ShardHead) -> BundleList:
-    """What tells the files of a shard: rows in its head, else the index beside it. Raises Lacking if there is none,
-    and as `listed`."""
+    """What tells the files of a shard: rows in its head, else the index beside it. Raises IndexMissing if there is
+    none, and as `listed`."""
     shard = int(head.header.shard_index)
     if head.header.WhichOneof("metadata") == "inline_metadata_table":
         rows = BundleRows(InlineRows(head.header.inline_metadata_table.rows), archive.name, head.config)
@@ -93,7 +93,7 @@ def listed_by_itself(archive: RandomReader, head: ShardHead) -> BundleList:
     folder = archive.beside() if isinstance(archive, InFolder) else None
     if folder is None or not is_bundle(folder):
         message = "the files of this DataBundle shard are listed in the index of its bundle, which is not beside it"
-        raise Lacking(message, chunk=archive.name, hint="name the shard in the folder of its bundle")
+        raise IndexMissing(message, chunk=archive.name, hint="name the shard in the folder of its bundle")
     return listed(folder, shard)
 
 
