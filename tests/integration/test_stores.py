@@ -106,7 +106,7 @@ def test_a_new_place_without_all_objects_is_refused(
 def test_the_marker_tells_whether_the_new_place_is_the_same_store(
     repository: cafcat.Repository, old: Folder, new: Folder, how: str
 ) -> None:
-    store_uuid, catalog_uuid = uuid4(), repository._catalog.stores.catalog_uuid()
+    store_uuid, catalog_uuid = uuid4(), repository._catalog.identities.of("").catalog
     sql(repository, "UPDATE stores SET uuid = %s", store_uuid)
     marker = Marker(store_uuid, catalog_uuid, "2026-11-22T00:00:00.000000Z", False, "host", "database")
     write_marker(repository._store_of(old.url), marker)
