@@ -1,27 +1,43 @@
-"""What the use cases report while they work. The default is silent; the command line draws it."""
+"""How an operation reports what it does, and how it is stopped."""
 
-from cafcat.model import FileProblem
+from cafcat.events import Event, Warned
 
 __all__ = ["Progress"]
 
 
 class Progress:
-    """Override what you want to see. Calls come from one thread, often: keep them cheap."""
+    """Follows an operation, and can stop it. This class reports nothing and never stops.
+
+    Override the methods that you need. All calls come from the thread that called the operation, except `warn`. The
+    calls are frequent: keep the methods fast.
+    """
 
     def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
-        """Work begins; totals are None where they are not known beforehand."""
+        """A stage of the work begins.
+
+        Args:
+            verb: Name of the stage.
+            files: Number of files to work on; None if unknown.
+            size_bytes: Number of bytes to work on; None if unknown.
+        """
 
     def advance(self, files: int, size_bytes: int) -> None:
-        """That many more files and bytes are done."""
+        """Further files and bytes are done."""
 
-    def problem(self, problem: FileProblem) -> None:
-        """A file was skipped, refused or failed."""
-
-    def warn(self, message: str) -> None:
-        """Something that the user should know, once."""
-
-    def chunk_committed(self, chunk: str, files: int, size_bytes: int) -> None:
-        """A chunk and all its mappings are durable and in the catalog."""
+    def emit(self, event: Event) -> None:
+        """Something happened that the user may want to see."""
 
     def end(self) -> None:
-        """Work has ended, well or not."""
+        """The work has ended, with or without an error."""
+
+    @property
+    def stopping(self) -> bool:
+        """True if the operation is to finish the object at hand, commit it, and return."""
+        return False
+
+    def checkpoint(self) -> None:
+        """Raise an exception to end the operation at once, without the object at hand."""
+
+    def warn(self, message: str) -> None:
+        """Emit a warning."""
+        self.emit(Warned(message))

@@ -76,7 +76,7 @@ def convert(
     """
     from cafcat.formats.read_as import ReadAs
     from cafcat.operations.convert.run import convert_archive
-    from cafcat.wiring import output_of
+    from cafcat.session import output_of
 
     archive = _archive(input, settings, ReadAs(input_format, zero_padding))
     target = output_of(settings, output, overwrite=overwrite)

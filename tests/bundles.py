@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cafcat.checksums import crc32c
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.bundles.compression import METHODS, NONE, compressed
 from cafcat.formats.databundle.bundles.index import LEVELDB_BINDINGS, BundleIndex
@@ -17,6 +16,7 @@ from cafcat.formats.databundle.messages import messages
 from cafcat.formats.databundle.rows import record_value
 from cafcat.stores.base import StoredFolder
 from cafcat.stores.local.store import LocalStore
+from cafcat.support.checksums import crc32c
 
 __all__ = [
     "everything",

@@ -9,6 +9,7 @@ import cafcat
 from cafcat.formats.base import Format
 from cafcat.formats.caf.format import CAF
 from cafcat.model import OnConflict
+from cafcat.operations.chosen_stores import store_to_write
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from tests.places import Place
 
@@ -34,9 +35,11 @@ def begin(
 ) -> OpenChunk:
     """A chunk with these files, as an ingest writes it, that nobody has finished. all_new: whether it takes them
     for files that the catalog has never had."""
-    run = repository._catalog.runs.begin_run(sources=["tree"], options={"on_conflict": on_conflict}, version="0")
-    store = repository.custody.store_to_write()
-    chunk = OpenChunk(ChunkTarget(repository._catalog, store, archive_format, run, "here:1:test"))
+    run = repository.session.catalog.runs.begin_run(
+        sources=["tree"], options={"on_conflict": on_conflict}, version="0"
+    )
+    store = store_to_write(repository.session)
+    chunk = OpenChunk(ChunkTarget(repository.session.catalog, store, archive_format, run, "here:1:test"))
     chunk.all_new = all_new
     for path, content in files.items():
         chunk.add(path, content, modified_ns)

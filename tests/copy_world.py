@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.checksums import crc64nvme
-from cafcat.operations.copy.run import CopyReport
-from cafcat.operations.recover.run import RecoverReport
+from cafcat.operations.copy.report import CopyReport
+from cafcat.operations.recover.report import RecoverReport
+from cafcat.support.checksums import crc64nvme
 from tests.catalog_world import sql
+from tests.listeners import follow
 from tests.places import Bucket, Folder, Place
 from tests.removal_world import rebuilt
 from tests.s3_server import S3Server
@@ -52,12 +53,12 @@ class World:
         return sql(self.repository, statement, *values)
 
     def copy(self, *chunks: str, **options: Any) -> CopyReport:
-        return self.repository.custody.copy(chunks, to=self.second.url, **options)
+        return follow(self.repository, options).copy(chunks, to=self.second.url, **options)
 
     def recover(self, **options: Any) -> RecoverReport:
         """Of all that is left now, whatever its leases say."""
         end_leases(self)
-        return self.repository.custody.recover(**options)
+        return follow(self.repository, options).recover(**options)
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def check(world: World) -> set[str]:
     """The second store has the committed copies, their journal records, those of all that was removed or
     brought back since, and nothing else; a rebuild of it gives what the catalog has in these chunks. Returns the
     keys of the copies."""
-    assert world.repository._catalog.reports.findings() == []
+    assert world.repository.session.catalog.reports.findings() == []
     objects = world.second.everything()
     copies = world.sql(
         "SELECT k.object_key, k.state, c.crc64nvme, c.size_bytes, k.deleted_at IS NULL, k.lease_expires_at IS NULL "

@@ -40,38 +40,38 @@ def recover(repository: cafcat.Repository, _: int) -> None:
 
 
 def remove(repository: cafcat.Repository, number: int) -> None:
-    repository.custody.remove([f"{number}/gone"], folders=[f"{number}/alone"])
+    repository.rm([f"{number}/gone"], folders=[f"{number}/alone"])
 
 
 def undelete(repository: cafcat.Repository, number: int) -> None:
-    repository.custody.undelete([f"{number}/gone"], folders=[f"{number}/alone"])
+    repository.undelete([f"{number}/gone"], folders=[f"{number}/alone"])
 
 
 def prune(repository: cafcat.Repository, _: int) -> None:
-    assert repository.custody.prune(grace_seconds=0).failed == ()
+    assert repository.prune(grace_seconds=0).failed == ()
 
 
 def repack(repository: cafcat.Repository, _: int) -> None:
-    report = repository.custody.repack(max_unused=0.0, target_size=3000)
+    report = repository.repack(max_unused=0.0, target_size=3000)
     assert (report.files_damaged, report.failed) == (0, [])
 
 
 def repair(repository: cafcat.Repository, _: int) -> None:
     [chunk] = [chunk for chunk in repository.chunks() if chunk.state == "committed"]
-    report = repository.custody.repair(chunks=[str(chunk.uuid)], sources=["tree"])
+    report = repository.repair(chunks=[str(chunk.uuid)], sources=["tree"])
     assert report.files_lost == 0
 
 
 def copy(repository: cafcat.Repository, _: int, to: str) -> None:
-    assert repository.custody.copy(to=to).failed == ()
+    assert repository.copy(to=to).failed == ()
 
 
 def recover_copies(repository: cafcat.Repository, _: int, store: str) -> None:
-    assert repository.custody.recover(store=store).failed == ()
+    assert repository.recover(store=store).failed == ()
 
 
 def adopt(repository: cafcat.Repository, _: int) -> None:
-    assert repository.custody.adopt(["there/x.car"]).failed == []
+    assert repository.adopt(["there/x.car"]).failed == []
 
 
 VERBS = {

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 import cafcat
+from cafcat.events import CatalogsDiffer
 from cafcat.formats.base import Format
 from cafcat.formats.caf.format import CAF
 from cafcat.model import OnConflict
-from cafcat.operations.compare.run import Difference
-from cafcat.operations.rebuild.run import RebuildReport
+from cafcat.operations.rebuild.report import RebuildReport
 from cafcat.stores.base import Store
 from tests.catalog_world import begin, sql
+from tests.listeners import Following, follow
 from tests.places import FOLDER_OR_SLOW_BUCKET
 from tests.services import Databases
 
@@ -66,7 +67,7 @@ class World:
 
     @property
     def objects(self) -> Store:
-        return self.repository._store_of(self.store)
+        return self.repository.session.stores[self.store]
 
     def journal(self) -> list[str]:
         """Keys of the journal records, in order."""
@@ -85,15 +86,15 @@ class World:
     def rebuilt(self, *stores: str, **options: Any) -> tuple[cafcat.Repository, RebuildReport]:
         """A new catalog from the stores alone."""
         repository = self.empty()
-        report = repository.custody.rebuild(stores, **options)
-        assert repository._catalog.reports.findings() == []
+        report = follow(repository, options).rebuild(stores, **options)
+        assert repository.session.catalog.reports.findings() == []
         return repository, report
 
-    def differences(self, other: cafcat.Repository) -> list[Difference]:
+    def differences(self, other: cafcat.Repository) -> list[CatalogsDiffer]:
         """Between the catalog and another one."""
-        found: list[Difference] = []
+        found: list[CatalogsDiffer] = []
         url = str(other.settings.database_url)
-        report = self.repository.custody.compare(url, on_difference=found.append)
+        report = self.repository.with_progress(Following(on=found.append)).compare(url)
         assert report.equal == (not found)
         return found
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.checksums import crc32c, crc64nvme
-from cafcat.operations.recover.run import RecoverReport
+from cafcat.operations.recover.report import RecoverReport
 from cafcat.stores.keys import is_chunk_key
+from cafcat.support.checksums import crc32c, crc64nvme
 from cafcat.writing.chunk import OpenChunk
 from tests.catalog_world import begin, sql
+from tests.listeners import follow
 from tests.places import Place
 
 __all__ = [
@@ -79,7 +80,7 @@ def end_leases(repository: cafcat.Repository) -> None:
 def recover(repository: cafcat.Repository, **options: Any) -> RecoverReport:
     """Of all that is left now, whatever its leases say."""
     end_leases(repository)
-    return repository.recover(**options)
+    return follow(repository, options).recover(**options)
 
 
 def states(repository: cafcat.Repository) -> list[str]:
@@ -100,7 +101,7 @@ def chunk_objects(place: Place) -> dict[str, bytes]:
 def check(repository: cafcat.Repository, place: Place) -> dict[str, bytes]:
     """By SQL and raw bytes: rows are true, and the store has the objects of committed chunks and nothing else.
     Returns the files of the catalog."""
-    assert repository._catalog.reports.findings() == []
+    assert repository.session.catalog.reports.findings() == []
     objects = chunk_objects(place)
     chunks = sql(repository, "SELECT object_key, state, size_bytes, crc64nvme, deleted_at IS NULL FROM chunks")
     assert {row[1] for row in chunks} <= {"committed", "abandoned"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import cafcat
-from cafcat.checksums import crc32c, crc64nvme
+from cafcat.support.checksums import crc32c, crc64nvme
 from tests.catalog_world import sql
 from tests.places import Place
 
@@ -17,7 +17,7 @@ __all__ = ["check", "rebuilt"]
 def check(repository: cafcat.Repository, *places: Place) -> dict[str, bytes]:
     """Every row is true, the counters are exact, the stores have what the catalog says and nothing else, and tell a
     rebuild the same. Returns the files of the catalog."""
-    assert repository._catalog.reports.findings() == []
+    assert repository.session.catalog.reports.findings() == []
     found: dict[str, bytes] = {}
     objects: dict[tuple[str, str], bytes] = {}
     for place in places:

@@ -13,9 +13,10 @@ from typing import Any
 import cafcat
 from cafcat.formats.caf.format import CAF
 from cafcat.model import ArchiveUnits, IngestReport, LogUnit, OnConflict
-from cafcat.operations.adopt.run import AdoptReport
+from cafcat.operations.adopt.report import AdoptReport
 from cafcat.testing.formats import pack
 from tests.catalog_world import MODIFIED
+from tests.listeners import follow
 from tests.recover_world import leave_whole, recover
 from tests.size_world import FILES, SizeWorld
 
@@ -28,8 +29,8 @@ def prepared(world: SizeWorld, repository: cafcat.Repository) -> None:
     """Ingests, changes, removes and brings back a folder: each table of the catalog then has a few rows."""
     for text in ("first", "second, longer"):
         _ingest(world, repository, world.write("tree", text))
-    repository.custody.remove(folders=["tree"])
-    repository.custody.undelete(folders=["tree"])
+    repository.rm(folders=["tree"])
+    repository.undelete(folders=["tree"])
 
 
 def ingest_new(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
@@ -95,45 +96,45 @@ def adopt_with_replace(world: SizeWorld, repository: cafcat.Repository, round: s
 
 def rm_dry_run(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
     names = world.paths(f"new-{round}")
-    assert repository.custody.remove(names[:5], folders=["tree"], dry_run=True).files == FILES + 5
+    assert repository.rm(names[:5], folders=["tree"], dry_run=True).files == FILES + 5
 
 
 def rm_names(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    assert repository.custody.remove([*world.paths(f"new-{round}"), "absent"]).files == FILES
+    assert repository.rm([*world.paths(f"new-{round}"), "absent"]).files == FILES
 
 
 def rm_folder(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    assert repository.custody.remove(folders=["tree"]).files == FILES
+    assert repository.rm(folders=["tree"]).files == FILES
 
 
 def list_removed(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    assert len(list(repository.custody.removed("tree"))) == FILES
+    assert len(list(repository.removed("tree"))) == FILES
 
 
 def undelete_names(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    assert repository.custody.undelete([*world.paths(f"new-{round}"), "absent"]).files == FILES
+    assert repository.undelete([*world.paths(f"new-{round}"), "absent"]).files == FILES
 
 
 def undelete_folder(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    assert repository.custody.undelete(folders=["tree"]).files == FILES
+    assert repository.undelete(folders=["tree"]).files == FILES
 
 
 def repack(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    assert repository.custody.repack(chunks=[world.chunk_of(f"new-{round}")]).files_moved == FILES
+    assert repository.repack(chunks=[world.chunk_of(f"new-{round}")]).files_moved == FILES
 
 
 def repack_wasteful(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    repository.custody.repack(dry_run=True)
+    repository.repack(dry_run=True)
 
 
 def copy(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    report = repository.custody.copy(to=world.copies.as_uri(), prefix=f"new-{round}")
+    report = repository.copy(to=world.copies.as_uri(), prefix=f"new-{round}")
     assert report.copied == 1
 
 
 def verify(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
     for level in ("index", "data"):
-        report = repository.custody.verify(level=level, prefix=f"new-{round}", jobs=1)
+        report = repository.verify(level=level, prefix=f"new-{round}", jobs=1)
         assert report.ok
 
 
@@ -144,12 +145,12 @@ def repair(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
     data = path.read_bytes()
     path.chmod(0o600)
     path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
-    assert repository.custody.verify(level="data", chunks=[chunk], jobs=1).damaged
-    assert repository.custody.repair(from_copies=True).files == FILES
+    assert repository.verify(level="data", chunks=[chunk], jobs=1).damaged
+    assert repository.repair(from_copies=True).files == FILES
 
 
 def prune(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    assert repository.custody.prune(grace_seconds=0).chunks
+    assert repository.prune(grace_seconds=0).chunks
 
 
 def write_journal(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
@@ -163,7 +164,7 @@ def enter_logs(world: SizeWorld, repository: cafcat.Repository, round: str) -> N
 
     chunk = int(str(world.sql("SELECT max(id) FROM chunks")[0][0]))
     units = ArchiveUnits([LogUnit(f"logs-{round}/{number}", 0, 1) for number in range(FILES)])
-    with repository._catalog.commit._connection.transaction() as connection:
+    with repository.session.catalog.commit._connection.transaction() as connection:
         enter_units(connection, chunk, units, exclusive=True)
         drop_units(connection, chunk)
 
@@ -243,8 +244,8 @@ def export(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
 
 
 def list_logs(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    assert len(list(repository.custody.units("synthetic/7.log"))) == 1
-    assert not list(repository._catalog.logs.archives("caf", "synthetic/absent", None, None))
+    assert len(list(repository.units("synthetic/7.log"))) == 1
+    assert not list(repository.session.catalog.logs.archives("caf", "synthetic/absent", None, None))
 
 
 READING: list[Verb] = [
@@ -263,7 +264,7 @@ READING: list[Verb] = [
 
 
 def check_database(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    repository._catalog.reports.findings()
+    repository.session.catalog.reports.findings()
 
 
 def stats(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
@@ -271,23 +272,23 @@ def stats(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
 
 
 def verify_catalog(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    repository.custody.verify(level="catalog")
+    repository.verify(level="catalog")
 
 
 def compare(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    assert repository.custody.compare(world.database_url).equal
+    assert repository.compare(world.database_url).equal
 
 
 def backup(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    repository.custody.backup(world.copies.as_uri())
+    repository.backup(world.copies.as_uri())
 
 
 def restore(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    repository.custody.restore(source=world.copies.as_uri())
+    repository.restore(source=world.copies.as_uri())
 
 
 def rebuild(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    repository.custody.rebuild(accept_loss=True)
+    repository.rebuild(accept_loss=True)
 
 
 READING_ALL: dict[Verb, str] = {
@@ -306,7 +307,7 @@ FILLING: dict[Verb, str] = {
 
 def _ingest(world: SizeWorld, repository: cafcat.Repository, folder: str, **options: Any) -> IngestReport:
     with world.at_sources():
-        return repository.ingest([folder], jobs=1, **options)
+        return follow(repository, options).ingest([folder], jobs=1, **options)
 
 
 def _adopt(
@@ -315,4 +316,4 @@ def _adopt(
     path = world.folder / f"{prefix}-{on_conflict}-{len(list(world.folder.glob('*.caf')))}.caf"
     data, _, _ = pack(CAF, [(f"{number:05}", b"adopted", MODIFIED) for number in reversed(range(FILES))])
     path.write_bytes(data)
-    return repository.custody.adopt([path], prefix=prefix, on_conflict=on_conflict, dry_run=dry_run)
+    return repository.adopt([path], prefix=prefix, on_conflict=on_conflict, dry_run=dry_run)

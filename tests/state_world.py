@@ -18,14 +18,15 @@ import psycopg
 
 import cafcat
 from cafcat.archives.making import new_archive
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError
 from cafcat.formats import registry
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from cafcat.reading.outputs import Output
+from cafcat.support.checksums import crc32c
 from tests.crash import archives
 from tests.killed_steps import Steps
+from tests.listeners import Following, follow
 from tests.log_archives import SECTIONS, container
 
 __all__ = [
@@ -72,7 +73,7 @@ class Batch(NamedTuple):
     def ingest(self, repository: cafcat.Repository) -> None:
         options = {"format": self.format, "target_size": self.target_size, "on_conflict": self.on_conflict}
         with chdir(self.folder):
-            repository.ingest(["t"], **options)
+            follow(repository, options).ingest(["t"], **options)
 
 
 class Archive(NamedTuple):
@@ -341,21 +342,21 @@ def recover(repository: cafcat.Repository) -> None:
 
 
 def remove(repository: cafcat.Repository, paths: Collection[str], folders: Collection[str] = ()) -> None:
-    repository.custody.remove(paths, folders=list(folders))
+    repository.rm(paths, folders=list(folders))
 
 
 def undelete(repository: cafcat.Repository, paths: Collection[str]) -> None:
-    repository.custody.undelete(paths)
+    repository.undelete(paths)
 
 
 def prune(repository: cafcat.Repository) -> None:
-    report = repository.custody.prune(grace_seconds=0)
+    report = repository.prune(grace_seconds=0)
     assert not report.failed, report.failed
 
 
 def adopt(repository: cafcat.Repository, archive: Archive, on_conflict: OnConflict, refused: bool) -> None:
     """refused: whether it has to be."""
-    report = repository.custody.adopt([archive.path], prefix=archive.prefix, on_conflict=on_conflict)
+    report = repository.adopt([archive.path], prefix=archive.prefix, on_conflict=on_conflict)
     assert bool(report.failed) == refused, report.failed
     assert report.archives == (not refused)
     assert not report.files_failed
@@ -363,31 +364,29 @@ def adopt(repository: cafcat.Repository, archive: Archive, on_conflict: OnConfli
 
 def repack(repository: cafcat.Repository, target_size: int, archive_format: str | None = None) -> None:
     """Every chunk that has anything dead, every small one, and every one of another format, if one is given."""
-    report = repository.custody.repack(
-        max_unused=0.0, small=target_size, target_size=target_size, format=archive_format
-    )
+    report = repository.repack(max_unused=0.0, small=target_size, target_size=target_size, format=archive_format)
     assert not report.failed, report.failed
     assert not report.files_damaged
 
 
 def take_over(repository: cafcat.Repository, chunk: str, archive_format: str) -> None:
     """The files of one chunk into new ones."""
-    report = repository.custody.repack(chunks=[chunk], format=archive_format)
+    report = repository.repack(chunks=[chunk], format=archive_format)
     assert (report.chunks, report.chunks_retired, report.failed, report.files_damaged) == (1, 1, [], 0)
 
 
 def copy(repository: cafcat.Repository, to: str) -> None:
-    report = repository.custody.copy(to=to)
+    report = repository.copy(to=to)
     assert not report.failed, report.failed
 
 
 def backup(repository: cafcat.Repository, keep: int) -> None:
-    repository.custody.backup(keep=keep)
+    repository.backup(keep=keep)
 
 
 def verify(repository: cafcat.Repository, level: str) -> int:
     """The number of objects that are not as they should be."""
-    report = repository.custody.verify(level=level, jobs=1)
+    report = repository.verify(level=level, jobs=1)
     return report.damaged + report.missing + report.unreadable
 
 
@@ -401,7 +400,7 @@ def rebuild(repository: cafcat.Repository, database_url: str, stores: Collection
     """The same, with nothing compared."""
     settings = {"database_url": database_url, "home": repository.settings.home, "store": repository.settings.store}
     with cafcat.open(**settings) as other:
-        report = other.custody.rebuild(list(stores))
+        report = other.rebuild(list(stores))
         assert report.written
         assert not report.damages, report.damages
 
@@ -410,11 +409,11 @@ def restore_and_compare(repository: cafcat.Repository, database_url: str) -> Non
     """The newest backup into an empty catalog."""
     settings = {"database_url": database_url, "home": repository.settings.home, "store": repository.settings.store}
     with cafcat.open(**settings) as other:
-        other.custody.restore()
+        other.restore()
         _compare(repository, database_url)
 
 
 def _compare(repository: cafcat.Repository, database_url: str) -> None:
     differences: list[Any] = []
-    report = repository.custody.compare(database_url, on_difference=differences.append)
+    report = repository.with_progress(Following(on=differences.append)).compare(database_url)
     assert report.equal, differences

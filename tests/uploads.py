@@ -2,8 +2,8 @@
 
 import random
 
-from cafcat.checksums import crc64nvme
 from cafcat.stores.s3.store import S3Store
+from cafcat.support.checksums import crc64nvme
 
 __all__ = ["MIB", "content", "put"]
 

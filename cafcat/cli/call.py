@@ -18,6 +18,7 @@ from cafcat.cli.output import Output
 from cafcat.errors import NotFound
 
 if TYPE_CHECKING:
+    from cafcat.packed_files import PackedFiles
     from cafcat.repository import Repository
     from cafcat.settings.database import Database
     from cafcat.settings.settings import Settings
@@ -78,6 +79,7 @@ class Call:
         self.output = Output()
         self.quiet = self.verbose = self.debug = False
         self._flags: dict[str, Any] = {}
+        self._settings: Settings | None = None
 
     @property
     def json(self) -> bool:
@@ -100,7 +102,9 @@ class Call:
         """The settings that flags, environment and file give. Raises InvalidInput."""
         from cafcat.settings.settings import Settings
 
-        return Settings.load(**self._flags)
+        if self._settings is None:
+            self._settings = Settings.load(**self._flags)
+        return self._settings
 
     def repository(self) -> "Repository":
         """The repository; it connects when it is first asked something. To be closed by `with`."""
@@ -108,11 +112,17 @@ class Call:
 
         return Repository(self.settings(), self.warn)
 
+    def files(self) -> "PackedFiles":
+        """Return the files of the repository, for verbs that only read. Use it in a `with` statement."""
+        from cafcat.packed_files import PackedFiles
+
+        return PackedFiles(self.settings(), self.warn)
+
     @contextmanager
-    def reading(self) -> Iterator["Repository"]:
-        """The repository, to look for files in it. If one that is looked for alone is not found, and the catalog is
-        empty although its store is not, a warning comes before the error."""
-        with self.repository() as repository:
+    def reading(self) -> Iterator["PackedFiles"]:
+        """Open the files of the repository, to find one of them. If there is no such file, and the catalog is empty
+        although its store is not, a warning comes before the error."""
+        with self.files() as repository:
             try:
                 yield repository
             except NotFound:
@@ -160,6 +170,9 @@ def with_shared_options(
 ) -> Callable[..., int | None]:
     """Return a typer callback for a function that takes a Call first: the shared options are added to its own.
 
+    If the function has a parameter `options`, annotated with the options of an operation, each of these options is
+    a parameter of the callback.
+
     Args:
         function: the verb.
         store: meaning of `--store` for this verb, unless it is the store of new chunks.
@@ -168,6 +181,13 @@ def with_shared_options(
     options = _SHARED if store is None else _SHARED | {"store": (_store_option(store), None)}
     options = options | _COMMITTING if commits else options
     own = list(inspect.signature(function).parameters.values())[1:]
+    declared = next((parameter.annotation for parameter in own if parameter.name == "options"), None)
+    from_operation: list[inspect.Parameter] = []
+    if declared is not None:
+        from cafcat.cli.operation import options_of, parameters_of
+
+        from_operation = parameters_of(declared)
+        own = [parameter for parameter in own if parameter.name != "options"]
 
     def run(context: typer.Context, **values: Any) -> int | None:
         call: Call = context.obj
@@ -175,6 +195,9 @@ def with_shared_options(
         if isinstance(context.command, TyperGroup) and context.invoked_subcommand is None:
             typer.echo(context.get_help(), err=True)
             raise typer.Exit(USAGE)
+        if declared is not None:
+            given = {parameter.name: values.pop(parameter.name) for parameter in from_operation}
+            return function(call, options_of(call, declared, given), **values)
         return function(call, **values)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -183,7 +206,7 @@ def with_shared_options(
         for name, (annotation, default) in options.items()
     ]
     first = inspect.Parameter("context", keyword, annotation=typer.Context)
-    parameters = [first, *(parameter.replace(kind=keyword) for parameter in own), *shared]
+    parameters = [first, *from_operation, *(parameter.replace(kind=keyword) for parameter in own), *shared]
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

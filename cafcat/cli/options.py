@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cafcat.cli.arguments import parse_text
+from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import parse_size
 
 __all__ = [

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cafcat.cli.call import Call
 from cafcat.cli.output import one_line
+from cafcat.cli.stopping import StopOnSignal
+from cafcat.events import ChunkCommitted, Event, Warned
 from cafcat.model import FileProblem, ProblemKind
 from cafcat.progress import Progress
 from cafcat.support.quantities import format_size
@@ -25,7 +27,13 @@ BAR_SECONDS = 0.1
 
 
 class ShownProgress(Progress):
-    """Counts, lists problems, and draws. To be used by `with`."""
+    """Shows progress and events on stderr. Use it in a `with` statement.
+
+    A verb overrides `show` for the events of its operation.
+
+    Attributes:
+        stop: Signals that end the operation; None if a signal ends the program.
+    """
 
     def __init__(self, call: Call, status_seconds: float = STATUS_SECONDS) -> None:
         self._call = call
@@ -33,6 +41,7 @@ class ShownProgress(Progress):
         self._started = time.monotonic()
         self._display: _Bar | _StatusLines | None = None
         self._failures = 0
+        self.stop: StopOnSignal | None = None
         self.verb = ""
         self.files = self.size_bytes = 0
         self.files_expected: int | None = None
@@ -60,7 +69,29 @@ class ShownProgress(Progress):
         if self._display:
             self._display.advanced()
 
+    @property
+    def stopping(self) -> bool:
+        return self.stop is not None and self.stop.stopping
+
+    def checkpoint(self) -> None:
+        if self.stop is not None:
+            self.stop.checkpoint()
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, FileProblem):
+            self.problem(event)
+        elif isinstance(event, Warned):
+            self._warned(event.message)
+        elif isinstance(event, ChunkCommitted):
+            self._chunk_committed(event)
+        else:
+            self.show(event)
+
+    def show(self, event: Event) -> None:
+        """Show an event that only some operations report."""
+
     def problem(self, problem: FileProblem) -> None:
+        """Count a problem of a file, and list it."""
         self.problems[problem.kind] += 1
         self._failures += problem.kind.is_failure
         if self._call.json:
@@ -69,13 +100,14 @@ class ShownProgress(Progress):
         elif self._call.verbose or (problem.kind.is_failure and self._failures <= LISTED_PROBLEMS):
             self._print(f"{problem.path}: {problem.message}")
 
-    def warn(self, message: str) -> None:
+    def _warned(self, message: str) -> None:
         if self._call.json:
             self._call.output.error_document({"warning": message})
         elif not self._call.quiet:
             self._print(f"warning: {message}")
 
-    def chunk_committed(self, chunk: str, files: int, size_bytes: int) -> None:
+    def _chunk_committed(self, event: ChunkCommitted) -> None:
+        chunk, files, size_bytes = event
         self.chunks_committed += 1
         self.files_committed += files
         self.bytes_committed += size_bytes

@@ -14,15 +14,18 @@ __all__ = ["StopOnSignal", "interrupted_by_signals"]
 
 
 class StopOnSignal:
-    """While it is entered, a SIGINT, SIGTERM or SIGHUP makes it true when called; after a second one, calling it
-    raises KeyboardInterrupt. The work calls it where stopping leaves nothing half-done; only a third signal ends
-    the program wherever that work is.
+    """Handles SIGINT, SIGTERM and SIGHUP inside a `with` statement.
 
-    Args: what: what is finished first, as "the open chunk"; or dropped, if `finishes` is false. as_json:
-    whether to say so in JSON.
+    After the first signal `stopping` is true; after the second one `checkpoint` raises KeyboardInterrupt.
+    Operations use both where nothing is half-done. The third signal ends the program at once.
     """
 
     def __init__(self, what: str, *, as_json: bool, finishes: bool = True) -> None:
+        """Args:
+        what: The object that is finished after the first signal, such as "the open chunk".
+        as_json: Print messages as JSON.
+        finishes: False if the object is dropped after the first signal.
+        """
         first = f"finishing {what}; press Ctrl-C again to drop it"
         if not finishes:
             first = f"dropping {what}, unless all of it was read"
@@ -31,10 +34,15 @@ class StopOnSignal:
         self._signals = 0
         self._before: dict[signal.Signals, Any] = {}
 
-    def __call__(self) -> bool:
+    @property
+    def stopping(self) -> bool:
+        """True after the first signal."""
+        return self._signals > 0
+
+    def checkpoint(self) -> None:
+        """Raise KeyboardInterrupt after the second signal."""
         if self._signals > 1:
             raise KeyboardInterrupt
-        return self._signals > 0
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1

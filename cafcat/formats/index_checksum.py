@@ -7,9 +7,9 @@ of all bytes of the index before this member, as eight lower-case hexadecimal di
 import re
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt
 from cafcat.formats.base import RandomReader
+from cafcat.support.checksums import crc32c
 
 __all__ = ["CHECKSUM_BYTES", "IndexChecksum", "checksum_text", "stored_checksum"]
 

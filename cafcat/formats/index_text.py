@@ -5,10 +5,10 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Refused
 from cafcat.formats.index_checksum import CHECKSUM_BYTES, checksum_text
 from cafcat.model import MAX_PATH_BYTES, Entry
+from cafcat.support.checksums import crc32c
 from cafcat.support.spool import Spool
 
 __all__ = ["MAX_INDEX_BYTES", "IndexText", "entry_text", "longest_text_bytes"]

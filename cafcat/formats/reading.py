@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt
 from cafcat.formats.base import RandomReader
 from cafcat.model import Entry
+from cafcat.support.checksums import crc32c
 
 __all__ = ["checked", "span_of"]
 

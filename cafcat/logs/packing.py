@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from cafcat.errors import Conflict, InvalidInput
+from cafcat.events import ChunkCommitted
 from cafcat.formats.clp import program
 from cafcat.formats.clp.noting import LogSource, noted_archive
 from cafcat.formats.clp.reader import ClpReader
@@ -52,11 +53,19 @@ class LogIngest:
         on_conflict: OnConflict,
         dry_run: bool,
         progress: Progress,
-        should_stop: Callable[[], bool],
     ) -> None:
-        """Args: target_bytes: of log files in one archive. should_stop: is asked between log files, and while clp-s
-        works; when it says True, the archive at hand is committed, when it raises, nothing is left of it. Raises
-        NotInstalled without clp-s."""
+        """Args:
+        place: Where new chunks go.
+        target_bytes: Bytes of the log files in one archive.
+        timestamp_key: JSON key that holds the timestamp of a record.
+        on_conflict: What to do with a log file that the catalog has.
+        dry_run: Write nothing.
+        progress: Gets progress and problems. While it is stopping, the archive at hand is committed; if its
+            checkpoint raises, nothing is left of the archive at hand.
+
+        Raises:
+            NotInstalled: The program clp-s is missing.
+        """
         program.program()
         self._place = place
         self._target_bytes = target_bytes
@@ -64,7 +73,6 @@ class LogIngest:
         self._on_conflict = on_conflict
         self._dry_run = dry_run
         self._progress = progress
-        self._should_stop = should_stop
         self._group: list[SourceFile] = []
         self._paths: set[str] = set()
         self._bytes = self._name_bytes = 0
@@ -72,8 +80,8 @@ class LogIngest:
         self._problems = Problems(place.catalog, self.report, progress)
 
     def take(self, sources: Sequence[Source]) -> None:
-        """All log files of the sources, or all until should_stop says so. Raises Conflict under OnConflict.FAIL,
-        and errors of store and catalog: archives committed before stay."""
+        """All log files of the sources, or all until the user ends the operation. Raises Conflict under
+        OnConflict.FAIL, and errors of store and catalog: archives committed before stay."""
         try:
             for source in sources:
                 self._take_source(source)
@@ -161,7 +169,7 @@ class LogIngest:
             raise
         self.report.chunks_committed += 1
         self._count(files)
-        self._progress.chunk_committed(finished.uuid, len(files), finished.size_bytes)
+        self._progress.emit(ChunkCommitted(finished.uuid, len(files), finished.size_bytes))
 
     def _count(self, files: Sequence[SourceFile]) -> None:
         size_bytes = sum(file.size_bytes for file in files)
@@ -170,8 +178,9 @@ class LogIngest:
         self._progress.advance(len(files), size_bytes)
 
     def _stopped(self) -> bool:
-        """May raise, as `should_stop` does."""
-        self.report.interrupted = self._should_stop() or self.report.interrupted
+        """Return True if the run is to end. May raise, as `Progress.checkpoint` does."""
+        self._progress.checkpoint()
+        self.report.interrupted = self._progress.stopping or self.report.interrupted
         return self.report.interrupted
 
     def _problem(self, file: SourceFile, kind: ProblemKind, message: str) -> None:

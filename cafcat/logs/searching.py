@@ -1,7 +1,7 @@
 """Records in archives of logs: the catalog says which archives may have them, the program clp-s finds them."""
 
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,13 +10,20 @@ from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.files.log_units import SearchedArchive
-from cafcat.checksums import crc64nvme, to_base64
-from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Corrupt, TemporaryFileFailed
+from cafcat.errors import (
+    CafcatError,
+    CatalogOutdated,
+    CatalogUnavailable,
+    Corrupt,
+    InvalidInput,
+    TemporaryFileFailed,
+)
 from cafcat.formats.clp import CLP, program
 from cafcat.stores.base import OpensFiles, Store
+from cafcat.support.checksums import crc64nvme, to_base64
 from cafcat.support.spool import temporary_file_of
 
-__all__ = ["FoundRecord", "LogSearch", "SearchQuery", "SearchReport"]
+__all__ = ["FoundRecord", "LogSearch", "SearchQuery", "SearchReport", "folder_of_logs"]
 
 _FATAL: Final = (CatalogUnavailable, CatalogOutdated, TemporaryFileFailed)
 """What would be wrong with every other archive, too."""
@@ -38,6 +45,26 @@ class SearchQuery(NamedTuple):
     to_ms: int | None = None
     ignore_case: bool = False
     projection: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        text: str,
+        prefix: str,
+        from_ms: int | None,
+        to_ms: int | None,
+        *,
+        ignore_case: bool,
+        projection: Sequence[str],
+    ) -> "SearchQuery":
+        """Return a checked query. Raises InvalidInput."""
+        if not text.strip() or "\0" in text:
+            raise InvalidInput("there is nothing to search for", hint="write a query as level: ERROR")
+        if from_ms is not None and to_ms is not None and from_ms > to_ms:
+            raise InvalidInput("the time that a search begins with is after the one that it ends with")
+        if isinstance(projection, str) or any(not name or "\0" in name for name in projection):
+            raise InvalidInput("columns are a list of names")
+        return cls(text, folder_of_logs(prefix), from_ms, to_ms, ignore_case, tuple(projection))
 
 
 class FoundRecord(NamedTuple):
@@ -65,7 +92,7 @@ class LogSearch:
     def __init__(
         self,
         catalog: Catalog,
-        store_of: Callable[[str], Store],
+        stores: Mapping[str, Store],
         query: SearchQuery,
         warn: Callable[[str], object],
     ) -> None:
@@ -73,7 +100,7 @@ class LogSearch:
         InvalidInput for a query that is none, NotInstalled without clp-s."""
         program.check_query(query.text)
         self._catalog = catalog
-        self._store_of = store_of
+        self._stores_by_url = stores
         self._query = query
         self._warn = warn
         self._without_match = 0
@@ -136,7 +163,7 @@ class LogSearch:
     def _records_in(self, url: str, archive: SearchedArchive) -> Generator[bytes, None, None]:
         """Raises ProgramFailed if clp-s fails on an archive that is as it should be, as far as is known; Corrupt if
         it is not; and as _open does."""
-        store = self._store_of(url)
+        store = self._stores_by_url[url]
         with self._open(store, archive) as place:
             try:
                 yield from self._run(place)
@@ -173,6 +200,12 @@ class LogSearch:
         with tempfile.TemporaryFile() as file:
             _fetch(store, archive, file)
             yield file.fileno()
+
+
+def folder_of_logs(prefix: str) -> str:
+    """Return a folder of log files without slashes at its end; "" is everything. A leading slash stays: archives of
+    other programs have such names."""
+    return "" if prefix in (".", "./") else prefix.rstrip("/")
 
 
 def _first_of(records: Iterator[bytes]) -> list[bytes]:

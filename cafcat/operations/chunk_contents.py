@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from cafcat.catalog.chunks.rows import ChunkRow
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, StoreFailed
 from cafcat.formats.base import Format
 from cafcat.model import Entry
 from cafcat.stores.base import Store
+from cafcat.support.checksums import crc32c
 from cafcat.support.quantities import to_nanoseconds
 
 __all__ = ["Unreadable", "check", "check_all", "contents", "decoded", "entry_of", "guarded"]

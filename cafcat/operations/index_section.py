@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt
 from cafcat.formats.base import Format
 from cafcat.stores.base import HEAD_BYTES, Store
+from cafcat.support.checksums import crc32c
 from cafcat.support.spool import Spool
 
 __all__ = ["IndexSection", "head_of"]

@@ -6,7 +6,7 @@ and one read. docs/formats/marker.md has the rules for a store that has none.
 
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from cafcat.catalog.catalog import Catalog
 from cafcat.errors import Conflict, Locked
 from cafcat.operations.known_stores import KnownStores
+from cafcat.session import Session
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
 from cafcat.stores.marker import (
@@ -28,7 +29,7 @@ from cafcat.stores.marker import (
 )
 from cafcat.writing.journal import parse_journal_key
 
-__all__ = ["CHUNK_KEY", "Joining", "described", "has_chunks", "lost_catalog"]
+__all__ = ["CHUNK_KEY", "Joining", "described", "has_chunks", "lost_catalog_of"]
 
 CHUNK_KEY: Final = re.compile(
     r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.[a-z0-9]{1,16}", re.ASCII
@@ -44,14 +45,13 @@ _LOOKED_UP: Final = 1_000
 class Joining:
     """Makes a catalog one of those that write into a store."""
 
-    def __init__(self, catalog: Catalog, store_of: Callable[[str], Store], database: str) -> None:
+    def __init__(self, session: Session, database: str) -> None:
         """Args:
-        catalog: the catalog that joins.
-        store_of: returns the store of a URL.
+        session: the session of the catalog that joins.
         database: where the catalog is, a URL without user and password, for people.
         """
-        self._catalog = catalog
-        self._known = KnownStores(catalog, store_of)
+        self._catalog = session.catalog
+        self._known = KnownStores(session)
         self._database = database
 
     def join(self, store: Store, *, asked: bool = False, dry_run: bool = False) -> None:
@@ -138,7 +138,7 @@ def has_chunks(store: Store) -> bool:
     return next(_records(store), None) is not None or next(_chunks(store), None) is not None
 
 
-def lost_catalog(catalog: Catalog, store: Store) -> Conflict | None:
+def lost_catalog_of(catalog: Catalog, store: Store) -> Conflict | None:
     """Return an error that names the remedies if the catalog is empty and the store is not; else None. A store is
     looked at for an empty catalog only. Raises StoreFailed, AccessDenied."""
     if not catalog.identities.is_empty():

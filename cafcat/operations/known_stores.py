@@ -1,11 +1,10 @@
 """Stores that are what the catalog means by their URL, each looked at once."""
 
 import shlex
-from collections.abc import Callable
 from typing import Final
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, StoreFailed, Unavailable
+from cafcat.session import Session
 from cafcat.stores.base import Store, has
 from cafcat.stores.presence import elsewhere, why_not_there
 
@@ -17,11 +16,13 @@ _KNOWN_OBJECTS: Final = 10
 class KnownStores:
     """For one piece of work: a store that failed once is not waited for again."""
 
-    def __init__(self, catalog: Catalog, store_of: Callable[[str], Store]) -> None:
-        """`store_of` gives the store of a URL in `chunks.store`."""
-        self._catalog = catalog
-        self._store_of = store_of
+    def __init__(self, session: Session) -> None:
+        self._catalog = session.catalog
+        self._stores = session.stores
         self._found: dict[str, Store | CafcatError] = {}
+
+    def __getitem__(self, url: str) -> Store:
+        return self.open(url)
 
     def open(self, url: str) -> Store:
         """A store that answers, and has one of the objects that the catalog has there: not the empty folder where a
@@ -50,7 +51,7 @@ class KnownStores:
 
     def check_place(self, url: str) -> Store:
         """As `check_to_write`, also for a place that a store was moved away from: it was named as a new one."""
-        store = self._store_of(url)
+        store = self._stores[url]
         known = self._catalog.recovery.newest(store.url, _KNOWN_OBJECTS)
         if known and not any(has(store, key) for key in known):
             why = why_not_there(store, known[0])
@@ -69,7 +70,7 @@ class KnownStores:
 
     def _look(self, url: str) -> Store | CafcatError:
         try:
-            store = self._store_of(url)
+            store = self._stores[url]
             known = self._catalog.recovery.newest(url, _KNOWN_OBJECTS)
             if not known:
                 self._check_not_moved(store)

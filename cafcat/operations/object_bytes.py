@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from cafcat.checksums import crc64nvme
 from cafcat.stores.base import Store
+from cafcat.support.checksums import crc64nvme
 from cafcat.support.in_order import in_order
 
 __all__ = ["object_blocks", "object_crc64nvme"]

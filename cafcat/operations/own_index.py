@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 
-from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
 from cafcat.model import ChunkSummary, Entry
 from cafcat.operations.chunk_contents import decoded
 from cafcat.operations.index_rules import check_has_index, data_bytes_of, own_prefix, refusal
 from cafcat.stores.base import Store, StoredObject
+from cafcat.support.checksums import crc32c, crc64nvme
 
 __all__ = ["read_whole"]
 

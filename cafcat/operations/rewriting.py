@@ -1,20 +1,21 @@
 """Live files of chunks into new chunks: what repack and repair share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, Self
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.owners import owner_name
-from cafcat.checksums import crc32c
+from cafcat.events import ChunkCommitted
 from cafcat.formats import registry as formats
 from cafcat.model import Entry
 from cafcat.operations.chunk_contents import Unreadable, check, entry_of, guarded
-from cafcat.progress import Progress
+from cafcat.session import Session
 from cafcat.stores.base import Store
+from cafcat.support.checksums import crc32c
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
-__all__ = ["Rewriter", "chunk_target", "format_after", "live_files"]
+__all__ = ["Rewriter", "chunk_limits", "chunk_target", "format_after", "live_files"]
 
 
 _FORMAT: Final = "caf"
@@ -23,6 +24,14 @@ _FORMAT: Final = "caf"
 def chunk_target(catalog: Catalog, store: Store, role: str, archive_format: str = _FORMAT) -> ChunkTarget:
     """Where new chunks of a verb go. Raises Unsupported if no archives of this format can be written."""
     return ChunkTarget(catalog, store, formats.to_write(archive_format), None, owner_name(role))
+
+
+def chunk_limits(session: Session, target_size: int | None) -> Limits:
+    """Return the limits of new chunks: of the target size in bytes, or without one of the settings. Raises
+    InvalidInput for a size that no chunk can have."""
+    limits = Limits(session.settings.target_size if target_size is None else target_size)
+    limits.check()
+    return limits
 
 
 def format_after(name: str) -> str:
@@ -42,16 +51,14 @@ class Rewriter:
     copied from. To be used by `with`: after an error the open chunk is given up.
 
     files, bytes: moved, as of the last commit; changed: files that were copied, but had been replaced or removed
-    when their chunk was committed. chunks: committed, of bytes_written in all. interrupted: should_stop said True.
+    when their chunk was committed. chunks: committed, of bytes_written in all. interrupted: the user ended the
+    operation.
     """
 
-    def __init__(
-        self, place: ChunkTarget, limits: Limits, *, progress: Progress, should_stop: Callable[[], bool]
-    ) -> None:
-        self._place = place
+    def __init__(self, session: Session, target: ChunkTarget, limits: Limits) -> None:
+        self._session = session
+        self._place = target
         self._limits = limits
-        self._progress = progress
-        self._should_stop = should_stop
         self._chunk: OpenChunk | None = None
         self.files = self.bytes = self.changed = self.chunks = self.bytes_written = 0
         self.interrupted = False
@@ -69,10 +76,10 @@ class Rewriter:
             check(file, crc32c(content))
             chunk = self._room_for(source, file)
             chunk.add(file.path, content, file.modified_ns)
-            self._progress.advance(0, len(content))
+            self._session.progress.advance(0, len(content))
         elif not self._stream(source, file, blocks):
             return False
-        self._progress.advance(1, 0)
+        self._session.progress.advance(1, 0)
         if self._chunk is not None:
             self._chunk.check_lease()
         return True
@@ -86,7 +93,7 @@ class Rewriter:
                 entry.write(block)
                 checksum = crc32c(block, checksum)
                 chunk.check_lease()
-                self._progress.advance(0, len(block))
+                self._session.progress.advance(0, len(block))
                 if self.stopped():
                     entry.abandon()
                     return False
@@ -98,8 +105,8 @@ class Rewriter:
         return True
 
     def stopped(self) -> bool:
-        """Asks should_stop, which may raise."""
-        self.interrupted = self._should_stop() or self.interrupted
+        """Return True if the user wants the operation to end. May raise, as `Session.checkpoint` does."""
+        self.interrupted = self._session.should_end() or self.interrupted
         return self.interrupted
 
     def finish(self) -> None:
@@ -116,7 +123,7 @@ class Rewriter:
         self.changed += finished.commit.skipped
         self.chunks += 1
         self.bytes_written += finished.size_bytes
-        self._progress.chunk_committed(finished.uuid, chunk.file_count, finished.size_bytes)
+        self._session.emit(ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes))
 
     def _room_for(self, source: int, file: Entry) -> OpenChunk:
         """A path is live in one chunk; but it may have come to another one while we were at the first."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt
 from cafcat.model import Location
+from cafcat.support.checksums import crc32c
 
 __all__ = ["Damaged", "check", "checked"]
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from cafcat.checksums import crc32c
 from cafcat.model import Entry, Location
 from cafcat.reading.checking import check, checked
 from cafcat.reading.request import ReadRequest
+from cafcat.support.checksums import crc32c
 
 __all__ = ["decoded", "decoded_blocks"]
 

@@ -153,4 +153,4 @@ class Extract:
         self.report.files_failed += 1
         if len(self.report.failed) < _KEPT_FAILURES:
             self.report.failed.append(problem)
-        self._progress.problem(problem)
+        self._progress.emit(problem)

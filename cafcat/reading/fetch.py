@@ -6,7 +6,6 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, NotInstalled, StoreFailed, Unsupported
 from cafcat.reading.decoding import decoded
 from cafcat.reading.plan import RangeRead, merging_of
@@ -14,6 +13,7 @@ from cafcat.reading.reader import Reading
 from cafcat.reading.replicas import FAILURES, ReplicaAttempts
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import RemoteStore, Store
+from cafcat.support.checksums import crc32c
 from cafcat.support.in_order import in_order
 
 __all__ = ["fetch"]

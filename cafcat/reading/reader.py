@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import LOOKED_UP_PATHS, Location
 from cafcat.reading.checking import Damaged, check, checked
@@ -13,6 +12,7 @@ from cafcat.reading.decoding import decoded, decoded_blocks
 from cafcat.reading.replicas import FAILURES, Replica, ReplicaAttempts, Replicas
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
+from cafcat.support.checksums import crc32c
 from cafcat.support.paths import is_text
 
 if TYPE_CHECKING:

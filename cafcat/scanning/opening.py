@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cafcat.catalog.history.listings import Listings
 from cafcat.errors import InvalidInput
@@ -17,6 +17,8 @@ from cafcat.sources.lists.name_list import NameListSource
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.sources.names import printable, warn_once
 from cafcat.sources.tar.archive import looks_like_tar, open_tar
+from cafcat.support.arguments import parse_text
+from cafcat.support.parameters import Flag, Unless, folder_flag
 
 if TYPE_CHECKING:
     from cafcat.sources.s3.inventory import InventoryRow
@@ -29,20 +31,37 @@ UNORDERED = "--x-s3"
 can go on there."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a run was asked for, as far as it concerns its sources."""
+    """Options of an operation that concern its sources. Attributes as of IngestOptions."""
 
-    files_from: str | None = None
-    null_separated: bool = False
-    prefix: str = ""
-    include: Sequence[str] = ()
-    exclude: Sequence[str] = ()
-    follow_symlinks: bool = False
-    unpack_tars: bool = True
-    inventory: str | None = None
-    restart_listing: bool = False
-    on_conflict: OnConflict = OnConflict.REPLACE
+    files_from: Annotated[
+        str | None, Flag("--files-from", "Take the files and URLs named in FILE, one a line; - is stdin.", "FILE")
+    ] = None
+    null_separated: Annotated[bool, Flag("--null -0", "Names in --files-from end with NUL instead of newline.")] = (
+        False
+    )
+    prefix: Annotated[str, folder_flag("Put everything below this folder.")] = ""
+    include: Annotated[
+        Sequence[str],
+        Flag("--include", "Take only what matches (as in .gitignore); repeatable.", "PATTERN", parse_text),
+    ] = ()
+    exclude: Annotated[
+        Sequence[str], Flag("--exclude", "Leave out what matches; repeatable.", "PATTERN", parse_text)
+    ] = ()
+    follow_symlinks: Annotated[
+        bool, Flag("--follow-symlinks", "Take what symbolic links point to; else they are skipped.")
+    ] = False
+    unpack_tars: Annotated[bool, Unless("--no-unpack", "Take tar files as files, as they are.")] = True
+    inventory: Annotated[
+        str | None, Flag("--inventory", "S3 Inventory manifest (file or URL) to use as the listing.", "FILE")
+    ] = None
+    restart_listing: Annotated[
+        bool, Flag("--restart-listing", "List the bucket anew, not from where a run was interrupted.")
+    ] = False
+    on_conflict: Annotated[
+        OnConflict, Flag("--on-conflict", "What to do with a path that the catalog has with other content.")
+    ] = OnConflict.REPLACE
     comparison: Comparison = Comparison.TIME
 
     @property
@@ -81,14 +100,14 @@ class Opening:
             opened.append(self._open_listing(self.options.files_from))
         return opened
 
-    def positions(self, run: int) -> Positions:
-        """Of the listings that were opened, for a run that has begun."""
+    def begin_listings(self, run_id: int, positions: Positions) -> None:
+        """Begin or continue the listings of the opened sources, and let their positions be saved."""
         afresh = self.options.restart_listing
         ids = {
-            source: self.listings.begin(url, scope, run, afresh=afresh).id
+            source: self.listings.begin(url, scope, run_id, afresh=afresh).id
             for source, (url, scope) in self._listed.items()
         }
-        return Positions(self.listings, ids)
+        positions.begin(self.listings, ids)
 
     def _check(self, sources: Sequence[str | os.PathLike[str]]) -> None:
         remote = [source for source in sources if is_remote(source)]

@@ -1,4 +1,4 @@
-"""How far the listings of a run were dealt with: kept in the catalog, so that an interrupted one goes on."""
+"""How far the listings of an ingest were processed: the catalog keeps this, so that a listing can be continued."""
 
 from collections.abc import Mapping
 
@@ -10,35 +10,51 @@ __all__ = ["Positions"]
 
 
 class Positions:
-    """A file is passed when it is in the open chunk, or needs nothing more; passed files are settled when the open
-    chunk is committed. Only what is settled is written down, and nothing beyond a file that could not be read: an
-    interrupted listing goes on before that. One that came to its end is over, whatever failed.
+    """Positions of the listings of one ingest.
+
+    A file is passed when it is in the open chunk, or needs nothing more. When the open chunk is committed, the
+    position of the last passed file is saved. A file that could not be read holds the position of its listing:
+    an interrupted listing is continued before this file. A listing that came to its end is finished, even if files
+    failed.
+
+    Attributes:
+        source: The source that is being processed.
     """
 
-    def __init__(self, listings: Listings | None = None, ids: Mapping[Source, int] | None = None) -> None:
-        """Args: ids: the number of the listing of each source that has one."""
-        self._listings = listings
-        self._ids = dict(ids or {})
+    def __init__(self) -> None:
+        self.source: Source | None = None
+        self._listings: Listings | None = None
+        self._ids: Mapping[Source, int] = {}
         self._passed: dict[Source, SourceFile] = {}
         self._held: set[Source] = set()
         self._ended: list[Source] = []
 
-    def passed(self, source: Source, file: SourceFile) -> None:
-        """This file, and all that the source gave before."""
-        if self._ids and source not in self._held:
-            self._passed[source] = file
+    def begin(self, listings: Listings, ids: Mapping[Source, int]) -> None:
+        """Save positions from now on.
 
-    def hold(self, source: Source) -> None:
-        """The file at hand could not be read now: its listing is not to go on after it."""
-        self._held.add(source)
+        Args:
+            listings: The listings of the catalog.
+            ids: Id of the listing of each source that has one.
+        """
+        self._listings, self._ids = listings, ids
+
+    def passed(self, file: SourceFile) -> None:
+        """Note that a file of the current source, and all files before it, were passed."""
+        if self._ids and self.source is not None and self.source not in self._held:
+            self._passed[self.source] = file
+
+    def hold(self) -> None:
+        """Keep the position of the current source: a file could not be read."""
+        if self.source is not None:
+            self._held.add(self.source)
 
     def ended(self, source: Source) -> None:
-        """All that the source has."""
+        """Note that a source has no more files."""
         if source in self._ids:
             self._ended.append(source)
 
-    def settle(self) -> None:
-        """What was passed is committed."""
+    def save(self) -> None:
+        """Save the positions: everything that was passed is committed."""
         if self._listings is None:
             return
         for source, file in self._passed.items():

@@ -23,7 +23,7 @@ class Problems:
 
     def add(self, problem: FileProblem) -> None:
         """Counts it as failed or skipped."""
-        self._progress.problem(problem)
+        self._progress.emit(problem)
         if not problem.kind.is_failure:
             self._report.files_skipped += 1
             return

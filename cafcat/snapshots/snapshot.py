@@ -11,18 +11,18 @@ from types import TracebackType
 from typing import Any, Final, Self
 from weakref import WeakSet
 
-from cafcat.checksums import crc32c_of
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
 from cafcat.reading.reader import Reading
 from cafcat.reading.request import ReadRequest
+from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.snapshots.database import Rows, SnapshotFile
 from cafcat.snapshots.kept_chunks import CachedChunks
 from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog
 from cafcat.snapshots.schema import SnapshotInfo
+from cafcat.support.checksums import crc32c_of
 from cafcat.support.paths import file_of, folder_of
-from cafcat.wiring import Stores
 
 __all__ = ["Snapshot"]
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, Refused, StoreFailed
 from cafcat.formats.base import FinishedArchive, Format, Writer
 from cafcat.model import MAX_PATH_BYTES, Entry, NewFile
+from cafcat.support.checksums import crc32c
 
 __all__ = ["BytesArchive", "FailingSink", "FormatSuite", "ListSink", "pack"]
 

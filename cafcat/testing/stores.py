@@ -6,9 +6,9 @@ from typing import Protocol
 
 import pytest
 
-from cafcat.checksums import crc64nvme
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.stores.base import HEAD_BYTES, ObjectInfo, Store, StoredObject, Upload
+from cafcat.support.checksums import crc64nvme
 
 __all__ = ["RawObjects", "StoreSuite"]
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from cafcat.catalog.history.journal import Journal, JournalChunk, JournalFile, JournalRecord
-from cafcat.checksums import crc32c
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
 from cafcat.stores.marker import catalogs_of, marker_key
 from cafcat.stores.putting import put_once
+from cafcat.support.checksums import crc32c
 
 __all__ = ["journal_key", "parse_journal_key", "put_record", "remove_journal", "sweep_journal", "write_journal"]
 

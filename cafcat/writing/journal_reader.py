@@ -13,11 +13,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalRecord
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, InvalidInput, Unsupported
 from cafcat.model import MAX_PATH_BYTES, JournalKind
 from cafcat.stores.base import Store
 from cafcat.stores.keys import check_key
+from cafcat.support.checksums import crc32c
 from cafcat.writing.journal import VERSION, parse_journal_key
 
 __all__ = ["MAX_LINE_BYTES", "JournalObject", "read_head"]

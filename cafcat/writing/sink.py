@@ -5,9 +5,9 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Final
 
-from cafcat.checksums import combined, crc64nvme
 from cafcat.errors import CafcatError, StoreFailed
 from cafcat.stores.base import HEAD_BYTES, Upload
+from cafcat.support.checksums import combined, crc64nvme
 
 __all__ = ["BLOCK_BYTES", "BlockSink"]
 

@@ -6,7 +6,8 @@ from functools import partial
 
 from cafcat.formats import registry as formats
 from cafcat.model import OnConflict
-from cafcat.wiring import Rooms
+from cafcat.progress import Progress
+from cafcat.session import SessionFactory
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from tests.bench.bench import Bench, Home
 from tests.bench.table import Row, at_least, figure, pair_ratios
@@ -44,8 +45,8 @@ ROWS = (commit,)
 def _commit(home: Home, files: int) -> float:
     """Seconds of committing one chunk into an empty catalog; it stays there."""
     home.empty()
-    catalog, store_of = Rooms(home.settings)()
-    store = store_of(home.settings.store)
+    session = SessionFactory(home.settings)(Progress())
+    catalog, store = session.catalog, session.stores[home.settings.store]
     catalog.stores.register(store.url)
     place = ChunkTarget(catalog, store, formats.by_name("caf"), None, "bench")
     chunk = OpenChunk(place)

@@ -12,13 +12,13 @@ from typing import Final
 
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.formats import registry as formats
-from cafcat.model import NewFile, OnConflict, SourceFile
+from cafcat.model import NewFile, SourceFile
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.progress import Progress
-from cafcat.settings.database import Database
+from cafcat.scanning.opening import SourceOptions
+from cafcat.session import SessionFactory
 from cafcat.settings.settings import Settings
 from cafcat.sources.base import OpenFile
-from cafcat.wiring import Stores
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 from tests.bench.memory import peak_bytes
@@ -51,19 +51,12 @@ class Synthetic:
 
 def main(count: int) -> None:
     settings = Settings.load()
-    store = Stores(settings)[settings.store]
-    with closing(Database(settings).catalog()) as catalog:
-        catalog.stores.register(store.url)
-        place = ChunkTarget(catalog, store, formats.by_name("caf"), None, owner_name("bench"))
+    with closing(SessionFactory(settings)(Progress())) as session:
+        store = session.stores[settings.store]
+        session.catalog.stores.register(store.url)
+        target = ChunkTarget(session.catalog, store, formats.by_name("caf"), None, owner_name("bench"))
         limits = Limits(settings.target_size)
-        ingest = Ingest(
-            place,
-            limits,
-            on_conflict=OnConflict.REPLACE,
-            dry_run=False,
-            progress=Progress(),
-            should_stop=lambda: False,
-        )
+        ingest = Ingest(session, target, limits, SourceOptions())
         ingest.take([Synthetic(count)])
         assert ingest.report.files_added == count
     print(peak_bytes(os.getpid()))

@@ -10,11 +10,11 @@ from uuid import UUID
 import cafcat
 from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalRecord
 from cafcat.catalog.transfer.dump import TABLES
-from cafcat.checksums import crc64nvme
 from cafcat.formats.caf.format import CAF
 from cafcat.model import JournalKind
 from cafcat.operations.backup.keys import backup_time
 from cafcat.stores.local.store import LocalStore
+from cafcat.support.checksums import crc64nvme
 from cafcat.testing.formats import pack
 from cafcat.writing.journal import _encoded, journal_key
 from cafcat.writing.journal_reader import JournalObject
@@ -74,7 +74,7 @@ def test_the_records_can_be_read(tmp_path: Path) -> None:
 def test_the_backup_begins_as_it_says(database_url: str, tmp_path: Path) -> None:
     page = (FORMATS / "backup.md").read_text()
     with cafcat.open(database_url=database_url, home=tmp_path, store=str(tmp_path / "store")) as repository:
-        report = repository.custody.backup()
+        report = repository.backup()
     data = (tmp_path / "store" / report.object_key).read_bytes()
     [row] = re.findall(r"^00000000  ((?:[0-9a-f]{2} ?| )+)\|", page, re.M)
     assert data[:16] == bytes.fromhex(row)

@@ -3,8 +3,9 @@
 import json
 from dataclasses import fields
 
+from cafcat.events import ArchiveAdopted
 from cafcat.formats.caf.format import CAF
-from cafcat.operations.adopt.run import AdoptedFile, AdoptReport
+from cafcat.operations.adopt.report import AdoptReport
 from cafcat.testing.formats import pack
 from tests.damage import flip
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
@@ -20,7 +21,7 @@ def archive(cafcat: Cafcat, name: str = "old.caf") -> None:
 
 def test_all_keys_are_documented() -> None:
     documented = documented_keys("adopt")
-    assert {field.name for field in fields(AdoptReport)} | set(AdoptedFile._fields) <= documented
+    assert {field.name for field in fields(AdoptReport)} | set(ArchiveAdopted._fields) <= documented
 
 
 def test_adopt_says_what_it_did(cafcat: Cafcat) -> None:

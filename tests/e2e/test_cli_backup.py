@@ -6,8 +6,9 @@ from dataclasses import fields
 
 import pytest
 
-from cafcat.operations.backup.run import BackupReport, FoundBackup
-from cafcat.operations.restore.run import RestoreReport
+from cafcat.operations.backup.report import BackupReport
+from cafcat.operations.backup.run import FoundBackup
+from cafcat.operations.restore.report import RestoreReport
 from tests.e2e.conftest import Cafcat, documented_keys, write_tree
 from tests.services import Databases
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cafcat.operations.copy.run import CopiedChunk, CopyReport
-from cafcat.operations.recover.left_copies import RecoveredCopy
-from cafcat.operations.recover.run import RecoverReport
+from cafcat.events import ChunkCopied, CopyRecovered
+from cafcat.operations.copy.report import CopyReport
+from cafcat.operations.recover.report import RecoverReport
 from tests.damage import flip
 from tests.e2e.conftest import BIG, Cafcat, documented_keys, interrupted
 
@@ -28,7 +28,7 @@ def chunk_file(cafcat: Cafcat, chunk: str, folder: str = "store") -> Path:
 
 
 @pytest.mark.parametrize(
-    ("verb", "kinds"), [("copy", (CopyReport, CopiedChunk)), ("recover", (RecoverReport, RecoveredCopy))]
+    ("verb", "kinds"), [("copy", (CopyReport, ChunkCopied)), ("recover", (RecoverReport, CopyRecovered))]
 )
 def test_all_keys_are_documented(verb: str, kinds: tuple[type, ...]) -> None:
     documented = documented_keys(verb)

@@ -5,7 +5,8 @@ from dataclasses import fields
 
 import pytest
 
-from cafcat.operations.prune.run import PrunedChunk, PruneReport
+from cafcat.events import ChunkPruned
+from cafcat.operations.prune.report import PruneReport
 from tests.e2e.conftest import Cafcat, documented_keys
 
 
@@ -30,7 +31,7 @@ def in_store(cafcat: Cafcat) -> set[str]:
 
 def test_all_keys_are_documented() -> None:
     documented = documented_keys("prune")
-    assert {field.name for field in fields(PruneReport)} | set(PrunedChunk._fields) <= documented
+    assert {field.name for field in fields(PruneReport)} | set(ChunkPruned._fields) <= documented
 
 
 def test_nothing_to_prune(cafcat: Cafcat) -> None:
@@ -66,7 +67,7 @@ def test_it_says_what_it_would_do_and_does_it_with_yes(cafcat: Cafcat, chunks: d
 def test_as_json(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     first, second, last = cafcat("prune", "--grace", "0", "--yes", "--json", "-v").documents
     assert [first["uuid"], second["uuid"]] == [chunks["gone"], chunks["gone too"]]
-    assert set(first) == set(PrunedChunk._fields)
+    assert set(first) == set(ChunkPruned._fields)
     summary = last["summary"]
     assert set(summary) == {field.name for field in fields(PruneReport)}
     assert (summary["chunks"], summary["objects"], summary["failed"], summary["dry_run"]) == (2, 2, [], False)

@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import pytest
 
-from cafcat.operations.compare.run import Difference
+from cafcat.events import CatalogsDiffer
 from cafcat.operations.rebuild.damage import Damage
-from cafcat.operations.rebuild.run import RebuildReport
+from cafcat.operations.rebuild.report import RebuildReport
 from tests.e2e.conftest import Cafcat, documented_keys, write_tree
 from tests.services import Databases
 
@@ -29,7 +29,7 @@ def empty_catalog(databases: Databases) -> Iterator[str]:
 
 def test_all_keys_are_documented() -> None:
     assert {field.name for field in fields(RebuildReport)} | set(Damage._fields) <= documented_keys("rebuild")
-    assert {"rows", "differences", "equal"} | set(Difference._fields) <= documented_keys("compare")
+    assert {"rows", "differences", "equal"} | set(CatalogsDiffer._fields) <= documented_keys("compare")
 
 
 def test_a_catalog_is_there_again(cafcat: Cafcat, lost: Cafcat) -> None:

@@ -7,7 +7,8 @@ from dataclasses import fields
 import psycopg
 import pytest
 
-from cafcat.operations.recover.run import RecoveredChunk, RecoverReport
+from cafcat.events import ChunkRecovered
+from cafcat.operations.recover.report import RecoverReport
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 
 
@@ -72,7 +73,7 @@ def test_nothing_to_recover(cafcat: Cafcat) -> None:
 
 def test_all_keys_are_documented() -> None:
     documented = documented_keys("recover")
-    assert {field.name for field in fields(RecoverReport)} | set(RecoveredChunk._fields) <= documented
+    assert {field.name for field in fields(RecoverReport)} | set(ChunkRecovered._fields) <= documented
 
 
 def test_what_was_left_is_settled_and_said(cafcat: Cafcat) -> None:

@@ -5,7 +5,8 @@ from dataclasses import fields
 
 import pytest
 
-from cafcat.operations.remove.run import RemoveReport, UndeleteReport
+from cafcat.operations.rm.report import RemoveReport
+from cafcat.operations.undelete.report import UndeleteReport
 from tests.e2e.conftest import TREE, Cafcat, documented_keys, interrupted, write_tree
 
 

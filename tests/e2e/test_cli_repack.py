@@ -3,7 +3,7 @@
 import re
 from dataclasses import fields
 
-from cafcat.operations.repack.run import RepackReport
+from cafcat.operations.repack.report import RepackReport
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from cafcat.operations.repair.run import RepairReport
+from cafcat.operations.repair.report import RepairReport
 from tests.e2e.conftest import TREE, Cafcat, documented_keys, write_tree
 
 

@@ -16,8 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from cafcat.cli.arguments import parse_duration
 from cafcat.errors import InvalidInput
+from cafcat.support.arguments import parse_duration
 from tests.e2e.conftest import TREE, Cafcat, write_tree
 from tests.s3_proxy import S3Proxy
 from tests.s3_server import S3Server

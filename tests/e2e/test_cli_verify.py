@@ -9,8 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cafcat.events import ObjectChecked
 from cafcat.model import Finding, FindingKind, VerifyLevel
-from cafcat.operations.verify.run import CheckedObject, VerifyReport
+from cafcat.operations.verify.report import VerifyReport
 from tests.damage import flip
 from tests.e2e.conftest import CLI_PAGE, Cafcat, documented_keys
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -32,7 +33,7 @@ def pack(cafcat: Cafcat, files: dict[str, bytes]) -> Path:
 
 def test_all_keys_are_documented() -> None:
     documented = documented_keys("verify")
-    keys = {field.name for kind in (VerifyReport, CheckedObject) for field in fields(kind)}
+    keys = {field.name for kind in (VerifyReport, ObjectChecked) for field in fields(kind)}
     assert keys | set(Finding._fields) | set(FindingKind) <= documented
     section = TEXT.split("### cafcat verify")[1].split("\n#")[0]
     assert all(f"| `{level}`" in section for level in VerifyLevel)
@@ -67,7 +68,7 @@ def test_damage_is_printed_and_the_code_is_5(cafcat: Cafcat) -> None:
     assert (finding["finding"]["chunk"], finding["finding"]["object"]) == (chunk.stem, str(chunk))
     assert (summary["summary"]["damaged"], summary["summary"]["findings"]) == (1, 1)
     checked = cafcat("verify", "--level", "data", "--json", "-v", code=5).documents[1]["checked"]
-    assert set(checked) == {field.name for field in fields(CheckedObject)}
+    assert set(checked) == {field.name for field in fields(ObjectChecked)}
     assert cafcat("verify", "--level", "data", "-q", code=5).lines == [first]
     chunk.unlink()
     assert "missing: no object" in cafcat("verify", code=5).lines[0]

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator
 from random import Random
 
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.formats.base import Format, Reader
 from cafcat.formats.car import CAR, CarReader
@@ -24,6 +23,7 @@ from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.bundles.compression import METHODS
 from cafcat.formats.databundle.layout import RECORD_BYTES, TRAILER_BYTES, parse_trailer, trailer
 from cafcat.model import Entry
+from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests import car_archives as car
 from tests.bundles import inline_shard

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from random import Random
 
-from cafcat.checksums import crc32c
+from cafcat.support.checksums import crc32c
 
 __all__ = ["damaged_archive", "damaged_bytes", "damaged_journal", "damaged_json", "footed", "sealed"]
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.catalog.history.journal import JournalFile, JournalRecord
-from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound, Unsupported
 from cafcat.formats import registry
 from cafcat.formats.base import Format
@@ -26,6 +25,7 @@ from cafcat.operations.index_section import head_of
 from cafcat.operations.own_index import read_whole
 from cafcat.sources.base import Source
 from cafcat.stores.base import ObjectInfo, StoredObject
+from cafcat.support.checksums import crc32c, crc64nvme
 from cafcat.testing.formats import BytesArchive
 from cafcat.writing.journal_reader import JournalObject, read_head
 from tests.fuzz.formats import read_car, read_chunkio, read_clp, read_databundle

@@ -24,7 +24,7 @@ from cafcat.formats.chunkio import CHUNKIO
 from cafcat.formats.chunkio.records_writer import RecordWriter
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.model import OnConflict, VerifyLevel
-from cafcat.operations.adopt.run import AdoptReport
+from cafcat.operations.adopt.report import AdoptReport
 from cafcat.operations.verify import index_check as check_index
 from cafcat.stores.local.files import LocalFile
 from cafcat.testing.formats import ListSink, pack
@@ -32,7 +32,7 @@ from tests.car_archives import cid, leaf, v1
 from tests.catalog_world import MODIFIED, Opener, commit, live, sql
 from tests.damage import flip
 from tests.killing import killed_at_each_step
-from tests.listeners import Heard, problems
+from tests.listeners import Following, Heard, problems
 from tests.places import Bucket, Folder
 from tests.vector_files import FIXTURES_OF_OTHERS, VECTORS, vector_path
 
@@ -74,7 +74,7 @@ def foreign(path: Path, files: dict[str, bytes] = FILES) -> Path:
 
 
 def adopt(repository: cafcat.Repository, *archives: Path | str, **options: Any) -> AdoptReport:
-    return repository.custody.adopt(list(archives), **options)
+    return repository.adopt(list(archives), **options)
 
 
 def adopted(repository: cafcat.Repository, *archives: Path | str, **options: Any) -> AdoptReport:
@@ -86,8 +86,8 @@ def adopted(repository: cafcat.Repository, *archives: Path | str, **options: Any
 
 def verdicts(repository: cafcat.Repository, level: VerifyLevel) -> dict[str, str]:
     found = {}
-    repository.custody.verify(
-        level=level, restart=True, on_checked=lambda one: found.update({one.object: one.verdict})
+    repository.with_progress(Following(on=lambda one: found.update({one.object: one.verdict}))).verify(
+        level=level, restart=True
     )
     return found
 
@@ -168,7 +168,7 @@ def test_files_of_an_archive_are_read_in_place(
     assert (chunk.format, chunk.adopted_prefix, chunk.object_key) == (archive_format.name, "old/", "any name")
     assert verdicts(repository, VerifyLevel.INDEX) == {str(path): "ok"}
     assert verdicts(repository, VerifyLevel.DATA) == {str(path): "ok"}
-    assert repository._catalog.reports.findings() == []
+    assert repository.session.catalog.reports.findings() == []
 
 
 def test_an_archive_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_padded_car_with_unchecked_hashes_is_adopted_and_both_are_told(
     assert (report.files, report.unchecked_blocks) == (3, 2)
     assert heard.warnings == [f"{path}: cafcat does not check the hashes of 2 blocks: Keccak-256 (0x1b)"]
     for level in (VerifyLevel.INDEX, VerifyLevel.DATA):
-        verified = repository.custody.verify(level=level, restart=True)
+        verified = repository.verify(level=level, restart=True)
         assert (verified.ok, verified.damaged, verified.unchecked_blocks) == (1, 0, 2)
     data = path.read_bytes()
     path.write_bytes(v1([], blocks[:1]) + bytes(len(data) - len(v1([], blocks[:1]))))
@@ -302,7 +302,7 @@ def test_bytes_that_change_later_are_found(repository: cafcat.Repository, tmp_pa
     location = repository.locate("y")
     flip(path, location.start_byte)
     findings = []
-    repository.custody.verify(level="data", on_checked=lambda one: findings.extend(one.findings))
+    repository.with_progress(Following(on=lambda one: findings.extend(one.findings))).verify(level="data")
     assert {finding.path for finding in findings} >= {"y"}
 
 
@@ -338,12 +338,12 @@ def test_what_is_removed_and_pruned_stays_on_disk_and_can_come_again(
     path = archive(tmp_path / "x.caf")
     before = path.read_bytes()
     adopted(repository, path)
-    repository.custody.remove(list(FILES))
+    repository.rm(list(FILES))
     assert [chunk.state for chunk in repository.chunks()] == ["retired"]
-    repository.custody.undelete(["a/1"])
+    repository.undelete(["a/1"])
     assert repository.read("a/1") == b"one"
-    repository.custody.remove(["a/1"])
-    report = repository.custody.prune(grace_seconds=0, dry_run=False)
+    repository.rm(["a/1"])
+    report = repository.prune(grace_seconds=0, dry_run=False)
     assert (report.let_go, report.objects, report.bytes_freed, report.failed) == (1, 0, 0, ())
     assert path.read_bytes() == before
     assert repository.recover().failed == ()
@@ -356,14 +356,14 @@ def test_own_verbs_leave_its_folder_alone(repository: cafcat.Repository, tmp_pat
     archive(folder / "x.caf")
     adopted(repository, folder / "x.caf", prefix="old")
     commit(repository, {"own": b"own"})
-    repository.custody.remove(["old/a/1"])
+    repository.rm(["old/a/1"])
     folder.chmod(0o500)
     os.rename(folder, tmp_path / "away")
     assert repository.recover().failed == ()
-    repository.custody.copy(to=str(tmp_path / "copies"))
+    repository.copy(to=str(tmp_path / "copies"))
     assert len(list((tmp_path / "copies").glob("*.caf"))) == 1
-    assert repository.custody.repack(max_unused=0.0, dry_run=False).failed == []
-    assert repository.custody.prune(grace_seconds=0, dry_run=False).failed == ()
+    assert repository.repack(max_unused=0.0, dry_run=False).failed == []
+    assert repository.prune(grace_seconds=0, dry_run=False).failed == ()
     os.rename(tmp_path / "away", folder)
     folder.chmod(0o700)
     assert os.listdir(folder) == ["x.caf"]
@@ -375,8 +375,8 @@ def test_repack_brings_its_files_into_chunks_of_our_own(repository: cafcat.Repos
     adopted(repository, path)
     [chunk] = repository.chunks()
     with pytest.raises(InvalidInput, match="an adopted archive is not copied"):
-        repository.custody.copy([str(chunk.uuid)], to=str(tmp_path / "copies"))
-    report = repository.custody.repack(chunks=[str(chunk.uuid)], format="caf")
+        repository.copy([str(chunk.uuid)], to=str(tmp_path / "copies"))
+    report = repository.repack(chunks=[str(chunk.uuid)], format="caf")
     assert (report.files_moved, report.chunks_retired, report.failed) == (len(FILES), 1, [])
     path.unlink()
     assert dict(repository.read_many(FILES)) == FILES
@@ -472,8 +472,8 @@ def test_killed_anywhere_all_of_an_archive_is_there_or_nothing(
 
     def prepare(_: int) -> None:
         if live(local):
-            local.custody.remove(list(FILES))
-            local.custody.prune(grace_seconds=0)
+            local.rm(list(FILES))
+            local.prune(grace_seconds=0)
 
     for _ in killed_at_each_step(local, folder.url, tmp_path, "adopt", prepare=prepare, at_least=3):
         assert local.recover().failed == ()
@@ -495,4 +495,4 @@ def test_entries_that_share_bytes(repository: cafcat.Repository, tmp_path: Path)
     adopted(repository, path)
     assert dict(repository.read_many(["a", "b"])) == {"a": b"123456", "b": b"456789"}
     assert verdicts(repository, VerifyLevel.DATA) == {str(path): "ok"}
-    assert repository._catalog.reports.findings() == []
+    assert repository.session.catalog.reports.findings() == []

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, InvalidInput, NotInstalled
 from cafcat.formats.databundle.bundles.bundle import NewBundleFile, UserData, write_bundle
 from cafcat.formats.databundle.layout import RECORD_BYTES
 from cafcat.formats.databundle.messages import messages
 from cafcat.model import VerifyLevel
-from cafcat.operations.adopt.run import AdoptReport
+from cafcat.operations.adopt.report import AdoptReport
+from cafcat.support.checksums import crc32c
 from tests.bundles import everything, foreign_bundle, hide_leveldb, inline_shard
 from tests.catalog_world import Opener, commit, live
 from tests.damage import flip
 from tests.killing import killed_at_each_step
-from tests.listeners import Heard, problems
+from tests.listeners import Following, Heard, problems
 from tests.places import Bucket, Folder
 
 NOISE = random.Random(21).randbytes(3 << 20)
@@ -49,12 +49,12 @@ def bundle(folder: Path, compression: str = "zlib", shards: int = SHARDS, **file
 
 
 def adopt(repository: cafcat.Repository, *archives: Path | str, **options: Any) -> AdoptReport:
-    return repository.custody.adopt(list(archives), **options)
+    return repository.adopt(list(archives), **options)
 
 
 def verdicts(repository: cafcat.Repository, level: VerifyLevel) -> list[str]:
     found: list[str] = []
-    repository.custody.verify(level=level, restart=True, on_checked=lambda one: found.append(one.verdict))
+    repository.with_progress(Following(on=lambda one: found.append(one.verdict))).verify(level=level, restart=True)
     return found
 
 
@@ -192,8 +192,8 @@ def test_a_bundle_is_adopted_once_and_can_come_again(local: cafcat.Repository, t
     again = adopt(local, tmp_path / "there", prefix="again")
     assert (again.archives, len(again.failed)) == (0, SHARDS)
     assert all("it was adopted before" in message for message in again.failed)
-    local.custody.remove(list(FILES))
-    assert local.custody.prune(grace_seconds=0, dry_run=False).let_go == SHARDS
+    local.rm(list(FILES))
+    assert local.prune(grace_seconds=0, dry_run=False).let_go == SHARDS
     assert adopt(local, tmp_path / "there").files == len(FILES)
     assert everything(tmp_path / "there") == before
 
@@ -201,7 +201,7 @@ def test_a_bundle_is_adopted_once_and_can_come_again(local: cafcat.Repository, t
 def test_repack_brings_its_files_into_chunks_of_our_own(local: cafcat.Repository, tmp_path: Path) -> None:
     bundle(tmp_path / "there", "snappy")
     adopt(local, tmp_path / "there")
-    report = local.custody.repack(chunks=[str(chunk.uuid) for chunk in local.chunks()], format="caf")
+    report = local.repack(chunks=[str(chunk.uuid) for chunk in local.chunks()], format="caf")
     assert (report.files_moved, report.chunks_retired, report.failed) == (len(FILES), SHARDS, [])
     shutil.rmtree(tmp_path / "there")
     assert dict(local.read_many(FILES)) == FILES
@@ -298,7 +298,7 @@ def test_bytes_that_change_later_are_found(local: cafcat.Repository, tmp_path: P
     shard = tmp_path / "there/shard-00000000"
     flip(shard, shard.read_bytes().index(NOISE[500_000:500_016]))
     findings = []
-    local.custody.verify(level="data", on_checked=lambda one: findings.extend(one.findings))
+    local.with_progress(Following(on=lambda one: findings.extend(one.findings))).verify(level="data")
     assert {finding.path for finding in findings} == {"large"}
     with pytest.raises(Corrupt):
         local.read("large")
@@ -397,8 +397,8 @@ def test_killed_anywhere_all_of_a_shard_is_there_or_nothing(
 
     def prepare(_: int) -> None:
         if live(local):
-            local.custody.remove(list(live(local)))
-            local.custody.prune(grace_seconds=0)
+            local.rm(list(live(local)))
+            local.prune(grace_seconds=0)
 
     for _ in killed_at_each_step(local, folder.url, tmp_path, "adopt", prepare=prepare, at_least=3):
         assert local.recover().failed == ()

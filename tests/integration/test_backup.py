@@ -15,14 +15,15 @@ import pytest
 import cafcat
 from cafcat.catalog.tables import metadata
 from cafcat.catalog.transfer.dump import TABLES
-from cafcat.checksums import crc32c
 from cafcat.errors import CatalogOutdated, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed, Unsupported
 from cafcat.model import OnConflict
 from cafcat.operations.backup import tar as backup_tar
-from cafcat.operations.backup.run import BackupReport
-from cafcat.progress import Progress
+from cafcat.operations.backup.report import BackupReport
+from cafcat.operations.chosen_stores import join_store, store_to_write
 from cafcat.stores.local.store import LocalStore
+from cafcat.support.checksums import crc32c
 from tests.catalog_world import begin, commit, sql
+from tests.listeners import Listener, follow
 from tests.rebuild_world import World, leave_whole, local, world
 from tests.services import Databases
 
@@ -33,13 +34,13 @@ FILES = {"a/first": b"first", "a/second": b"second", "b": b"", "ü/\t\n\\N\\": b
 
 def fill(world: World) -> None:
     """Rows in as many tables as may be."""
-    world.repository.custody.join(world.repository.custody.store_to_write())
+    join_store(world.repository.session, store_to_write(world.repository.session))
     commit(world.repository, FILES)
     commit(world.repository, {"a/first": b"newer"}, OnConflict.REPLACE, None)
-    world.repository.custody.remove(["z"])
+    world.repository.rm(["z"])
     leave_whole(world.repository, {"half": b"done"})
-    world.repository.custody.copy(to=str(world.folder / "copies"))
-    world.repository.custody.verify()
+    world.repository.copy(to=str(world.folder / "copies"))
+    world.repository.verify()
 
 
 def contents(repository: cafcat.Repository, without: str = "backups") -> dict[str, list[tuple[Any, ...]]]:
@@ -51,7 +52,7 @@ def contents(repository: cafcat.Repository, without: str = "backups") -> dict[st
 
 def put_back(world: World, **options: Any) -> cafcat.Repository:
     empty = world.empty()
-    empty.custody.restore(**options)
+    follow(empty, options).restore(**options)
     return empty
 
 
@@ -67,7 +68,7 @@ def test_all_tables_are_in_it() -> None:
 def test_everything_comes_back(world: World) -> None:
     fill(world)
     before = contents(world.repository)
-    report = world.repository.custody.backup()
+    report = world.repository.backup()
     assert (report.store, report.journal_id, report.removed) == (world.objects.url, 3, ())
     assert report.rows["file_locations"] == 4
     assert report.size_bytes == world.objects.stat(report.object_key).size_bytes
@@ -75,36 +76,36 @@ def test_everything_comes_back(world: World) -> None:
     assert row == ("committed", report.object_key, report.size_bytes, 3)
 
     empty = world.empty()
-    restored = empty.custody.restore()
+    restored = empty.restore()
     assert (restored.object_key, restored.rows, restored.journal_id) == (report.object_key, report.rows, 3)
     assert (restored.newer_records, restored.newer_unknown) == (0, ())
     after = contents(empty)
     assert after["events"].pop()[4] == "catalog_restored"
     assert after == before
-    assert empty._catalog.reports.findings() == world.repository._catalog.reports.findings()
+    assert empty.session.catalog.reports.findings() == world.repository.session.catalog.reports.findings()
     assert sql(empty, "SELECT state, object_key, size_bytes, journal_id FROM backups") == [row]
     assert world.differences(empty) == []
 
 
 def test_new_rows_come_after_those_that_were_restored(local: World) -> None:
     fill(local)
-    local.repository.custody.backup()
+    local.repository.backup()
     empty = put_back(local)
     assert empty.recover().adopted == 1
     commit(empty, {"new": b"new"})
-    empty.custody.verify()
-    empty.custody.backup()
+    empty.verify()
+    empty.backup()
     assert empty.read("half") == b"done"
     assert sql(empty, "SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
 
 
 def test_what_came_after_the_backup_is_counted_and_its_numbers_are_not_given_again(world: World) -> None:
     commit(world.repository, {"a": b"1"})
-    world.repository.custody.backup()
+    world.repository.backup()
     commit(world.repository, {"b": b"2"})
-    world.repository.custody.remove(["a"])
+    world.repository.rm(["a"])
     empty = world.empty()
-    assert empty.custody.restore().newer_records == 2
+    assert empty.restore().newer_records == 2
     commit(empty, {"c": b"3"})
     assert sql(empty, "SELECT id FROM journal ORDER BY id") == [(1,), (4,)]
     rebuilt, report = world.rebuilt()
@@ -115,59 +116,59 @@ def test_what_came_after_the_backup_is_counted_and_its_numbers_are_not_given_aga
 def test_stores_that_cannot_be_asked_are_named(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     sql(local.repository, "UPDATE stores SET url = 'unheard-of://store'")
-    local.repository.custody.backup()
-    assert local.empty().custody.restore().newer_unknown == ("unheard-of://store",)
+    local.repository.backup()
+    assert local.empty().restore().newer_unknown == ("unheard-of://store",)
 
 
 def test_one_moment_is_in_it(local: World) -> None:
     """What is committed while it is written is not."""
     commit(local.repository, {"a": b"1"})
 
-    class Meanwhile(Progress):
+    class Meanwhile(Listener):
         def begin(self, _verb: str, **_totals: int | None) -> None:
             commit(local.at(local.store), {"b": b"2"})
 
-    report = local.repository.custody.backup(progress=Meanwhile())
+    report = local.repository.with_progress(Meanwhile()).backup()
     assert (report.journal_id, report.rows["file_locations"], report.rows["chunks"]) == (1, 1, 1)
     assert report.rows["backups"] == 0
 
 
 def test_only_the_newest_are_kept(world: World) -> None:
     commit(world.repository, {"a": b"1"})
-    keys = [world.repository.custody.backup().object_key for _ in range(3)]
+    keys = [world.repository.backup().object_key for _ in range(3)]
     assert keys == sorted(keys)
-    report = world.repository.custody.backup(keep=2)
+    report = world.repository.backup(keep=2)
     assert report.removed == (keys[1], keys[0])
-    left = [found.object_key for found in world.repository.custody.backups()]
+    left = [found.object_key for found in world.repository.backups()]
     assert left == [keys[2], report.object_key]
     states = dict(sql(world.repository, "SELECT object_key, state FROM backups WHERE deleted_at IS NOT NULL"))
     assert states == {keys[0]: "deleted", keys[1]: "deleted"}
     with pytest.raises(InvalidInput):
-        world.repository.custody.backup(keep=0)
+        world.repository.backup(keep=0)
 
 
 def test_which_one_is_restored(local: World) -> None:
     commit(local.repository, {"a": b"1"})
-    first = local.repository.custody.backup().object_key
+    first = local.repository.backup().object_key
     commit(local.repository, {"b": b"2"})
-    second = local.repository.custody.backup().object_key
-    assert put_back(local).custody.backups()[-1].object_key == second
+    second = local.repository.backup().object_key
+    assert put_back(local).backups()[-1].object_key == second
     assert len(list(put_back(local, name=first).list())) == 1
     assert len(list(put_back(local, name=first.removeprefix("backups/")[:27]).list())) == 1
     empty = local.empty()
     for name in ("x", "2"):
         with pytest.raises(NotFound):
-            empty.custody.restore(name)
+            empty.restore(name)
     with pytest.raises(NotFound, match="no backup"):
-        empty.custody.restore(source=str(local.folder / "nothing"))
+        empty.restore(source=str(local.folder / "nothing"))
 
 
 def test_into_another_store(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     elsewhere = str(local.folder / "elsewhere")
-    report = local.repository.custody.backup(elsewhere)
-    assert [found.object_key for found in local.repository.custody.backups(elsewhere)] == [report.object_key]
-    assert local.repository.custody.backups() == []
+    report = local.repository.backup(elsewhere)
+    assert [found.object_key for found in local.repository.backups(elsewhere)] == [report.object_key]
+    assert local.repository.backups() == []
     assert local.differences(put_back(local, source=elsewhere)) == []
 
 
@@ -176,8 +177,8 @@ def test_a_store_that_moved_before_the_restore_is_found(local: World, tmp_path: 
     """A lost home, for example: its chunks were saved into another one, with the backup among them."""
     repository = local.repository
     commit(repository, {"a": b"1"})
-    repository.custody.join(repository._store_of(local.store))
-    repository.custody.backup()
+    repository.join(repository.session.stores[local.store])
+    repository.backup()
     old, new = Path(local.store), tmp_path / "moved"
     shutil.copytree(old, new)
     if how != "copied":
@@ -185,29 +186,29 @@ def test_a_store_that_moved_before_the_restore_is_found(local: World, tmp_path: 
     if how == "without a marker":
         shutil.rmtree(new / "catalogs")
     restored = local.open(str(local.empty().settings.database_url), str(new))
-    assert restored.custody.restore().moved_from == (old.as_uri() if how == "moved" else None)
+    assert restored.restore().moved_from == (old.as_uri() if how == "moved" else None)
     if how == "without a marker":
         sql(restored, "UPDATE stores SET uuid = NULL")
-        restored.custody.move_store(old.as_uri(), new.as_uri())
+        restored.move_store(old.as_uri(), new.as_uri())
     assert restored.read("a") == b"1"
     urls = [old.as_uri(), new.as_uri()] if how == "copied" else [new.as_uri()]
-    assert sorted(store.url for store in restored.custody.stores()) == sorted(urls)
-    assert restored.custody.verify().ok == 1
+    assert sorted(store.url for store in restored.stores()) == sorted(urls)
+    assert restored.verify().ok == 1
 
 
 def test_a_catalog_with_rows_is_left_alone(local: World) -> None:
     commit(local.repository, {"a": b"1"})
-    local.repository.custody.backup()
+    local.repository.backup()
     with pytest.raises(Conflict, match="not empty"):
-        local.repository.custody.restore()
+        local.repository.restore()
     empty = local.empty()
     sql(empty, "INSERT INTO events (kind) VALUES ('x')")
     with pytest.raises(Conflict, match="events has rows"):
-        empty.custody.restore()
+        empty.restore()
 
 
 def backed_up(world: World) -> tuple[BackupReport, bytes]:
-    report = world.repository.custody.backup()
+    report = world.repository.backup()
     return report, world.read(report.object_key)
 
 
@@ -223,14 +224,14 @@ def test_every_damage_is_noticed_before_anything_is_committed(local: World) -> N
             continue
         local.write(report.object_key, bytes(damaged))
         with pytest.raises((Corrupt, CatalogOutdated, Unsupported)):
-            empty.custody.restore()
+            empty.restore()
         assert sql(empty, "SELECT count(*) FROM chunks") == [(0,)]
     for size in (0, 100, 512, 1024, len(data) // 2, end, end + 520):
         local.write(report.object_key, data[:size])
         with pytest.raises(Corrupt):
-            empty.custody.restore()
+            empty.restore()
     local.write(report.object_key, data)
-    empty.custody.restore()
+    empty.restore()
 
 
 def _is_padding(data: bytes, position: int) -> bool:
@@ -301,10 +302,10 @@ def test_a_backup_that_lies(local: World) -> None:
     for change, members, error, words in lies:
         local.write(report.object_key, changed(data, change, members))
         with pytest.raises(error, match=words):
-            empty.custody.restore()
+            empty.restore()
     # What tar itself writes is read as well.
     local.write(report.object_key, changed(data, {}))
-    empty.custody.restore()
+    empty.restore()
     assert local.differences(empty) == []
 
 
@@ -345,11 +346,11 @@ class Breaking(LocalStore):
 
 def test_a_backup_that_fails_leaves_nothing(local: World) -> None:
     commit(local.repository, {"a": b"1"})
-    local.repository.custody.join(local.objects)
+    local.repository.join(local.objects)
     before = {found.key for found in local.objects.list()}
-    local.repository.custody._store_of = lambda _: Breaking(Path(local.store))
+    local.repository.session.stores.__getitem__ = lambda _: Breaking(Path(local.store))
     with pytest.raises(StoreFailed, match="no space left"):
-        local.repository.custody.backup()
+        local.repository.backup()
     assert {found.key for found in local.objects.list()} == before
     assert list(local.objects.uploads()) == []
     [(state, is_gone)] = sql(local.repository, "SELECT state, deleted_at IS NOT NULL FROM backups")
@@ -358,16 +359,16 @@ def test_a_backup_that_fails_leaves_nothing(local: World) -> None:
 
 def test_what_a_dead_backup_left_is_removed_by_the_next(world: World) -> None:
     commit(world.repository, {"a": b"1"})
-    backups = world.repository._catalog.backups
+    backups = world.repository.session.catalog.backups
     whole, half = "backups/20260101T000000.000000Z-x.tar", "backups/20260101T000000.000001Z-x.tar"
-    world.repository._catalog.stores.register(world.objects.url)
+    world.repository.session.catalog.stores.register(world.objects.url)
     for key in (whole, half):
         backups.begin(world.objects.url, key, 1, "here:1:test", 0)
     world.write(whole, b"whole")
     upload = world.objects.create(half)
     upload.write(b"half")
     sql(world.repository, "UPDATE backups SET lease_expires_at = now() - interval '1s'")
-    report = world.repository.custody.backup()
+    report = world.repository.backup()
     assert [found.key for found in world.objects.list() if found.key.startswith("backups/")] == [report.object_key]
     assert list(world.objects.uploads()) == []
     assert sql(world.repository, "SELECT state FROM backups ORDER BY id") == [
@@ -390,7 +391,7 @@ def test_many_rows_are_many_parts_and_little_memory(local: World, monkeypatch: p
     try:
         report, data = backed_up(local)
         empty = local.empty()
-        empty.custody.restore()
+        empty.restore()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -407,7 +408,7 @@ def test_many_rows_are_many_parts_and_little_memory(local: World, monkeypatch: p
 def test_a_chunk_that_is_being_written_can_be_committed_after_a_restore(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     chunk = begin(local.repository, {"b": b"2"}, all_new=False)
-    local.repository.custody.backup()
+    local.repository.backup()
     chunk.finish(OnConflict.REPLACE, lambda: None)
     empty = put_back(local)
     sql(empty, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
@@ -423,7 +424,7 @@ def test_the_schema_has_to_be_there(databases: Databases, tmp_path: Path) -> Non
         empty = cafcat.open(database_url=url, home=tmp_path, store=str(tmp_path / "store"))
         store = LocalStore(tmp_path / "store")
         with empty, pytest.raises(NotFound):
-            empty.custody.restore()
+            empty.restore()
         with empty, pytest.raises(CatalogOutdated):
-            empty.custody.backup()
+            empty.backup()
         assert list(store.list()) == []

@@ -17,6 +17,7 @@ from cafcat.errors import AccessDenied, Conflict, Corrupt, InvalidInput, NotFoun
 from cafcat.model import Location, ProblemKind
 from cafcat.stores.local.store import LocalStore
 from cafcat.stores.s3.store import S3Store
+from tests.listeners import Following
 from tests.s3_proxy import Fault, Request, S3Proxy
 from tests.s3_server import S3Server, empty_bucket
 from tests.waiting import PATIENCE_SECONDS
@@ -79,10 +80,10 @@ def statements(repository: cafcat.Repository, trace: Path) -> Iterator[list[str]
     """What is executed in between, as libpq sees it."""
     executed: list[str] = []
     with trace.open("wb+") as file:
-        with repository._catalog._connection.statement() as connection:
+        with repository.session.catalog._connection.statement() as connection:
             connection.pgconn.trace(file.fileno())
         yield executed
-        with repository._catalog._connection.statement() as connection:
+        with repository.session.catalog._connection.statement() as connection:
             connection.pgconn.untrace()
     sent = [line.split("\t") for line in trace.read_text().splitlines() if "\tF\t" in line]
     executed += [line[3] for line in sent if line[3] in ("Execute", "Query")]
@@ -539,7 +540,7 @@ def test_an_extract_that_is_stopped_leaves_whole_files_and_no_threads(
         asked += 1
         return asked > 6
 
-    report = remote.extract("", tmp_path / "out", should_stop=should_stop)
+    report = remote.with_progress(Following(should_stop=should_stop)).extract("", tmp_path / "out")
     assert report.interrupted
     written = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert report.files == len(written) < 20
@@ -550,6 +551,6 @@ def test_an_extract_that_is_stopped_leaves_whole_files_and_no_threads(
         raise KeyboardInterrupt
 
     with suppress(KeyboardInterrupt):
-        remote.extract("", tmp_path / "none", should_stop=stop_now)
+        remote.with_progress(Following(should_stop=stop_now)).extract("", tmp_path / "none")
     assert not list((tmp_path / "none").rglob("*"))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("cafcat-read")]

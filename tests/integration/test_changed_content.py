@@ -152,9 +152,9 @@ def test_the_source_stays_with_a_file_through_custody(repository: cafcat.Reposit
         write(tmp_path / "tree" / name, name.encode())
         repository.ingest([f"tree/{name}"])
     expected = {f"tree/{name}": f"{tmp_path}/" for name in ("a", "b", "c")}
-    repository.custody.remove(["tree/a"])
-    repository.custody.undelete(["tree/a"])
-    repository.custody.repack(target_size=10_000_000)
+    repository.rm(["tree/a"])
+    repository.undelete(["tree/a"])
+    repository.repack(target_size=10_000_000)
     assert sources_of(repository) == expected
     assert repository.ingest(["tree"]).files_compared == 0
 

@@ -9,8 +9,9 @@ import pytest
 
 from cafcat.catalog.transfer.comparing import ComparedTable
 from cafcat.errors import CatalogOutdated, CatalogUnavailable, InvalidInput
-from cafcat.operations.compare.run import Difference
+from cafcat.events import CatalogsDiffer
 from tests.catalog_world import commit, sql
+from tests.listeners import Following
 from tests.rebuild_world import World, worlds
 from tests.services import Databases
 
@@ -23,7 +24,7 @@ def world(databases: Databases, tmp_path: Path) -> Iterator[World]:
     with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
         commit(world.repository, FILES)
         commit(world.repository, {"a/first": b"newer"})
-        world.repository.custody.remove(["z"])
+        world.repository.rm(["z"])
         yield world
 
 
@@ -81,8 +82,8 @@ def test_what_a_difference_says(world: World) -> None:
     sql(other, CHANGES["gone"])
     first = world.differences(other)[0]
     assert (first.name, first.theirs) == ("b", None)
-    found: list[Difference] = []
-    other.custody.compare(str(world.repository.settings.database_url), on_difference=found.append)
+    found: list[CatalogsDiffer] = []
+    other.with_progress(Following(on=found.append)).compare(str(world.repository.settings.database_url))
     assert (found[0].name, found[0].ours) == ("b", None)
 
 
@@ -101,8 +102,8 @@ def test_what_does_not_count(world: World) -> None:
 
 def test_pruned_chunks_do_not_count(world: World) -> None:
     chunk = commit(world.repository, {"alone": b"x"})
-    world.repository.custody.remove(["alone"])
-    world.repository.custody.prune(grace_seconds=0)
+    world.repository.rm(["alone"])
+    world.repository.prune(grace_seconds=0)
     assert sql(world.repository, "SELECT state FROM chunks WHERE uuid = %s", chunk) == [("deleted",)]
     other, _ = world.rebuilt()
     assert world.differences(other) == []
@@ -118,13 +119,13 @@ def test_memory_does_not_depend_on_the_number_of_rows(world: World) -> None:
     sql(other, fill, 1)
     count = 0
 
-    def counted(_: Difference) -> None:
+    def counted(_: CatalogsDiffer) -> None:
         nonlocal count
         count += 1
 
     tracemalloc.start()
     try:
-        report = world.repository.custody.compare(str(other.settings.database_url), on_difference=counted)
+        report = world.repository.with_progress(Following(on=counted)).compare(str(other.settings.database_url))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -134,8 +135,8 @@ def test_memory_does_not_depend_on_the_number_of_rows(world: World) -> None:
 
 def test_a_database_that_is_none(world: World, databases: Databases) -> None:
     with databases.fresh() as url, pytest.raises(CatalogOutdated, match="no cafcat schema"):
-        world.repository.custody.compare(url)
+        world.repository.compare(url)
     with pytest.raises(CatalogUnavailable):
-        world.repository.custody.compare(f"postgresql://127.0.0.1:1/{uuid4()}?connect_timeout=2")
+        world.repository.compare(f"postgresql://127.0.0.1:1/{uuid4()}?connect_timeout=2")
     with pytest.raises(InvalidInput):
-        world.repository.custody.compare("nonsense")
+        world.repository.compare("nonsense")

@@ -14,14 +14,14 @@ import pytest
 
 import cafcat
 from cafcat.errors import CafcatError, InvalidInput, NotFound, Unavailable
+from cafcat.events import ChunkCopied, CopyRecovered
 from cafcat.model import OnConflict
-from cafcat.operations.copy.run import CopiedChunk, CopyReport
-from cafcat.operations.recover.left_copies import RecoveredCopy
-from cafcat.operations.recover.run import RecoverReport
+from cafcat.operations.copy.report import CopyReport
+from cafcat.operations.recover.report import RecoverReport
 from tests.catalog_world import commit
 from tests.copy_world import PAIRS, World, check, end_leases, folder_of, rebuilt_from_copies, world
 from tests.killing import killed_at_each_step
-from tests.listeners import Heard, Once
+from tests.listeners import Following, Heard, Once
 from tests.places import Folder
 from tests.s3_proxy import Fault, S3Proxy
 from tests.services import Databases
@@ -42,8 +42,8 @@ def with_history(world: World) -> list[str]:
     """Chunks of which something was replaced, skipped, removed and brought back. Returns their uuids."""
     repository = world.repository
     chunks = [commit(repository, FILES | {"gone": b"gone", "back": b"back", "old": b"old"})]
-    repository.custody.remove(["gone", "back"])
-    repository.custody.undelete(["back"])
+    repository.rm(["gone", "back"])
+    repository.undelete(["back"])
     chunks.append(commit(repository, {"old": b"new", "c/third": b"third"}))
     chunks.append(commit(repository, {"old": b"skipped", "c/fourth": b"fourth"}, OnConflict.SKIP))
     return chunks
@@ -52,19 +52,19 @@ def with_history(world: World) -> list[str]:
 @pairs
 def test_copies_are_the_same_objects_beside_the_same_records(world: World) -> None:
     chunks = with_history(world)
-    taken: list[CopiedChunk] = []
-    report = world.copy(on_taken=taken.append)
+    taken: list[ChunkCopied] = []
+    report = world.with_progress(Following(on=taken.append)).copy()
     sizes = dict(world.sql("SELECT uuid::text, size_bytes FROM chunks"))
     assert counted(report) == {"copied": 3, "bytes_copied": sum(sizes.values())}
-    assert taken == [CopiedChunk(chunk.uuid, world.second.url, "copied", sizes[str(chunk.uuid)]) for chunk in taken]
+    assert taken == [ChunkCopied(chunk.uuid, world.second.url, "copied", sizes[str(chunk.uuid)]) for chunk in taken]
     assert [str(chunk.uuid) for chunk in taken] == chunks
     assert check(world) == {f"{chunk}.caf" for chunk in chunks}
     from_copies, catalog = rebuilt_from_copies(world)
     assert from_copies == catalog
     assert "gone" not in catalog
 
-    world.repository.custody.remove(["c/third"])
-    world.repository.custody.undelete(["gone"])
+    world.repository.rm(["c/third"])
+    world.repository.undelete(["gone"])
     check(world)
     from_copies, catalog = rebuilt_from_copies(world)
     assert from_copies == catalog
@@ -78,14 +78,14 @@ def test_copies_are_the_same_objects_beside_the_same_records(world: World) -> No
 def test_a_rebuild_of_the_copies_gives_the_catalog_back(world: World, databases: Databases, tmp_path: Path) -> None:
     with_history(world)
     world.copy()
-    world.repository.custody.remove(["a/first"])
+    world.repository.rm(["a/first"])
     shutil.rmtree(folder_of(world.first))
     expected = {place.path: world.repository.read(place.path) for place in world.repository.list()}
     with (
         databases.fresh(databases.template()) as url,
         cafcat.open(database_url=url, home=tmp_path / "other", store=world.second.url) as other,
     ):
-        other.custody.rebuild()
+        other.rebuild()
         assert {place.path: other.read(place.path) for place in other.list()} == expected
     assert expected.keys() == FILES.keys() - {"a/first"} | {"back", "old", "c/third", "c/fourth"}
 
@@ -114,8 +114,8 @@ def test_several_stores(world: World, tmp_path: Path) -> None:
     with_history(world)
     world.copy()
     third = Folder(tmp_path / "third")
-    world.repository.custody.remove(["c/fourth"])
-    assert world.repository.custody.copy(to=third.url).copied == 2
+    world.repository.rm(["c/fourth"])
+    assert world.repository.copy(to=third.url).copied == 2
     assert check(World(world.repository, world.first, third, [])) < check(world)
     from_copies, catalog = rebuilt_from_copies(World(world.repository, world.first, third, []))
     assert from_copies == catalog
@@ -124,17 +124,17 @@ def test_several_stores(world: World, tmp_path: Path) -> None:
 def test_not_into_the_own_store(world: World, tmp_path: Path) -> None:
     chunk = commit(world.repository, FILES)
     with pytest.raises(InvalidInput, match="itself"):
-        world.repository.custody.copy([chunk], to=world.first.url)
-    assert counted(world.repository.custody.copy(to=str(folder_of(world.first)))) == {"own": 1}
+        world.repository.copy([chunk], to=world.first.url)
+    assert counted(world.repository.copy(to=str(folder_of(world.first)))) == {"own": 1}
     (tmp_path / "link").symlink_to(folder_of(world.first))
-    report = world.repository.custody.copy(to=str(tmp_path / "link"))
+    report = world.repository.copy(to=str(tmp_path / "link"))
     assert "by another name" in report.failed[0]
     assert world.sql("SELECT count(*) FROM chunk_copies") == [(0,)]
 
 
 def test_only_committed_chunks(world: World) -> None:
     chunk = commit(world.repository, FILES)
-    world.repository.custody.remove(folders=["."])
+    world.repository.rm(folders=["."])
     with pytest.raises(InvalidInput, match="retired"):
         world.copy(chunk)
     assert counted(world.copy()) == {}
@@ -216,7 +216,7 @@ def test_what_is_removed_while_the_first_copy_is_made_is_told_there_too(
 ) -> None:
     commit(world.repository, FILES)
     with cafcat.open(database_url=database_url, home=tmp_path / "home", store=world.first.url) as other:
-        world.copy(progress=Once(lambda: other.custody.remove(["a/first"])))
+        world.with_progress(Once(lambda: other.rm(["a/first"]))).copy()
     assert check(world)
     from_copies, catalog = rebuilt_from_copies(world)
     assert from_copies == catalog
@@ -229,7 +229,7 @@ def test_records_that_other_stores_lack_are_brought_too(world: World, tmp_path: 
     journal = folder_of(world.first) / "journal"
     journal.rename(tmp_path / "journal")
     journal.touch()
-    world.repository.custody.remove(["a/first"])
+    world.repository.rm(["a/first"])
     assert world.sql("SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(1,)]
     world.copy()
     journal.unlink()
@@ -242,11 +242,11 @@ def test_records_that_other_stores_lack_are_brought_too(world: World, tmp_path: 
 
 def test_a_damaged_record_is_no_reason_not_to_copy(world: World) -> None:
     commit(world.repository, FILES)
-    world.repository.custody.remove(["a/first"])
+    world.repository.rm(["a/first"])
     record = max((folder_of(world.first) / "journal").iterdir())
     record.write_bytes(flip(record.read_bytes(), 20))
     heard = Heard()
-    assert world.copy(progress=heard).copied == 1
+    assert world.with_progress(heard).copy().copied == 1
     assert [record.name in warning for warning in heard.warnings] == [True]
 
 
@@ -258,7 +258,7 @@ def test_a_chunk_that_is_pruned_meanwhile_has_no_copy(world: World) -> None:
         "UPDATE chunks SET state = 'deleted' WHERE uuid = %s",
         chunk,
     )
-    report = world.copy(progress=Once(decide))
+    report = world.with_progress(Once(decide)).copy()
     assert (report.copied, len(report.failed)) == (1, 1)
     world.sql("UPDATE chunks SET state = 'committed' WHERE uuid = %s", chunk)
     assert check(world) == {f"{other}.caf"}
@@ -268,8 +268,8 @@ def test_prune_removes_copies_and_their_records(world: World) -> None:
     chunk = commit(world.repository, FILES)
     other = commit(world.repository, {"other": b"other"})
     world.copy()
-    world.repository.custody.remove(folders=["a", "b", "ü"])
-    assert world.repository.custody.prune(grace_seconds=0).objects == 2
+    world.repository.rm(folders=["a", "b", "ü"])
+    assert world.repository.prune(grace_seconds=0).objects == 2
     assert check(world) == {f"{other}.caf"}
     assert not any(chunk in key for key in world.second.everything())
     from_copies, catalog = rebuilt_from_copies(world)
@@ -279,7 +279,7 @@ def test_prune_removes_copies_and_their_records(world: World) -> None:
 def test_a_copy_that_was_taken_from_its_writer_is_not_committed(world: World) -> None:
     chunk = commit(world.repository, FILES)
     abandon = partial(world.sql, "UPDATE chunk_copies SET state = 'abandoned', lease_expires_at = NULL")
-    report = world.copy(progress=Once(abandon))
+    report = world.with_progress(Once(abandon)).copy()
     assert (report.copied, len(report.failed)) == (0, 1)
     assert world.recover().failed == ()
     assert check(world) == set()
@@ -291,8 +291,8 @@ def test_two_at_once_make_one_copy(world: World, database_url: str, tmp_path: Pa
     chunk = commit(world.repository, FILES)
     reports: list[CopyReport] = []
     with cafcat.open(database_url=database_url, home=tmp_path / "home", store=world.first.url) as other:
-        again = partial(other.custody.copy, [chunk], to=world.second.url)
-        report = world.copy(progress=Once(lambda: reports.append(again())))
+        again = partial(other.copy, [chunk], to=world.second.url)
+        report = world.with_progress(Once(lambda: reports.append(again()))).copy()
     assert (report.copied, report.failed) == (1, ())
     assert reports[0].copied == 0
     assert "is writing" in reports[0].failed[0]
@@ -313,12 +313,12 @@ def test_stopping(world: World) -> None:
             raise error
         return asked >= number
 
-    report = world.copy(should_stop=partial(stop_at, 3))
+    report = world.with_progress(Following(should_stop=partial(stop_at, 3))).copy()
     assert report.interrupted
     assert len(check(world)) == report.copied == 1
     asked = 0
     with pytest.raises(KeyboardInterrupt):
-        world.copy(should_stop=partial(stop_at, 3, KeyboardInterrupt))
+        world.with_progress(Following(should_stop=partial(stop_at, 3, KeyboardInterrupt))).copy()
     assert len(check(world)) == 1
     assert world.sql("SELECT count(*) FROM chunk_copies WHERE deleted_at IS NULL") == [(1,)]
     assert world.copy().copied == 2
@@ -333,14 +333,14 @@ def test_a_bucket_that_takes_no_more_ends_the_work_and_keeps_nothing(
         commit(repository, {"large": random.randbytes(20_000_000)})
         s3_proxy.faults = lambda request: Fault.NOT_IMPLEMENTED if request.operation == "UploadPart" else None
         with pytest.raises(CafcatError) as raised:
-            repository.custody.copy(to=f"s3://{s3_bucket}/copies")
+            repository.copy(to=f"s3://{s3_bucket}/copies")
         assert raised.value.kind in ("store_failed", "failure")
         s3_proxy.faults = lambda _: None
         client = s3_proxy.server.client()
         with contextlib.closing(client):
             assert "Uploads" not in client.list_multipart_uploads(Bucket=s3_bucket)
             assert "Contents" not in client.list_objects_v2(Bucket=s3_bucket)
-        assert repository.custody.copy(to=f"s3://{s3_bucket}/copies").copied == 1
+        assert repository.copy(to=f"s3://{s3_bucket}/copies").copied == 1
 
 
 def each_step_is_killed(world: World, folder: Path, verb: str, prepare: Callable[[int], None]) -> Iterator[int]:
@@ -360,13 +360,13 @@ def test_a_copy_is_killed_at_every_step(world: World, tmp_path: Path) -> None:
         count = number
         commit(world.repository, {f"{count}": b"x" * 100, "same": b"%d" % count})
         if count % 3 == 0:
-            world.repository.custody.remove([f"{count}"])
-            world.repository.custody.undelete([f"{count}"])
+            world.repository.rm([f"{count}"])
+            world.repository.undelete([f"{count}"])
 
     adopted = removed = 0
     for _ in each_step_is_killed(world, tmp_path, "copy", prepare):
         if world.sql("SELECT count(*) FROM chunk_copies WHERE state = 'writing'") == [(1,)]:
-            report = world.repository.custody.recover()
+            report = world.repository.recover()
             assert report.failed == ()
             assert report.copies_adopted + report.copies_removed == 1
             adopted += report.copies_adopted
@@ -387,9 +387,9 @@ def leave(world: World, chunk: str, how: str) -> None:
     key = f"{chunk}.caf"
     data = world.first.everything()[key]
     [(chunk_id,)] = world.sql("SELECT id FROM chunks WHERE uuid = %s", chunk)
-    copies = world.repository._catalog.copies
-    store = world.repository._store_of(world.second.url)
-    world.repository._catalog.stores.register(world.second.url)
+    copies = world.repository.session.catalog.copies
+    store = world.repository.session.stores[world.second.url]
+    world.repository.session.catalog.stores.register(world.second.url)
     copy_id = copies.begin(chunk_id, world.second.url, key, "here:1:test", 900)
     upload = store.create(key)
     if upload.upload_id:
@@ -408,19 +408,19 @@ def test_what_dead_writers_left(world: World) -> None:
     chunks = [commit(world.repository, {name: name.encode()}) for name in "abc"]
     for chunk, how in zip(chunks, ("half", "whole", "remains"), strict=True):
         leave(world, chunk, how)
-    report = world.repository.custody.recover()  # their leases are not over
+    report = world.repository.recover()  # their leases are not over
     assert counted(report) == {"copies_removed": 1}
     end_leases(world)
     settled: list[Any] = []
     before = world.second.everything()
-    dry = world.repository.custody.recover(dry_run=True)
+    dry = world.repository.recover(dry_run=True)
     assert counted(dry) == {"copies_adopted": 1, "copies_removed": 1, "dry_run": True}
     assert world.second.everything() == before
-    report = world.repository.custody.recover(on_settled=settled.append)
+    report = world.repository.with_progress(Following(on=settled.append)).recover()
     assert counted(report) == {"copies_adopted": 1, "copies_removed": 1}
     assert settled == [
-        RecoveredCopy(chunks[0], world.second.url, "abandoned", settled[0].reason),
-        RecoveredCopy(chunks[1], world.second.url, "adopted"),
+        CopyRecovered(chunks[0], world.second.url, "abandoned", settled[0].reason),
+        CopyRecovered(chunks[1], world.second.url, "adopted"),
     ]
     assert check(world) == {f"{chunks[1]}.caf"}
     from_copies, _ = rebuilt_from_copies(world)
@@ -440,8 +440,8 @@ def test_a_copy_is_adopted_only_if_it_is_whole(world: World, damage: str) -> Non
 def test_a_copy_of_a_chunk_that_was_pruned_is_removed(world: World) -> None:
     chunk = commit(world.repository, FILES)
     leave(world, chunk, "whole")
-    world.repository.custody.remove(folders=["."])
-    assert world.repository.custody.prune(grace_seconds=0).chunks == 1
+    world.repository.rm(folders=["."])
+    assert world.repository.prune(grace_seconds=0).chunks == 1
     assert counted(world.recover()) == {"copies_removed": 1}
     assert check(world) == set()
     assert rebuilt_from_copies(world)[0] == {}
@@ -467,7 +467,7 @@ def test_what_comes_late_is_removed(world: World) -> None:
     for chunk in chunks:
         leave(world, chunk, "remains")
     assert counted(world.recover()) == {"copies_removed": 2}
-    store = world.repository._store_of(world.second.url)
+    store = world.repository.session.stores[world.second.url]
     upload = store.create(f"{chunks[0]}.caf")
     upload.write(b"late")
     if (descriptor := getattr(upload, "_descriptor", None)) is not None:
@@ -502,9 +502,9 @@ def test_a_recover_of_copies_is_killed_at_every_step(world: World, tmp_path: Pat
 
 
 def test_half_written_backups_are_removed_and_never_adopted(world: World) -> None:
-    store = world.repository._store_of(world.second.url)
-    backups = world.repository._catalog.backups
-    world.repository._catalog.stores.register(world.second.url)
+    store = world.repository.session.stores[world.second.url]
+    backups = world.repository.session.catalog.backups
+    world.repository.session.catalog.stores.register(world.second.url)
     for name, whole in (("half", False), ("whole", True)):
         key = f"backups/{name}"
         backups.begin(world.second.url, key, 0, "here:1:test", 900)
@@ -514,7 +514,7 @@ def test_half_written_backups_are_removed_and_never_adopted(world: World) -> Non
             upload.commit()
         else:
             os.close(upload._descriptor)  # type: ignore[attr-defined]
-    assert counted(world.repository.custody.recover()) == {}
+    assert counted(world.repository.recover()) == {}
     assert len(world.second.everything()) == 2
     assert counted(world.recover()) == {"backups_removed": 2}
     assert world.second.everything() == {}

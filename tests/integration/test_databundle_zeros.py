@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from cafcat.checksums import crc32c
+from cafcat.support.checksums import crc32c
 
 ZEROS = 64 << 20
 SPARSE = b"begin" + bytes(48 << 20) + b"end"
@@ -35,7 +35,7 @@ def test_they_are_read_and_verified_as_others_are(repository: cafcat.Repository)
     assert repository.read("tree/zeros", 5_000_000, 5_000_010) == bytes(10)
     assert repository.read("tree/sparse", -3) == b"end"
     assert b"".join(repository.stream("tree/sparse")) == SPARSE
-    report = repository.custody.verify(level="data")
+    report = repository.verify(level="data")
     assert (report.ok, report.damaged) == (1, 0)
 
 

@@ -186,10 +186,10 @@ def test_it_shows_one_moment_whatever_is_committed_meanwhile(
 
     def change() -> None:
         commit(repository, {"tree/0950": b"changed", "tree/09505": b"new", "zzz": b"new"})
-        repository.custody.remove(["tree/0960"])
+        repository.rm(["tree/0960"])
 
     progress = Meanwhile(change)
-    report = repository.export(["tree", "tree/0001"], tmp_path / "taken.caf", progress=progress)
+    report = repository.with_progress(progress).export(["tree", "tree/0001"], tmp_path / "taken.caf")
     assert in_archive(tmp_path / "taken.caf") == files
     assert progress.begun == [("export", 1000, sum(map(len, files.values())))]
     assert (progress.files, progress.bytes) == (1000, sum(map(len, files.values()))) == (report.files, report.bytes)
@@ -211,7 +211,7 @@ def test_interrupted_it_leaves_what_was_there(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        repository.export([], tmp_path / "taken.car", overwrite=True, progress=Meanwhile(interrupt))
+        repository.with_progress(Meanwhile(interrupt)).export([], tmp_path / "taken.car", overwrite=True)
     [names] = seen
     assert "taken.car" not in names
     assert {name: (tmp_path / name).read_bytes() for name in left_in(tmp_path)} == before
@@ -251,7 +251,7 @@ def test_what_is_damaged_comes_from_a_copy(world: World, tmp_path: Path, damaged
     else:
         flip(object_of(world, chunk), world.repository.locate(damaged).end_byte - 1)
     progress = Meanwhile(lambda: None)
-    report = world.repository.export(["tree"], tmp_path / "taken.caf", progress=progress)
+    report = world.repository.with_progress(progress).export(["tree"], tmp_path / "taken.caf")
     assert in_archive(tmp_path / "taken.caf") == FILES
     assert (progress.files, progress.bytes) == (report.files, report.bytes) == (5, sum(map(len, FILES.values())))
     assert len(world.warnings) == 1

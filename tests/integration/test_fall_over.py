@@ -203,7 +203,7 @@ def test_one_further_query_and_one_warning(world: World, chunk: str, tmp_path: P
 def asked_for_copies(repository: cafcat.Repository) -> list[Any]:
     """Of which chunks the catalog is asked for copies, from now on."""
     asked: list[Any] = []
-    replicas_of = repository._catalog.copies.replicas_of
+    replicas_of = repository.session.catalog.copies.replicas_of
 
     def counted(chunk: Any) -> Any:
         asked.append(chunk)

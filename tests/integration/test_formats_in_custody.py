@@ -11,16 +11,17 @@ import pytest
 
 import cafcat
 from cafcat.catalog.chunks.verification import CheckTarget, TargetKey, VerifyScope
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, InvalidInput, Unsupported
 from cafcat.formats import registry
 from cafcat.formats.chunkio.metering import FILE_HEADER
 from cafcat.model import Location, OnConflict, ProblemKind, Verdict, VerifyLevel
 from cafcat.operations.index_section import IndexSection
 from cafcat.operations.verify.chunk_check import check_target
+from cafcat.support.checksums import crc32c
 from cafcat.writing.chunk import OpenChunk
 from tests.catalog_world import MODIFIED, Opener, begin, sql, state_of
 from tests.damage import flip
+from tests.listeners import Following, follow
 from tests.places import Bucket, Folder, Place
 from tests.rebuild_world import World, leave_whole, local, world
 from tests.recover_world import chunk_objects, counted, die_before_commit, die_half_way, end_leases, states
@@ -53,7 +54,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 def ingest(repository: cafcat.Repository, name: str, **options: Any) -> None:
-    report = repository.ingest(["tree"], format=name, target_size=TARGET_BYTES, **options)
+    report = follow(repository, options).ingest(["tree"], format=name, target_size=TARGET_BYTES, **options)
     assert (report.files_added, report.files_failed) == (len(TREE), 0)
     assert report.bytes_added == sum(map(len, TREE.values()))
     assert report.chunks_committed >= 3
@@ -73,8 +74,8 @@ def local_repository(open_at: Opener, folder: Folder) -> cafcat.Repository:
 
 def assert_sound(repository: cafcat.Repository, files: dict[str, bytes] = TREE) -> None:
     """The catalog agrees with itself, with the objects, and gives the files."""
-    assert repository._catalog.reports.findings() == []
-    report = repository.custody.verify(level="data", restart=True)
+    assert repository.session.catalog.reports.findings() == []
+    report = repository.verify(level="data", restart=True)
     assert (report.damaged, report.missing, report.unreadable, report.gone) == (0, 0, 0, 0)
     assert report.ok > 0
     assert {location.path for location in repository.list()} == set(files)
@@ -175,7 +176,7 @@ def test_ten_thousand_files_come_back(local_repository: cafcat.Repository, tmp_p
     assert formats_of(local_repository) == {name}
     assert local_repository.extract("", tmp_path / "out").files == 10_000
     assert same_tree(tmp_path / "tree", tmp_path / "out" / str(tmp_path).lstrip("/") / "tree")
-    assert local_repository.custody.verify(level="data").ok == 1
+    assert local_repository.verify(level="data").ok == 1
 
 
 # Verify
@@ -214,7 +215,7 @@ def damages(repository: cafcat.Repository) -> list[tuple[str, str | None]]:
     def take(checked: Any) -> None:
         found.extend((str(finding.kind), finding.path) for finding in checked.findings)
 
-    repository.custody.verify(level="data", restart=True, jobs=1, on_checked=take)
+    repository.with_progress(Following(on=take)).verify(level="data", restart=True, jobs=1)
     return found
 
 
@@ -232,7 +233,7 @@ def with_dead_bytes(repository: cafcat.Repository, name: str) -> OpenChunk:
 
 
 def targets(repository: cafcat.Repository) -> list[CheckTarget]:
-    verification = repository._catalog.verification
+    verification = repository.session.catalog.verification
     run = verification.begin(VerifyLevel.DATA, {"test": True}, restart=False)
     return verification.targets(run.id, VerifyScope(VerifyLevel.DATA), TargetKey(0, 0))
 
@@ -275,7 +276,7 @@ def test_every_flipped_byte_is_found_and_named(local_repository: cafcat.Reposito
 
 
 def check(repository: cafcat.Repository, target: CheckTarget, level: VerifyLevel) -> list[tuple[str, str | None]]:
-    result = check_target(repository._catalog, repository._store_of, target, level, lambda *_: None)
+    result = check_target(repository.session, target, level)
     assert result is not None
     assert (result.verdict is Verdict.OK) == (not result.findings)
     return [(str(finding.kind), finding.path) for finding in result.findings]
@@ -291,7 +292,7 @@ def test_the_index_is_read_without_the_files(packed: cafcat.Repository, monkeypa
         read.append(self.size_bytes - start_byte + len(head))
 
     monkeypatch.setattr(IndexSection, "__init__", spy)
-    report = packed.custody.verify(level="index", jobs=1)
+    report = packed.verify(level="index", jobs=1)
     assert report.ok == len(read) > 0
     assert sum(read) < 100_000
 
@@ -368,8 +369,8 @@ def test_the_stores_alone_give_the_same_catalog(world: World, tree: Path, name: 
     for path in ("tree/large", "tree/small/010"):
         Path(path).write_bytes(b"newer" * 300_000)
     world.repository.ingest(["tree"], format=name)
-    world.repository.custody.remove(["tree/a/empty", "tree/zeros"])
-    world.repository.custody.undelete(["tree/zeros"])
+    world.repository.rm(["tree/a/empty", "tree/zeros"])
+    world.repository.undelete(["tree/zeros"])
     world.assert_rebuilds()
     left = leave_whole(world.repository, {"late": b"late" * 500_000}, archive_format=registry.by_name(name))
     rebuilt, report = world.rebuilt()
@@ -391,13 +392,13 @@ def test_the_stores_alone_give_the_same_catalog(world: World, tree: Path, name: 
 def test_a_flipped_byte_is_mended(packed: cafcat.Repository, tree: Path, path: str, origin: str, name: str) -> None:
     before = rows(packed)
     if origin == "copy":
-        packed.custody.copy(to=str(tree / "copies"))
+        packed.copy(to=str(tree / "copies"))
     location = packed.locate(path)
     file = object_of(packed, location)
     piece = TREE[path][:20]
     flip(file, file.read_bytes().index(piece, location.start_byte))
     options: dict[str, Any] = {"from_copies": True} if origin == "copy" else {"sources": ["tree"]}
-    report = packed.custody.repair(chunks=[str(location.chunk)], **options)
+    report = packed.repair(chunks=[str(location.chunk)], **options)
     mended = report.files_from_copy if origin == "copy" else report.files_from_source
     assert (mended, report.files_lost) == (1, 0)
     assert rows(packed) == before
@@ -418,25 +419,25 @@ def test_from_one_format_into_another_and_back(
     ingest(repository, first)
     before, chunks = rows(repository), described(repository)
     for name in (second, first):
-        report = repository.custody.repack(max_unused=1.0, format=name, target_size=TARGET_BYTES)
+        report = repository.repack(max_unused=1.0, format=name, target_size=TARGET_BYTES)
         assert (report.files_moved, report.files_damaged, report.failed) == (len(TREE), 0, [])
         assert report.bytes_moved == sum(map(len, TREE.values()))
         assert formats_of(repository) == {name}
         assert rows(repository) == before
         assert_sound(repository)
-    assert repository.custody.repack(max_unused=1.0, format=first).chunks == 0
+    assert repository.repack(max_unused=1.0, format=first).chunks == 0
     assert sum(row[2] for row in described(repository)) == sum(row[2] for row in chunks)
 
 
 def test_a_repack_keeps_the_format(packed: cafcat.Repository, tree: Path, name: str) -> None:
     small = {path for path in TREE if path.startswith("tree/small/")}
-    packed.custody.remove(sorted(small))
+    packed.rm(sorted(small))
     kept = {path: content for path, content in TREE.items() if path not in small}
-    report = packed.custody.repack(max_unused=0.0)
+    report = packed.repack(max_unused=0.0)
     assert report.chunks_retired == report.chunks > 0
     assert formats_of(packed) == {name}
     assert_sound(packed, kept)
-    assert packed.custody.repack(max_unused=0.0).chunks == 0
+    assert packed.repack(max_unused=0.0).chunks == 0
 
 
 @pytest.mark.parametrize(("first", "second"), OTHERS[:1])
@@ -448,20 +449,20 @@ def test_small_chunks_that_are_alone_of_their_format_stay(
         begin(local_repository, {str(number): b"x" * 100}, archive_format=registry.by_name(name)).finish(
             OnConflict.REPLACE, lambda: None
         )
-    assert local_repository.custody.repack(small=10**9).chunks == 2
-    assert local_repository.custody.repack(small=10**9).chunks == 0
-    assert local_repository.custody.repack(small=10**9, format=second).chunks == 2
+    assert local_repository.repack(small=10**9).chunks == 2
+    assert local_repository.repack(small=10**9).chunks == 0
+    assert local_repository.repack(small=10**9, format=second).chunks == 2
     assert formats_of(local_repository) == {second}
-    assert local_repository.custody.repack(small=10**9).chunks == 0
+    assert local_repository.repack(small=10**9).chunks == 0
 
 
 def test_an_unknown_format_is_refused_before_anything_is_done(packed: cafcat.Repository, name: str) -> None:
     runs = sql(packed, "SELECT count(*) FROM ingest_runs")
-    for attempt in (partial(packed.ingest, ["tree"]), partial(packed.custody.repack, dry_run=True)):
+    for attempt in (partial(packed.ingest, ["tree"]), partial(packed.repack, dry_run=True)):
         with pytest.raises(InvalidInput, match="there is no format 'zip'"):
             attempt(format="zip")
     with pytest.raises(Unsupported, match="only the program clp-s makes them"):
-        packed.custody.repack(format="clp-s", dry_run=True)
+        packed.repack(format="clp-s", dry_run=True)
     assert sql(packed, "SELECT count(*) FROM ingest_runs") == runs
     assert set(states(packed)) == {"committed"}
 
@@ -470,14 +471,14 @@ def test_an_unknown_format_is_refused_before_anything_is_done(packed: cafcat.Rep
 
 
 def test_rm_undelete_and_prune(packed: cafcat.Repository, folder: Folder, name: str) -> None:
-    packed.custody.remove(["tree/larger"], folders=["tree/a"])
+    packed.rm(["tree/larger"], folders=["tree/a"])
     kept = {path: content for path, content in TREE.items() if not path.startswith(("tree/a/", "tree/larger"))}
     assert_sound(packed, kept)
-    assert packed.custody.undelete(["tree/larger"]).files == 1
+    assert packed.undelete(["tree/larger"]).files == 1
     assert packed.read("tree/larger") == TREE["tree/larger"]
     before = chunk_objects(folder)
-    packed.custody.remove(["tree/larger"])
-    assert packed.custody.prune(grace_seconds=0).chunks == 1
+    packed.rm(["tree/larger"])
+    assert packed.prune(grace_seconds=0).chunks == 1
     assert len(chunk_objects(folder)) == len(before) - 1
     assert_sound(packed, kept)
 
@@ -493,7 +494,7 @@ def test_what_is_dead_of_a_chunk(local_repository: cafcat.Repository, folder: Fo
     chunk.finish(OnConflict.REPLACE, lambda: None)
     total = sum(map(len, files.values()))
     assert repository.stats().dead_bytes == 0
-    assert repository.custody.repack(max_unused=0.0, dry_run=True).chunks == 0
+    assert repository.repack(max_unused=0.0, dry_run=True).chunks == 0
     newer = dict.fromkeys(list(files)[::2], b"newer")
     begin(repository, newer, all_new=False, archive_format=registry.by_name(name)).finish(
         OnConflict.REPLACE, lambda: None
@@ -501,7 +502,7 @@ def test_what_is_dead_of_a_chunk(local_repository: cafcat.Repository, folder: Fo
     counters = "SELECT data_bytes, live_bytes, file_count, live_file_count FROM chunks ORDER BY id"
     assert sql(repository, counters) == [(total, total // 2, 6, 3), (15, 15, 3, 3)]
     assert repository.stats().dead_bytes == total // 2
-    report = repository.custody.repack(max_unused=0.4)
+    report = repository.repack(max_unused=0.4)
     assert (report.chunks, report.bytes_dead, report.files_moved) == (1, total // 2, 3)
     assert repository.stats().dead_bytes == 0
     assert_sound(repository, files | newer)
@@ -513,7 +514,7 @@ def test_what_is_dead_of_a_chunk(local_repository: cafcat.Repository, folder: Fo
 def test_a_copy_is_read_where_the_chunk_is_gone(
     packed: cafcat.Repository, tree: Path, folder: Folder, name: str
 ) -> None:
-    report = packed.custody.copy(to=str(tree / "copies"))
+    report = packed.copy(to=str(tree / "copies"))
     assert report.copied == len(chunk_objects(folder))
     assert_sound(packed)
     for key in chunk_objects(folder):
@@ -526,7 +527,7 @@ def test_a_copy_is_read_where_the_chunk_is_gone(
 
 def test_a_damaged_chunk_is_read_from_its_copy(packed: cafcat.Repository, tree: Path, folder: Folder) -> None:
     """Where it is damaged in the middle of a large file, too, of which some was handed out already."""
-    packed.custody.copy(to=str(tree / "copies"))
+    packed.copy(to=str(tree / "copies"))
     for path in ("tree/larger", "tree/small/040"):
         location = packed.locate(path)
         file = object_of(packed, location)
@@ -540,10 +541,10 @@ def test_a_damaged_chunk_is_read_from_its_copy(packed: cafcat.Repository, tree: 
 
 def test_a_backup_brings_every_row_back(local: World, tree: Path, name: str) -> None:
     ingest(local.repository, name)
-    local.repository.custody.remove(["tree/large"])
-    local.repository.custody.backup()
+    local.repository.rm(["tree/large"])
+    local.repository.backup()
     empty = local.empty()
-    empty.custody.restore()
+    empty.restore()
     assert local.differences(empty) == []
     for table in ("file_locations", "retired_locations", "chunks"):
         statement = f"SELECT * FROM {table} ORDER BY 1, 2, 3"

@@ -44,7 +44,7 @@ def test_it_is_packed_read_rebuilt_and_repacked(local: cafcat.Repository, tmp_pa
     [path] = [location.path for location in local.list()]
     assert local.read(path) == b"MINE, all of it"
     assert cafcat.inspect(Path(local.settings.store.removeprefix("file://")) / chunk.object_key).format == "mine"
-    local.custody.repack(chunks=[str(chunk.uuid)], format="car")
+    local.repack(chunks=[str(chunk.uuid)], format="car")
     assert {chunk.format for chunk in local.chunks() if chunk.state == "committed"} == {"car"}
     assert local.read(path) == b"MINE, all of it"
 

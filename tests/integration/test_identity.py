@@ -91,7 +91,7 @@ def test_another_catalog_is_refused_before_it_writes_anything(world: World, tmp_
         for word in ("cafcat rebuild", "cafcat restore", "cafcat adopt", "--join-store"):
             assert word in (caught.value.hint or "")
     with pytest.raises(Conflict, match="belongs to catalog"):
-        other.custody.backup()
+        other.backup()
     assert sorted(found.key for found in world.objects.list()) == before
     assert sql(other, "SELECT count(*) FROM chunks") == [(0,)]
 
@@ -102,8 +102,8 @@ def test_copies_and_repacks_go_to_the_own_stores_only(local: World, tmp_path: Pa
     ingest(other, tmp_path / "b", {"y": b"2"})
     ingest(local.repository, tmp_path / "a", {"x": b"1"})
     with pytest.raises(Conflict, match="belongs to catalog"):
-        local.repository.custody.copy(to=elsewhere)
-    report = local.repository.custody.copy(to=elsewhere, join_store=True)
+        local.repository.copy(to=elsewhere)
+    report = local.repository.copy(to=elsewhere, join_store=True)
     assert report.copied == 1
     assert set(catalogs_of(LocalStore(tmp_path / "elsewhere"))) == {
         identity_of(other),
@@ -112,9 +112,9 @@ def test_copies_and_repacks_go_to_the_own_stores_only(local: World, tmp_path: Pa
     [(chunk,)] = sql(local.repository, "SELECT uuid::text FROM chunks")
     remove_marker(local.objects, identity_of(local.repository))
     write_marker(local.objects, marker_of_stranger(local))
-    report_of_repack = local.repository.custody.repack(chunks=[chunk])
+    report_of_repack = local.repository.repack(chunks=[chunk])
     assert "belongs to catalog" in report_of_repack.failed[0]
-    assert local.repository.custody.repack(chunks=[chunk], join_store=True).chunks_retired == 1
+    assert local.repository.repack(chunks=[chunk], join_store=True).chunks_retired == 1
 
 
 def marker_of_stranger(world: World) -> Marker:
@@ -188,7 +188,7 @@ def test_of_two_first_writers_at_most_one_stays(local: World, monkeypatch: pytes
 
     def join(repository: cafcat.Repository) -> None:
         try:
-            repository.custody.join(repository._store_of(local.store))
+            repository.join(repository.session.stores[local.store])
         except CafcatError as error:
             errors.append(error)
 
@@ -211,7 +211,7 @@ def joined(world: World, tmp_path: Path) -> cafcat.Repository:
     ingest(world.repository, tmp_path / "a", {"z": b"3"})
     for repository in (world.repository, other):
         removed = [location.path for location in repository.list() if location.path.endswith("/gone")]
-        assert repository.custody.remove(removed).files == 1
+        assert repository.rm(removed).files == 1
     return other
 
 
@@ -219,18 +219,18 @@ def test_two_catalogs_over_one_store_are_rebuilt_each_by_itself(world: World, jo
     both = {str(identity_of(world.repository)), str(identity_of(joined))}
     empty = world.empty()
     with pytest.raises(InvalidInput, match="2 catalogs wrote to these stores: ") as caught:
-        empty.custody.rebuild()
+        empty.rebuild()
     assert all(f"{uuid} (since 20" in caught.value.message for uuid in both)
     assert "3 journal records, the last of 20" in caught.value.message
     assert caught.value.hint == f"name one: cafcat rebuild {world.objects.url} --catalog UUID"
     with pytest.raises(NotFound, match="no catalog 00000000 wrote to these stores; those that did: "):
-        empty.custody.rebuild(catalog="00000000")
+        empty.rebuild(catalog="00000000")
     assert sql(empty, "SELECT count(*) FROM chunks") == [(0,)]
     for repository in (world.repository, joined):
         rebuilt, report = world.rebuilt(catalog=str(identity_of(repository))[:8])
         assert (report.damages, report.adopted, report.unclaimed) == ((), (), ())
         assert report.catalog == identity_of(repository) == identity_of(rebuilt)
-        assert rebuilt.custody.compare(str(repository.settings.database_url)).equal
+        assert rebuilt.compare(str(repository.settings.database_url)).equal
         assert live(rebuilt) == live(repository)
 
 
@@ -260,13 +260,13 @@ def test_recover_and_prune_touch_nothing_of_the_other_catalog(
     orphan = leave_whole(other, {"late": b"late"})
     record = f"journal/{7:020d}-11111111-1111-1111-1111-111111111111.jsonl"
     local.objects.create(record).write(b"half a record of the other catalog")
-    other.custody.backup()
+    other.backup()
     before = sorted(found.key for found in local.objects.list())
     uploads = list(local.objects.uploads())
     assert uploads == [record]
     report = local.repository.recover()
     assert (report.adopted, report.abandoned, report.objects_removed, report.uploads_removed) == (0, 0, 0, 0)
-    local.repository.custody.prune(grace_seconds=0)
+    local.repository.prune(grace_seconds=0)
     assert list(local.objects.uploads()) == uploads
     after = {found.key for found in local.objects.list()}
     theirs = {key for (key,) in sql(other, "SELECT object_key FROM chunks UNION SELECT object_key FROM backups")}
@@ -284,13 +284,13 @@ def joined_local(local: World, tmp_path: Path) -> cafcat.Repository:
 
 
 def test_backups_of_a_shared_store_are_told_apart(local: World, joined_local: cafcat.Repository) -> None:
-    ours, theirs = local.repository.custody.backup(), joined_local.custody.backup()
+    ours, theirs = local.repository.backup(), joined_local.backup()
     empty = local.empty()
     with pytest.raises(InvalidInput, match="has backups of 2 catalogs, the newest are ") as caught:
-        empty.custody.restore()
+        empty.restore()
     assert f"{ours.object_key} of catalog {identity_of(local.repository)}" in caught.value.message
     assert f"{theirs.object_key} of catalog {identity_of(joined_local)}" in caught.value.message
-    report = empty.custody.restore(ours.object_key)
+    report = empty.restore(ours.object_key)
     assert (identity_of(empty), report.newer_records) == (identity_of(local.repository), 0)
     rebuilt, _ = local.rebuilt(catalog=str(identity_of(joined_local)))
     assert sql(rebuilt, "SELECT object_key FROM backups") == [(theirs.object_key,)]
@@ -298,9 +298,9 @@ def test_backups_of_a_shared_store_are_told_apart(local: World, joined_local: ca
 
 def test_a_restored_catalog_goes_on_at_once(local: World, tmp_path: Path) -> None:
     ingest(local.repository, tmp_path / "a", {"x": b"1"})
-    local.repository.custody.backup()
+    local.repository.backup()
     empty = local.empty()
-    empty.custody.restore()
+    empty.restore()
     assert identity_of(empty) == identity_of(local.repository)
     assert ingest(empty, tmp_path / "b", {"y": b"2"}) == 1
 
@@ -308,9 +308,9 @@ def test_a_restored_catalog_goes_on_at_once(local: World, tmp_path: Path) -> Non
 def test_a_catalog_that_had_joined_before_it_was_rebuilt_leaves_no_marker(local: World, tmp_path: Path) -> None:
     ingest(local.repository, tmp_path / "a", {"x": b"1"})
     empty = local.empty()
-    empty.custody.join(local.objects, join_store=True)
+    empty.join(local.objects, join_store=True)
     assert len(catalogs_of(local.objects)) == 2
-    assert empty.custody.rebuild().catalog == identity_of(local.repository)
+    assert empty.rebuild().catalog == identity_of(local.repository)
     assert catalogs_of(local.objects) == [identity_of(local.repository)]
 
 
@@ -330,20 +330,20 @@ def test_an_unnamed_catalog_beside_a_new_one_is_rebuilt_by_that_name(local: Worl
 
 
 def test_an_empty_catalog_over_a_full_store_is_known_as_lost(local: World, tmp_path: Path) -> None:
-    assert local.repository.custody.lost_catalog() is None
+    assert local.repository.lost_catalog() is None
     commit(local.repository, {"old": b"old"})
-    assert local.repository.custody.lost_catalog() is None
-    lost = local.empty().custody.lost_catalog()
+    assert local.repository.lost_catalog() is None
+    lost = local.empty().lost_catalog()
     assert lost is not None
     assert lost.message == f"the catalog is empty, but the store {local.objects.url} has chunks"
     assert "cafcat rebuild" in (lost.hint or "")
     ingest(local.repository, tmp_path / "a", {"x": b"1"})
-    lost = local.empty().custody.lost_catalog()
+    lost = local.empty().lost_catalog()
     assert lost is not None
     assert f"belongs to catalog {identity_of(local.repository)} (since 20" in lost.message
     unreachable = local.open(str(local.empty().settings.database_url), "s3://bucket-that-is-not-there")
-    unreachable._stores[unreachable.settings.store] = _Failing(tmp_path)
-    assert unreachable.custody.lost_catalog() is None
+    unreachable.session.stores[unreachable.settings.store] = _Failing(tmp_path)
+    assert unreachable.lost_catalog() is None
 
 
 class _Failing(LocalStore):

@@ -15,15 +15,15 @@ from psycopg import sql
 
 import cafcat
 from cafcat.catalog.files.mapping import Mapping
-from cafcat.checksums import crc32c
 from cafcat.errors import CatalogUnavailable, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.model import MAX_CHUNK_BYTES, ChunkState, OnConflict, ProblemKind, RunState
 from cafcat.stores.local.store import LocalStore
 from cafcat.stores.local.upload import LocalUpload
+from cafcat.support.checksums import crc32c
 from cafcat.writing.chunk import OpenChunk
 from cafcat.writing.limits import Limits
 from cafcat.writing.sink import BlockSink
-from tests.listeners import Heard
+from tests.listeners import Following, Heard
 from tests.open_files import open_files
 
 
@@ -63,7 +63,7 @@ class Recorder(Heard):
 
 
 def findings(repository: cafcat.Repository) -> list[str]:
-    return repository._catalog.reports.findings()
+    return repository.session.catalog.reports.findings()
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -77,7 +77,7 @@ def catalogued(repository: cafcat.Repository) -> dict[str, bytes]:
 
 def test_everything_comes_back(repository: cafcat.Repository, tree: Path) -> None:
     recorder = Recorder()
-    report = repository.ingest(["tree"], progress=recorder)
+    report = repository.with_progress(recorder).ingest(["tree"])
     expected = contents(tree)
     assert catalogued(repository) == expected
     assert (report.files_added, report.files_skipped, report.files_failed) == (len(expected), 2, 0)
@@ -114,7 +114,7 @@ def test_a_folder_may_be_called_like_the_beginning_of_a_url(
     (Path(name) / "file").write_bytes(b"content")
     assert repository.ingest([name]).files_added == 1
     assert repository.read(f"{name}/file") == b"content"
-    assert repository.custody.verify([name], level="source").ok == 1
+    assert repository.verify([name], level="source").ok == 1
 
 
 def test_a_second_ingest_writes_nothing_and_a_changed_file_is_written_anew(
@@ -171,7 +171,7 @@ def test_a_file_larger_than_any_chunk_is_refused_by_name_and_the_rest_goes_on(
     with (tree / "huge").open("wb") as file:
         file.truncate(MAX_CHUNK_BYTES)  # a hole: takes no space
     recorder = Recorder()
-    report = repository.ingest(["tree"], progress=recorder)
+    report = repository.with_progress(recorder).ingest(["tree"])
     refused = [problem for problem in recorder.problems if problem.kind.is_failure]
     assert [(problem.path, problem.kind) for problem in refused] == [("tree/huge", ProblemKind.TOO_LARGE)]
     assert report.files_failed == 1
@@ -192,7 +192,7 @@ def test_limits_count_index_and_footer(
     for size in range(99_700, 99_960, 7):
         (tree / f"just{size}").write_bytes(bytes(size))
     recorder = Recorder()
-    repository.ingest(["tree"], include=["just*"], progress=recorder)
+    repository.with_progress(recorder).ingest(["tree"], include=["just*"])
     sizes = [chunk.size_bytes or 0 for chunk in repository.chunks()]
     assert sizes
     assert recorder.problems, "some are over the limit"
@@ -234,7 +234,7 @@ def test_a_file_that_changes_meanwhile_costs_only_itself(
     with monkeypatch.context() as patch:
         patch.setattr(FileOpener, "_unchanged", lambda *_: None)  # as if it had changed once before
         patch.setattr(OpenedFile, "__init__", changing)
-        report = repository.ingest(["tree"], progress=recorder)
+        report = repository.with_progress(recorder).ingest(["tree"])
     failed = [problem for problem in recorder.problems if problem.kind.is_failure]
     assert [problem.path for problem in failed] == ["tree/m-victim"]
     assert report.files_failed == 1
@@ -344,8 +344,9 @@ def test_what_comes_last_counts_though_the_catalog_has_it(
 def test_who_stops_between_files_leaves_none_open(repository: cafcat.Repository, tree: Path) -> None:
     """A small file is packed, the large one behind it is open already."""
     recorder = Recorder()
-    repository.ingest(
-        ["tree"], include=["hello.txt", "large"], progress=recorder, should_stop=lambda: recorder.files > 0
+    repository.with_progress(Following(progress=recorder, should_stop=lambda: recorder.files > 0)).ingest(
+        ["tree"],
+        include=["hello.txt", "large"],
     )
     assert recorder.files == 1
     assert open_files(tree) == []
@@ -372,7 +373,7 @@ def test_a_list_in_no_order_with_repeats(repository: cafcat.Repository, tree: Pa
     names = ["tree/sub", "tree/hello.txt", "tree/empty", "tree/hello.txt", "tree", "tree/missing"]
     Path("list").write_text("\n".join(names))
     recorder = Recorder()
-    report = repository.ingest(files_from="list", progress=recorder)
+    report = repository.with_progress(recorder).ingest(files_from="list")
     assert catalogued(repository) == contents(tree)
     assert report.files_added == 6
     assert [problem.path for problem in recorder.problems if problem.kind.is_failure] == ["tree/missing"]
@@ -399,7 +400,7 @@ def test_cafcats_own_folders_are_not_ingested(database_url: str, tree: Path) -> 
         (tree / "home" / "postgres" / "base").write_bytes(b"live")
         recorder = Recorder()
         assert repository.ingest(["tree"]).files_added == 6
-        report = repository.ingest(["tree", "tree/sub/store"], progress=recorder)
+        report = repository.with_progress(recorder).ingest(["tree", "tree/sub/store"])
         assert (report.files_added, report.files_failed) == (0, 0)
         own = {problem.path for problem in recorder.problems if problem.kind is ProblemKind.OWN}
         assert own == {"tree/home/postgres", "tree/sub/store"}
@@ -427,7 +428,7 @@ def test_bytes_that_the_catalog_may_point_to_are_never_removed(
 ) -> None:
     """The commit arrives, its answer does not, and when we look the database answers only with errors (it has
     become read-only, say, or a standby): the object stays."""
-    real = repository._catalog.commit._commit
+    real = repository.session.catalog.commit._commit
     name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]))
 
     def read_only(value: str) -> None:
@@ -447,7 +448,7 @@ def test_bytes_that_the_catalog_may_point_to_are_never_removed(
         raise CatalogUnavailable("the answer was lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(repository._catalog.commit, "_commit", lost)
+        patch.setattr(repository.session.catalog.commit, "_commit", lost)
         with pytest.raises(cafcat.CafcatError):
             repository.ingest(["tree"])
     read_only("off")
@@ -498,7 +499,11 @@ def test_stopping_commits_what_was_packed_and_the_next_run_goes_on(
     for number in range(600):
         (tree / f"f{number:03}").write_bytes(b"x")
     recorder = Recorder()
-    report = repository.ingest(["tree"], progress=recorder, should_stop=lambda: recorder.files >= 40)
+    report = repository.with_progress(
+        Following(progress=recorder, should_stop=lambda: recorder.files >= 40)
+    ).ingest(
+        ["tree"],
+    )
     assert report.interrupted
     assert 40 <= report.files_added < 600
     assert repository.runs(1)[0].state is RunState.INTERRUPTED
@@ -509,7 +514,11 @@ def test_stopping_commits_what_was_packed_and_the_next_run_goes_on(
 
 def test_stopping_inside_a_large_file_gives_only_that_up(repository: cafcat.Repository, tree: Path) -> None:
     recorder = Recorder()
-    report = repository.ingest(["tree"], progress=recorder, should_stop=lambda: recorder.bytes > 2_000_000)
+    report = repository.with_progress(
+        Following(progress=recorder, should_stop=lambda: recorder.bytes > 2_000_000)
+    ).ingest(
+        ["tree"],
+    )
     assert report.interrupted
     assert "tree/sub/deeper/large" not in catalogued(repository)
     assert "tree/hello.txt" in catalogued(repository)
@@ -545,7 +554,7 @@ def test_a_database_that_is_gone_at_the_commit_leaves_a_whole_chunk_that_can_be_
 ) -> None:
     """The object is durable, the row says writing: recovery has all that it needs."""
     name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]))
-    real = repository._catalog.commit._commit
+    real = repository.session.catalog.commit._commit
 
     def allow(connections: bool) -> None:
         with psycopg.connect(postgres_server, autocommit=True) as other:
@@ -560,7 +569,7 @@ def test_a_database_that_is_gone_at_the_commit_leaves_a_whole_chunk_that_can_be_
         return real(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(repository._catalog.commit, "_commit", gone)
+        patch.setattr(repository.session.catalog.commit, "_commit", gone)
         with pytest.raises(CatalogUnavailable):
             repository.ingest(["tree"])
     allow(True)
@@ -576,7 +585,7 @@ def test_an_interrupt_anywhere_leaves_nothing_behind(
     repository: cafcat.Repository, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KeyboardInterrupt out of each step of making a chunk durable and committing it."""
-    commit = repository._catalog.commit
+    commit = repository.session.catalog.commit
     steps = [
         (LocalUpload, "write"),
         (LocalUpload, "commit"),
@@ -586,7 +595,7 @@ def test_an_interrupt_anywhere_leaves_nothing_behind(
         (LocalStore, "create"),
         (OpenChunk, "add_all"),
     ]
-    repository.custody.join(repository._store_of(repository.settings.store))
+    repository.join(repository.session.stores[repository.settings.store])
     for owner, step in steps:
         with monkeypatch.context() as patch:
             patch.setattr(owner, step, interrupted)

@@ -14,10 +14,10 @@ import psycopg
 import pytest
 
 import cafcat
-from cafcat.checksums import crc32c
 from cafcat.errors import CatalogLocked, Conflict, InvalidInput, StoreFailed, Unavailable
 from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
-from tests.listeners import Heard
+from cafcat.support.checksums import crc32c
+from tests.listeners import Following, Heard
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 
@@ -65,7 +65,7 @@ def check(repository: cafcat.Repository, store: Path, expected: dict[str, bytes]
     assert found == expected
     retired = {chunk.object_key for chunk in repository.chunks(ChunkState.RETIRED)}
     assert {path.name for path in store.glob("*.caf*")} == set(chunks) | retired
-    assert list(repository._catalog.reports.findings()) == []
+    assert list(repository.session.catalog.reports.findings()) == []
 
 
 def committed(repository: cafcat.Repository) -> list[cafcat.model.Chunk]:
@@ -107,7 +107,7 @@ class Once(Heard):
 
 def test_several_processes_pack_what_one_packs(repository: cafcat.Repository, tree: Path, store: Path) -> None:
     recorder = Once(1, lambda: None)
-    report = repository.ingest(["tree"], jobs=2, progress=recorder)
+    report = repository.with_progress(recorder).ingest(["tree"], jobs=2)
     expected = contents(tree)
     assert (report.files_added, report.files_skipped, report.files_failed) == (FILES + 1, 1, 0)
     assert report.bytes_added == sum(map(len, expected.values()))
@@ -118,7 +118,7 @@ def test_several_processes_pack_what_one_packs(repository: cafcat.Repository, tr
     run = repository.runs(1)[0]
     assert (run.state, run.files_added) == (RunState.FINISHED, FILES + 1)
     assert packers() == []
-    assert repository.custody.verify(level="data", jobs=1).damaged == 0
+    assert repository.verify(level="data", jobs=1).damaged == 0
     assert repository.ingest(["tree"], jobs=2).files_unchanged == FILES + 1
 
 
@@ -147,7 +147,7 @@ def test_a_process_that_dies_costs_its_open_chunk(
         os.kill(packers()[0], signal.SIGKILL)
 
     with pytest.raises(Unavailable, match="a process of ingest died"):
-        repository.ingest(["tree"], jobs=2, target_size=60_000, progress=Once(after, kill))
+        repository.with_progress(Once(after, kill)).ingest(["tree"], jobs=2, target_size=60_000)
     assert packers() == []
     run = repository.runs(1)[0]
     assert run.state is RunState.FAILED
@@ -209,7 +209,12 @@ def test_stopping_commits_what_was_packed(
     repository: cafcat.Repository, tree: Path, store: Path, after: int
 ) -> None:
     recorder = Once(1, lambda: None)
-    report = repository.ingest(["tree"], jobs=2, progress=recorder, should_stop=lambda: recorder.files >= after)
+    report = repository.with_progress(
+        Following(progress=recorder, should_stop=lambda: recorder.files >= after)
+    ).ingest(
+        ["tree"],
+        jobs=2,
+    )
     assert report.interrupted
     assert repository.runs(1)[0].state is RunState.INTERRUPTED
     expected = contents(tree)
@@ -230,7 +235,10 @@ def test_what_is_given_up_leaves_nothing(repository: cafcat.Repository, tree: Pa
         return False
 
     with pytest.raises(KeyboardInterrupt):
-        repository.ingest(["tree"], jobs=2, progress=recorder, should_stop=stop)
+        repository.with_progress(Following(progress=recorder, should_stop=stop)).ingest(
+            ["tree"],
+            jobs=2,
+        )
     assert packers() == []
     assert {chunk.state for chunk in repository.chunks()} <= {ChunkState.ABANDONED}
     check(repository, store, {})
@@ -247,7 +255,11 @@ def test_what_was_committed_before_the_end_is_counted(
         return False
 
     with pytest.raises(KeyboardInterrupt):
-        repository.ingest(["tree"], jobs=2, target_size=30_000, progress=recorder, should_stop=stop)
+        repository.with_progress(Following(progress=recorder, should_stop=stop)).ingest(
+            ["tree"],
+            jobs=2,
+            target_size=30_000,
+        )
     run = repository.runs(1)[0]
     assert run.state is RunState.INTERRUPTED
     assert run.chunks_committed == len(committed(repository)) == len(recorder.chunks) > 0
@@ -259,7 +271,12 @@ def test_a_signal_for_all_of_them_is_for_the_leading_one(
 ) -> None:
     """As of systemctl stop: the others finish what is open."""
     recorder = Once(500, lambda: [os.kill(worker, signal.SIGTERM) for worker in packers()])
-    report = repository.ingest(["tree"], jobs=2, progress=recorder, should_stop=lambda: recorder.files >= 500)
+    report = repository.with_progress(
+        Following(progress=recorder, should_stop=lambda: recorder.files >= 500)
+    ).ingest(
+        ["tree"],
+        jobs=2,
+    )
     assert report.interrupted
     assert report.files_added == len(list(repository.list())) > 0
 
@@ -273,7 +290,9 @@ def test_what_went_wrong_in_a_process_is_said(
     resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, hard))
     try:
         with pytest.raises(StoreFailed, match="File too large"):
-            repository.ingest(["tree"], jobs=2, should_stop=lambda: bool(slow and time.sleep(0.3)))
+            repository.with_progress(Following(should_stop=lambda: bool(slow and time.sleep(0.3)))).ingest(
+                ["tree"], jobs=2
+            )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     found = {location.path for location in repository.list()}  # what another process had committed before
@@ -290,7 +309,7 @@ def test_an_error_of_one_process_ends_all(repository: cafcat.Repository, tree: P
             other.ingest([victim], jobs=1)
 
     with pytest.raises(Conflict, match="another run committed this path") as raised:
-        repository.ingest(["tree"], jobs=2, on_conflict=OnConflict.FAIL, progress=Once(1, commit))
+        repository.with_progress(Once(1, commit)).ingest(["tree"], jobs=2, on_conflict=OnConflict.FAIL)
     assert raised.value.path == victim
     assert repository.runs(2)[1].state is RunState.FAILED
     repository.recover()
@@ -314,7 +333,7 @@ def test_problems_of_single_files_are_events(
 
     monkeypatch.setattr(cafcat.operations.ingest.worker_pool.WorkerPool, "take", vanish)  # type: ignore[attr-defined]
     recorder = Once(1, lambda: None)
-    report = repository.ingest(["tree"], jobs=2, progress=recorder)
+    report = repository.with_progress(recorder).ingest(["tree"], jobs=2)
     assert {problem.kind for problem in recorder.problems} == {ProblemKind.SYMLINK, ProblemKind.VANISHED}
     assert report.files_failed == 0 or report.files_failed == len(gone)
     assert report.files_failed + report.files_skipped == len(gone) + 1

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import cafcat
-from cafcat.checksums import crc32c
+from cafcat.support.checksums import crc32c
 from tests.killing import environment, run_until_killed
 
 # Runs `cafcat ingest` and kills itself at the Nth boundary call: whatever makes something durable or visible.

@@ -20,7 +20,7 @@ from cafcat.stores.base import StoredObject
 from cafcat.support.temporary_folder import temporary_folder
 from tests.catalog_world import Opener, live, sql
 from tests.killing import environment, run_until_killed
-from tests.listeners import Heard, problems
+from tests.listeners import Following, Heard, follow, problems
 from tests.log_archives import clp_program, log_lines, searched_by_hand
 from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
 from tests.places import Bucket, Folder, Place
@@ -59,7 +59,7 @@ def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def search(repository: cafcat.Repository, *arguments: Any, **options: Any) -> list[Any]:
-    found = repository.custody.search(*arguments, **options)
+    found = repository.search(*arguments, **options)
     records = [json.loads(record) for record, _ in found.records()]
     assert found.report.failed == []
     return sorted(records, key=lambda record: record["n"])
@@ -84,7 +84,7 @@ def test_log_files_become_an_archive(
     assert (chunk.format, chunk.state, chunk.adopted_prefix, chunk.run) == ("clp-s", "committed", None, report.run)
     [key] = [key for key in place.objects() if not key.startswith(("journal/", "catalogs/"))]
     assert key == f"{chunk.uuid}.clp"
-    units = list(repository.custody.units("logs/src"))
+    units = list(repository.units("logs/src"))
     assert {unit.log_file: unit.source_bytes for unit in units} == {
         f"logs/src/{n}": size for n, size in sizes.items()
     }
@@ -93,7 +93,7 @@ def test_log_files_become_an_archive(
     assert search(repository, "n: *", "logs/src/app1/day 1.jsonl") == logs["app1/day 1.jsonl"]
     assert "/schema_tree" in {path.removeprefix(key) for path in live(repository)}
     section = repository.read(f"{key}/schema_tree")
-    archive = StoredObject(repository._store_of(repository.settings.store), key)
+    archive = StoredObject(repository.session.stores[repository.settings.store], key)
     assert section == b"".join(CLP.reader(archive).open(next(CLP.reader(archive).entries())))
 
 
@@ -109,10 +109,10 @@ def test_groups_by_size_and_searches_only_those_of_the_time(
     assert (report.files_added, report.chunks_committed) == (4, 2)
     archives = sorted(folder.folder.glob("*.clp"))
     by_hand = searched_by_hand(clp_program, archives, "level: ERROR")
-    found = local.custody.search("level: ERROR")
+    found = local.search("level: ERROR")
     assert sorted(record for record, _ in found.records()) == by_hand
     assert (found.report.archives, found.report.searched) == (2, 2)
-    found = local.custody.search("n: *", from_ms=START, to_ms=START + 3_600_000 - 1)
+    found = local.search("n: *", from_ms=START, to_ms=START + 3_600_000 - 1)
     assert [json.loads(record) for record, _ in found.records()] == logs["app0/day 0.jsonl"]
     assert found.report.searched == 1
 
@@ -136,7 +136,7 @@ def test_what_is_there_already_is_left_alone(
     with pytest.raises(Conflict):
         ingest(local, tmp_path / "src", on_conflict=OnConflict.FAIL)
     for chunk in local.chunks():
-        local.custody.remove(folders=[f"{chunk.uuid}.clp"])
+        local.rm(folders=[f"{chunk.uuid}.clp"])
     assert ingest(local, tmp_path / "src").files_added == 5
     assert len(search(local, "n: *")) == 4 * 20 + 2
 
@@ -146,27 +146,27 @@ def test_undelete_brings_no_log_file_back_twice(
 ) -> None:
     def let_go() -> str:
         ingest(local, tmp_path / "src")
-        local.custody.remove(folders=["."])
+        local.rm(folders=["."])
         return str(list(local.chunks())[-1].uuid)
 
     first, second = let_go(), let_go()
     heard = Heard()
-    report = local.custody.undelete(folders=["."], progress=heard)
+    report = local.with_progress(heard).undelete(folders=["."])
     assert (report.files, report.files_taken, report.files_failed) == (7, 7, 0)
     message = f"records of the log file 'logs/src/app0/day 0.jsonl' are in archive {second} now"
     assert heard.problems[0] == (f"{first}.clp/0", "taken", message)
     assert {path.partition("/")[0] for path, *_ in heard.problems} == {f"{first}.clp"}
     assert search(local, "n: *") == all_of(logs)
-    assert local.custody.undelete([f"{first}.clp/0"]).files_taken == 1
-    assert list(local.custody.removed()) == []
-    local.custody.remove([f"{second}.clp/0"])  # the rest of it still counts
-    assert local.custody.undelete(folders=[f"{first}.clp"]).files_taken == 7
-    assert local.custody.undelete([f"{second}.clp/0"]).files == 1
-    local.custody.remove(folders=["."])
-    assert len(list(local.custody.removed())) == 14
-    assert local.custody.undelete(folders=[f"{first}.clp"]).files == 7
+    assert local.undelete([f"{first}.clp/0"]).files_taken == 1
+    assert list(local.removed()) == []
+    local.rm([f"{second}.clp/0"])  # the rest of it still counts
+    assert local.undelete(folders=[f"{first}.clp"]).files_taken == 7
+    assert local.undelete([f"{second}.clp/0"]).files == 1
+    local.rm(folders=["."])
+    assert len(list(local.removed())) == 14
+    assert local.undelete(folders=[f"{first}.clp"]).files == 7
     assert search(local, "n: *") == all_of(logs)
-    assert [unit.state for unit in local.custody.units()].count("committed") == len(logs)
+    assert [unit.state for unit in local.units()].count("committed") == len(logs)
 
 
 def test_an_ingest_that_comes_to_its_commit_while_they_are_undeleted_gives_up(
@@ -177,7 +177,7 @@ def test_an_ingest_that_comes_to_its_commit_while_they_are_undeleted_gives_up(
     logs: dict[str, list[dict[str, Any]]],
 ) -> None:
     ingest(local, tmp_path / "src")
-    local.custody.remove(folders=["."])
+    local.rm(folders=["."])
     locks = "SELECT count(*) FROM pg_locks WHERE relation = 'file_locations'::regclass AND mode LIKE 'ShareRow%%'"
     other = open_at(folder)
     ingesting: list[InBackground] = []
@@ -188,7 +188,7 @@ def test_an_ingest_that_comes_to_its_commit_while_they_are_undeleted_gives_up(
             wait_for_a_waiting_statement(other)
         return False
 
-    assert local.custody.undelete(folders=["."], should_stop=meanwhile).files == 7
+    assert local.with_progress(Following(should_stop=meanwhile)).undelete(folders=["."]).files == 7
     with pytest.raises(Conflict, match="another archive has records of this log file"):
         ingesting[0].done()
     assert search(local, "n: *") == all_of(logs)
@@ -201,11 +201,11 @@ def test_undelete_brings_archives_of_others_back_as_they_were(
     ingest(local, tmp_path / "src")
     [own] = folder.folder.glob("*.clp")
     (tmp_path / "theirs.clp").write_bytes(own.read_bytes())
-    local.custody.adopt([tmp_path / "theirs.clp"])
-    local.custody.remove(folders=["theirs.clp"])
-    assert local.custody.undelete(folders=["theirs.clp"]).files == 7
-    local.custody.remove(folders=[own.name])
-    assert local.custody.undelete(folders=[own.name]).files == 7
+    local.adopt([tmp_path / "theirs.clp"])
+    local.rm(folders=["theirs.clp"])
+    assert local.undelete(folders=["theirs.clp"]).files == 7
+    local.rm(folders=[own.name])
+    assert local.undelete(folders=[own.name]).files == 7
 
 
 def test_what_clp_s_refuses_costs_only_itself(
@@ -232,7 +232,7 @@ def test_a_log_file_of_blank_lines_has_no_records(
     heard = Heard()
     report = ingest(local, tmp_path / "x.jsonl", progress=heard)
     assert (report.files_added, report.files_failed, report.bytes_added) == (1, 0, len(content))
-    [unit] = local.custody.units()
+    [unit] = local.units()
     assert (unit.log_file, unit.first_record, unit.end_record) == ("logs/x.jsonl", 0, 0)
     assert unit.source_bytes == len(content)
     assert ingest(local, tmp_path / "x.jsonl").files_unchanged == 1
@@ -349,7 +349,7 @@ def test_verify_proves_every_byte(
 
     def verdict(level: VerifyLevel) -> list[Any]:
         found: list[Any] = []
-        local.custody.verify(level=level, restart=True, on_checked=found.append)
+        local.with_progress(Following(on=found.append)).verify(level=level, restart=True)
         return found
 
     for level in (VerifyLevel.CATALOG, VerifyLevel.INDEX, VerifyLevel.DATA):
@@ -374,8 +374,8 @@ def test_a_rebuild_brings_all_of_it_back(
             world.objects.delete(key)
         rebuilt, report = world.rebuilt(world.store)
         assert len(report.adopted) == len(list(world.repository.chunks()))
-        mine = sorted(tuple(unit) for unit in map(_without_chunk, world.repository.custody.units()))
-        assert sorted(tuple(unit) for unit in map(_without_chunk, rebuilt.custody.units())) == mine
+        mine = sorted(tuple(unit) for unit in map(_without_chunk, world.repository.units()))
+        assert sorted(tuple(unit) for unit in map(_without_chunk, rebuilt.units())) == mine
         assert search(rebuilt, "n: *") == all_of(logs)
         assert ingest(rebuilt, tmp_path / "src").files_unchanged == 4
 
@@ -389,7 +389,7 @@ def test_copies_are_made_and_rebuilt_from(
 ) -> None:
     with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
         ingest(world.repository, tmp_path / "src")
-        report = world.repository.custody.copy(to=str(tmp_path / "second"))
+        report = world.repository.copy(to=str(tmp_path / "second"))
         assert (report.copied, report.failed) == (1, ())
         rebuilt, _ = world.rebuilt(str(tmp_path / "second"))
         assert search(rebuilt, "n: *") == all_of(logs)
@@ -399,11 +399,11 @@ def test_prune_forgets_log_files(
     local: cafcat.Repository, folder: Folder, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
 ) -> None:
     ingest(local, tmp_path / "src")
-    local.custody.remove(folders=["."])
+    local.rm(folders=["."])
     assert search(local, "n: *") == []
-    assert local.custody.prune(grace_seconds=0).chunks == 1
+    assert local.prune(grace_seconds=0).chunks == 1
     assert not list(folder.folder.glob("*.clp"))
-    assert list(local.custody.units()) == []
+    assert list(local.units()) == []
 
 
 def test_clp_s_itself_reads_what_cafcat_notes(
@@ -415,7 +415,7 @@ def test_clp_s_itself_reads_what_cafcat_notes(
 ) -> None:
     ingest(local, tmp_path / "src")
     [path] = folder.folder.glob("*.clp")
-    store = local._store_of(local.settings.store)
+    store = local.session.stores[local.settings.store]
     assert NOTED in {packet.kind for packet in CLP.reader(StoredObject(store, path.name)).packets}  # type: ignore[attr-defined]
     subprocess.run([clp_program, "x", path, tmp_path / "out"], check=True)
     lines = (tmp_path / "out" / "original").read_bytes().splitlines()
@@ -462,7 +462,7 @@ def test_killed_at_any_step_nothing_is_lost_and_nothing_there_twice(
 
 def leave_whole(repository: cafcat.Repository, source: Path) -> None:
     """A run that dies when the object of its archive is durable."""
-    store = repository._store_of(repository.settings.store)
+    store = repository.session.stores[repository.settings.store]
     variables = environment(str(repository.settings.database_url), store.url, source.parent / "home")
     variables["TMPDIR"] = str(source.parent)
     killer = KILLER.replace("int(sys.argv[1])", "0").replace(
@@ -482,7 +482,7 @@ def test_recover_takes_over_a_whole_archive(
     assert (report.adopted, report.abandoned, report.failed) == (1, 0, ())
     found = len(search(local, "n: *"))
     assert found > 0
-    assert {unit.source_bytes is None for unit in local.custody.units()} == {False}
+    assert {unit.source_bytes is None for unit in local.units()} == {False}
     assert ingest(local, tmp_path / "src").files_unchanged == found // 20
     assert search(local, "n: *") == all_of(logs)
 
@@ -509,17 +509,17 @@ def test_repack_and_repair_leave_archives_of_logs_alone(
 ) -> None:
     ingest(local, tmp_path / "src", target_size=2000)
     [first, *_] = chunks = list(local.chunks())
-    local.custody.remove(folders=[f"{first.uuid}.clp/0"])
+    local.rm(folders=[f"{first.uuid}.clp/0"])
     for options in ({"max_unused": 0.0}, {"small": 1 << 20}, {"format": "caf"}):
-        assert local.custody.repack(**options).chunks == 0
+        assert follow(local, options).repack(**options).chunks == 0
     with pytest.raises(Unsupported, match="stays as it is"):
-        local.custody.repack(chunks=[str(first.uuid)])
+        local.repack(chunks=[str(first.uuid)])
     heard = Heard()
-    report = local.custody.repair(chunks=[str(first.uuid)], from_copies=True, progress=heard)
+    report = local.with_progress(heard).repair(chunks=[str(first.uuid)], from_copies=True)
     assert (report.chunks, report.chunks_written) == (0, 0)
     assert "which is not repaired" in heard.warnings[0]
     assert [chunk.state for chunk in local.chunks()] == ["committed"] * len(chunks)
-    assert local.custody.repack(chunks=[str(first.uuid)], format="caf").chunks_retired == 1
+    assert local.repack(chunks=[str(first.uuid)], format="caf").chunks_retired == 1
 
 
 def test_of_two_runs_that_take_the_same_log_files_one_gives_up(

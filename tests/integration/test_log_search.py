@@ -50,7 +50,7 @@ def archives(clp_program: Path, tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def repository(local: cafcat.Repository, archives: list[Path]) -> cafcat.Repository:
-    assert local.custody.adopt(archives).failed == []
+    assert local.adopt(archives).failed == []
     return local
 
 
@@ -86,7 +86,7 @@ def test_clp_s_gets_no_secret_of_the_environment(
 
 
 def search(repository: cafcat.Repository, *arguments: Any, **options: Any) -> tuple[list[bytes], SearchReport]:
-    found = repository.custody.search(*arguments, **options)
+    found = repository.search(*arguments, **options)
     return sorted(record for record, _ in found.records()), found.report
 
 
@@ -148,7 +148,7 @@ def float_seconds_searches() -> list[Any]:
 def test_times_that_are_float_seconds_are_compared_as_the_program_does(
     local: cafcat.Repository, clp_program: Path, from_ms: int | None, to_ms: int | None, found: list[str]
 ) -> None:
-    assert local.custody.adopt([FLOAT_SECONDS]).failed == []
+    assert local.adopt([FLOAT_SECONDS]).failed == []
     records, report = search(local, "level: *", from_ms=from_ms, to_ms=to_ms)
     arguments = [] if from_ms is None else ["--tge", str(from_ms)]
     arguments += [] if to_ms is None else ["--tle", str(to_ms)]
@@ -186,7 +186,7 @@ def test_times_that_clp_s_cannot_hold_are_as_far_as_it_goes(
 ) -> None:
     """It has nanoseconds in 64 bits, and wraps around: a search up to the year 9999 would find nothing."""
     times = [{"timestamp": time, "n": n} for n, time in enumerate((-LAST_MS, START, LAST_MS))]
-    local.custody.adopt([compressed_logs(clp_program, tmp_path, {"x": [*times, {"n": 3}]})])
+    local.adopt([compressed_logs(clp_program, tmp_path, {"x": [*times, {"n": 3}]})])
     sql(local, "UPDATE chunk_times SET begin_ms = NULL, end_ms = NULL")  # whatever the catalog would leave out
     assert len(search(local, "n: *", from_ms=from_ms, to_ms=to_ms)[0]) == found
     assert len(search(local, "n: *")[0]) == 4
@@ -209,7 +209,7 @@ def test_names_of_log_files_are_taken_as_they_are(
 ) -> None:
     names = ['q"d/a*b?c\\.log', 'q"d/axbyc.log', "(ü) $x: [1]/l", "(ü) $x: [2]/l"]
     logs = {name: [{"n": n}] for n, name in enumerate(names)}
-    local.custody.adopt([compressed_logs(clp_program, tmp_path, logs)])
+    local.adopt([compressed_logs(clp_program, tmp_path, logs)])
     for n, name in enumerate(names):
         assert search(local, "n: *", name)[0] == [b'{"n":%d}' % n]
     assert len(search(local, "n: *", 'q"d')[0]) == 2
@@ -220,7 +220,7 @@ def test_what_is_no_query_is_refused_whatever_there_is_to_search(
     local: cafcat.Repository, clp_program: Path, query: str
 ) -> None:
     with pytest.raises(InvalidInput, match=r"not a query|nothing to search for"):
-        local.custody.search(query, "folder")
+        local.search(query, "folder")
 
 
 def test_what_begins_with_a_dash_is_a_query(repository: cafcat.Repository) -> None:
@@ -231,7 +231,7 @@ def test_an_archive_that_cannot_be_searched_costs_only_itself(
     repository: cafcat.Repository, clp_program: Path, archives: list[Path], tmp_path: Path
 ) -> None:
     broken = write_container(tmp_path / "broken.clp", [("x", 0, 1)])
-    repository.custody.adopt([broken])
+    repository.adopt([broken])
     archives[0].unlink()
     archives[1].write_bytes(archives[1].read_bytes() + b"more")
     found, report = search(repository, "level: ERROR")
@@ -258,7 +258,7 @@ def test_a_query_that_nothing_can_match_in_some_archives(
     repository: cafcat.Repository, clp_program: Path, tmp_path: Path
 ) -> None:
     logs = {"x.log": [{"timestamp": START, "level": 7}]}
-    repository.custody.adopt([compressed_logs(clp_program, tmp_path / "numbers", logs)])
+    repository.adopt([compressed_logs(clp_program, tmp_path / "numbers", logs)])
     warnings: list[str] = []
     found, report = search(repository, "level > 6", warn=warnings.append)
     assert [json.loads(record)["level"] for record in found] == [7]
@@ -276,7 +276,7 @@ def test_an_archive_of_a_version_that_clp_s_cannot_search_says_so(
     """clp-s aborts at what it takes for a dictionary of version 0.3.1, as it does at real ones."""
     made = compressed_logs(clp_program, tmp_path / "made", {"x.log": records(0, "a")})
     made.write_bytes(made.read_bytes()[:4] + bytes([1, 0, 3, 0]) + made.read_bytes()[8:])
-    local.custody.adopt([made])
+    local.adopt([made])
     [message] = search(local, "n: 1")[1].failed
     assert re.search(
         r"of version 0\.3\.1, which the installed clp-s cannot search \(signal \d+ ended it\)", message
@@ -284,7 +284,7 @@ def test_an_archive_of_a_version_that_clp_s_cannot_search_says_so(
 
 
 def test_archives_that_nobody_points_to_are_not_searched(repository: cafcat.Repository) -> None:
-    repository.custody.remove(folders=["."])
+    repository.rm(folders=["."])
     found, report = search(repository, "level: *")
     assert (found, report.archives, report.searched) == ([], 0, 0)
 
@@ -299,7 +299,7 @@ def test_an_archive_in_a_bucket_is_fetched_and_leaves_nothing(
     made = compressed_logs(clp_program, tmp_path / "made", {"x.log": records(0, "a")})
     bucket.client.put_object(Bucket=bucket.bucket, Key="there/x.clp", Body=made.read_bytes())
     repository = open_at(Folder(tmp_path / "own"))
-    assert repository.custody.adopt([f"s3://{bucket.bucket}/there/x.clp"]).failed == []
+    assert repository.adopt([f"s3://{bucket.bucket}/there/x.clp"]).failed == []
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
@@ -312,7 +312,7 @@ def test_an_archive_in_a_bucket_is_fetched_and_leaves_nothing(
 
 
 def test_who_stops_half_way_leaves_no_program_behind(repository: cafcat.Repository) -> None:
-    found = repository.custody.search("level: *")
+    found = repository.search("level: *")
     reading = found.records()
     next(reading)
     reading.close()
@@ -325,7 +325,7 @@ def test_who_stops_half_way_leaves_no_program_behind(repository: cafcat.Reposito
 def test_without_the_program_the_extra_is_named(local: cafcat.Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "find_spec", lambda _: None)
     with pytest.raises(NotInstalled, match=r"pip install 'cafcat\[clp\]'"):
-        local.custody.search("a: b")
+        local.search("a: b")
 
 
 def test_copies_are_searched_where_the_first_object_is_gone(
@@ -358,7 +358,7 @@ def with_copy(repository: cafcat.Repository, tmp_path: Path, *logs: list[dict[st
     for n, found in enumerate(logs):
         (source / f"{n}.jsonl").write_bytes(log_lines(found))
     repository.ingest([source], format="clp-s", timestamp_key="timestamp")
-    repository.custody.copy(to=str(tmp_path / "copies"))
+    repository.copy(to=str(tmp_path / "copies"))
     [copy] = (tmp_path / "copies").glob("*.clp")
     [archive] = (path for path in tmp_path.glob(f"*/{copy.name}") if path != copy)
     return archive, copy
@@ -434,7 +434,7 @@ def test_what_verify_found_to_be_damaged_is_searched_in_its_copy(
     assert wrong != right
     warnings: list[str] = []
     assert search(local, "level: ERROR", warn=warnings.append)[0] == wrong
-    local.custody.verify(level=VerifyLevel.DATA)
+    local.verify(level=VerifyLevel.DATA)
     assert search(local, "level: ERROR", warn=warnings.append)[0] == right
     copy.unlink()
     assert search(local, "level: ERROR", warn=warnings.append)[0] == wrong

@@ -10,6 +10,7 @@ from cafcat.formats.clp.reader import ClpReader
 from cafcat.model import LogUnit, TimeRange
 from cafcat.testing.formats import BytesArchive
 from tests.catalog_world import sql
+from tests.listeners import follow
 from tests.log_archives import container, write_container
 from tests.rebuild_world import worlds
 from tests.services import Databases
@@ -24,18 +25,18 @@ def repository(local: cafcat.Repository) -> cafcat.Repository:
 
 
 def adopt(repository: cafcat.Repository, path: Path, **options: object) -> None:
-    report = repository.custody.adopt([path], **options)
+    report = follow(repository, options).adopt([path], **options)
     assert report.failed == []
 
 
 def names(repository: cafcat.Repository, prefix: str = "") -> list[str]:
-    return [unit.log_file for unit in repository.custody.units(prefix)]
+    return [unit.log_file for unit in repository.units(prefix)]
 
 
 def test_an_adopted_archive_brings_its_log_files_and_times(repository: cafcat.Repository, tmp_path: Path) -> None:
     path = write_container(tmp_path / "there" / "x.clp", RANGES, [("timestamp", DAY, 2 * DAY), ("t2", 5, 7)])
     adopt(repository, path, prefix="old")
-    first, *_ = found = list(repository.custody.units())
+    first, *_ = found = list(repository.units())
     [chunk] = repository.chunks()
     assert [(unit.log_file, unit.first_record, unit.end_record) for unit in found] == sorted(RANGES)
     assert first.fields == {"_file_split_number": 0}
@@ -65,9 +66,9 @@ def test_many_log_files_come_page_by_page(repository: cafcat.Repository, tmp_pat
 def test_they_go_when_their_archive_goes(repository: cafcat.Repository, tmp_path: Path) -> None:
     path = write_container(tmp_path / "x.clp", RANGES, [("t", 1, 2)])
     adopt(repository, path)
-    repository.custody.remove(folders=["."])
-    assert {unit.state for unit in repository.custody.units()} == {"retired"}
-    assert repository.custody.prune(grace_seconds=0).let_go == 1
+    repository.rm(folders=["."])
+    assert {unit.state for unit in repository.units()} == {"retired"}
+    assert repository.prune(grace_seconds=0).let_go == 1
     assert names(repository) == []
     assert sql(repository, "SELECT count(*) FROM ingestion_units NATURAL FULL JOIN chunk_times") == [(0,)]
     adopt(repository, path)
@@ -77,7 +78,7 @@ def test_they_go_when_their_archive_goes(repository: cafcat.Repository, tmp_path
 def test_an_archive_that_is_not_entered_leaves_none(repository: cafcat.Repository, tmp_path: Path) -> None:
     adopt(repository, write_container(tmp_path / "x.clp", RANGES))
     other = write_container(tmp_path / "other" / "x.clp", [("new", 0, 1)], [("t", 1, 2)])
-    assert len(repository.custody.adopt([other]).failed) == 1
+    assert len(repository.adopt([other]).failed) == 1
     assert "new" not in names(repository)
     assert sql(repository, "SELECT count(*) FROM chunk_times") == [(0,)]
 
@@ -88,7 +89,7 @@ def test_an_archive_that_is_not_entered_leaves_none(repository: cafcat.Repositor
 def test_what_a_catalog_cannot_hold_is_refused(
     repository: cafcat.Repository, tmp_path: Path, ranges: list[tuple[str, int, int]]
 ) -> None:
-    report = repository.custody.adopt([write_container(tmp_path / "x.clp", ranges)])
+    report = repository.adopt([write_container(tmp_path / "x.clp", ranges)])
     assert "the catalog cannot hold" in report.failed[0]
     assert sql(repository, "SELECT count(*) FROM chunks") == [(0,)]
 
@@ -97,9 +98,9 @@ def test_times_that_are_none_are_unknown_and_no_query_fails(repository: cafcat.R
     times = [("nan", math.nan, math.inf), ("far", -(1 << 63), (1 << 63) - 1), ("float", 1.5e300, 1.6e300)]
     adopt(repository, write_container(tmp_path / "x.clp", RANGES, times))
     assert sql(repository, "SELECT DISTINCT begin_at, end_at FROM units") == [(None, None)]
-    assert [unit.log_file for unit in repository.custody.units("app/a.log")] == ["app/a.log"]
+    assert [unit.log_file for unit in repository.units("app/a.log")] == ["app/a.log"]
     assert sql(repository, "SELECT begin_ms, end_ms FROM chunk_times WHERE timestamp_key = 'nan'") == [(None, None)]
-    assert len(list(repository._catalog.logs.archives("clp-s", "", 5, 6))) == 1
+    assert len(list(repository.session.catalog.logs.archives("clp-s", "", 5, 6))) == 1
 
 
 def test_times_of_one_key_are_the_widest() -> None:
@@ -131,17 +132,19 @@ def test_archives_are_chosen_by_time(
     }
     for name, spans in made.items():
         adopt(repository, write_container(tmp_path / name, [(f"{name}.log", 0, 1)], spans))
-    archives = repository._catalog.logs.archives("clp-s", "", *times)
+    archives = repository.session.catalog.logs.archives("clp-s", "", *times)
     assert {archive.object_key for archive in archives} == found
-    assert [a.object_key for a in repository._catalog.logs.archives("clp-s", "late.log", None, None)] == ["late"]
+    assert [a.object_key for a in repository.session.catalog.logs.archives("clp-s", "late.log", None, None)] == [
+        "late"
+    ]
 
 
 def test_a_backup_has_them(databases: Databases, tmp_path: Path) -> None:
     with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
         adopt(world.repository, write_container(tmp_path / "x.clp", RANGES, [("t", 1.5, 2.5)]))
-        world.repository.custody.backup()
+        world.repository.backup()
         other = world.empty()
-        other.custody.restore()
-        assert len(list(other.custody.units())) == len(RANGES)
-        assert list(other.custody.units()) == list(world.repository.custody.units())
+        other.restore()
+        assert len(list(other.units())) == len(RANGES)
+        assert list(other.units()) == list(world.repository.units())
         assert world.differences(other) == []

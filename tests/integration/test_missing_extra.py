@@ -16,7 +16,7 @@ from cafcat.model import Finding, OnConflict
 from cafcat.writing.chunk import OpenChunk
 from tests.catalog_world import begin, sql
 from tests.damage import flip
-from tests.listeners import Heard
+from tests.listeners import Following, Heard
 from tests.rebuild_world import World, leave_whole, local
 
 __all__ = ["local"]
@@ -69,7 +69,7 @@ def test_files_are_read_all_the_same(without: cafcat.Repository) -> None:
 @pytest.mark.parametrize("level", ["index", "data"])
 def test_verify_cannot_tell(without: cafcat.Repository, level: str) -> None:
     told: list[Sequence[Finding]] = []
-    report = without.custody.verify(level=level, on_checked=lambda one: told.append(one.findings))
+    report = without.with_progress(Following(on=lambda one: told.append(one.findings))).verify(level=level)
     assert (report.ok, report.damaged, report.unreadable) == (0, 0, 1)
     [[finding]] = told
     assert finding.kind == "unreadable"
@@ -79,28 +79,28 @@ def test_verify_cannot_tell(without: cafcat.Repository, level: str) -> None:
 
 def test_what_is_known_stays_known(local: World, without_protobuf: Callable[[], None]) -> None:
     spoilt(local.repository, ["a"], DATABUNDLE)
-    local.repository.custody.verify(level="index")
+    local.repository.verify(level="index")
     without_protobuf()
-    local.repository.custody.verify(level="index")
-    assert [found.verdict for found in local.repository._catalog.verification.damaged()] == ["damaged"]
+    local.repository.verify(level="index")
+    assert [found.verdict for found in local.repository.session.catalog.verification.damaged()] == ["damaged"]
 
 
 def test_repair_and_repack_leave_its_chunks_and_take_the_others(
     local: World, without_protobuf: Callable[[], None]
 ) -> None:
-    custody = local.repository.custody
+    custody = local.repository
     spoilt(local.repository, ["a", "b"], DATABUNDLE)
     spoilt(local.repository, ["c", "d"], CAF)
     custody.verify(level="index")
     without_protobuf()
     heard = Heard()
-    report = custody.repair(from_copies=True, dry_run=False, progress=heard)
+    report = custody.with_progress(heard).repair(from_copies=True, dry_run=False)
     assert (report.chunks, report.chunks_mended, report.chunks_left) == (2, 1, 1)
     [message] = heard.warnings
     assert "google.protobuf" in message
     expected = [("databundle", "committed"), ("caf", "retired"), ("caf", "committed")]
     assert chunks(local.repository) == expected
-    custody.remove(["a", "c"])
+    custody.rm(["a", "c"])
     [message] = custody.repack(max_unused=0.0, dry_run=False).failed
     assert "google.protobuf" in message
     assert chunks(local.repository) == [*expected[:2], ("caf", "retired"), ("caf", "committed")]
@@ -109,9 +109,9 @@ def test_repair_and_repack_leave_its_chunks_and_take_the_others(
 def test_chunks_of_a_format_that_is_not_here_are_left_as_they_are(local: World) -> None:
     for names in (["a", "b"], ["c", "d"]):
         pack(local.repository, names, CAF)
-    local.repository.custody.remove(["a", "c"])
+    local.repository.rm(["a", "c"])
     sql(local.repository, "UPDATE chunks SET format = 'somebodys' WHERE id = (SELECT min(id) FROM chunks)")
-    [message] = local.repository.custody.repack(max_unused=0.0, dry_run=False).failed
+    [message] = local.repository.repack(max_unused=0.0, dry_run=False).failed
     assert "there is no format 'somebodys'" in message
     assert [state for _, state in chunks(local.repository)] == ["committed", "retired", "committed"]
 
@@ -127,10 +127,10 @@ def test_recover_leaves_a_whole_chunk_for_who_can_read_it(
 ) -> None:
     leave_whole(local.repository, {"a": CONTENT}, archive_format=DATABUNDLE)
     without_protobuf()
-    [message] = local.repository.custody.recover().failed
+    [message] = local.repository.recover().failed
     assert "google.protobuf" in message
     assert chunks(local.repository) == [("databundle", "writing")]
     monkeypatch.undo()
     messages.cache_clear()
-    assert local.repository.custody.recover().adopted == 1
+    assert local.repository.recover().adopted == 1
     assert local.repository.read("a") == CONTENT

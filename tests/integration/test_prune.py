@@ -12,12 +12,13 @@ from cafcat.catalog.chunks.pruning import Pruning
 from cafcat.catalog.connection import PgConnection
 from cafcat.catalog.history.events import record_event
 from cafcat.errors import InvalidInput, NotFound, StoreFailed
+from cafcat.events import ChunkPruned
 from cafcat.model import OnConflict
-from cafcat.operations.prune.run import PrunedChunk, PruneReport
+from cafcat.operations.prune.report import PruneReport
 from cafcat.stores.base import Upload
 from tests.catalog_world import Opener, commit, live, sql, state_of
 from tests.killing import killed_at_each_step
-from tests.listeners import Heard, problems
+from tests.listeners import Following, Heard, problems
 from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
 from tests.places import Folder, Place
 from tests.removal_world import check, rebuilt
@@ -60,20 +61,20 @@ def test_what_nothing_points_to_goes_after_its_grace_period(repository: cafcat.R
     old = commit(repository, {"old": b"old" * 100, "old too": b""})
     kept = commit(repository, {"kept": b"kept", "gone": b"gone"})
     replaced = commit(repository, {"replaced": b"one"})
-    repository.custody.remove(["old", "old too", "gone"])
+    repository.rm(["old", "old too", "gone"])
     age(repository, 8)
     commit(repository, {"replaced": b"two"})
     size, waiting = sizes(repository, old), sizes(repository, replaced)
     before = place.everything()
 
-    told: list[PrunedChunk] = []
-    dry = repository.custody.prune(dry_run=True, on_pruned=told.append)
+    told: list[ChunkPruned] = []
+    dry = repository.with_progress(Following(on=told.append)).prune(dry_run=True)
     assert dry == PruneReport(1, 1, size, 1, waiting, 0, (), interrupted=False, dry_run=True)
     assert place.everything() == before
     assert state_of(repository, old) == "retired"
 
-    done: list[PrunedChunk] = []
-    report = repository.custody.prune(on_pruned=done.append)
+    done: list[ChunkPruned] = []
+    report = repository.with_progress(Following(on=done.append)).prune()
     assert report == PruneReport(1, 1, size, 1, waiting, 0, (), interrupted=False, dry_run=False)
     assert done == told
     assert [(str(chunk.uuid), chunk.store, chunk.bytes_freed) for chunk in done] == [(old, place.url, size)]
@@ -83,23 +84,23 @@ def test_what_nothing_points_to_goes_after_its_grace_period(repository: cafcat.R
     assert f"{old}.caf" in gone
     assert set(check(repository, place)) == {"kept", "replaced"}
     assert sql(repository, "SELECT kind FROM events WHERE kind = 'chunk_deleted'") == [("chunk_deleted",)]
-    assert repository.custody.prune() == PruneReport(0, 0, 0, 1, waiting, 0, (), interrupted=False, dry_run=False)
-    assert repository.custody.undelete(["gone"]).files == 1
+    assert repository.prune() == PruneReport(0, 0, 0, 1, waiting, 0, (), interrupted=False, dry_run=False)
+    assert repository.undelete(["gone"]).files == 1
     assert kept in chunks_in(place)
 
 
 def test_what_is_pruned_is_gone_for_good_and_says_so(local: cafcat.Repository, folder: Folder) -> None:
     commit(local, {"p": b"p", "q": b"q"})
-    local.custody.remove(folders=["."])
-    assert [old.location.path for old in local.custody.removed()] == ["p", "q"]
-    assert local.custody.prune(grace_seconds=0).chunks == 1
-    assert list(local.custody.removed()) == []
+    local.rm(folders=["."])
+    assert [old.location.path for old in local.removed()] == ["p", "q"]
+    assert local.prune(grace_seconds=0).chunks == 1
+    assert list(local.removed()) == []
     heard = Heard()
-    assert local.custody.undelete(["p"], progress=heard).files_pruned == 1
+    assert local.with_progress(heard).undelete(["p"]).files_pruned == 1
     assert problems(heard) == {("p", "missing")}
     assert "gone for good" in heard.problems[0].message
     heard = Heard()
-    assert local.custody.undelete(folders=["q"], progress=heard).files_pruned == 1
+    assert local.with_progress(heard).undelete(folders=["q"]).files_pruned == 1
     assert problems(heard) == {("q", "pruned")}
     assert [old.reason for old in local.history("p")] == ["removed"]
     assert check(local, folder) == {}
@@ -107,13 +108,13 @@ def test_what_is_pruned_is_gone_for_good_and_says_so(local: cafcat.Repository, f
 
 def test_undelete_stops_the_clock(local: cafcat.Repository, folder: Folder) -> None:
     commit(local, {"p": b"p"})
-    local.custody.remove(["p"])
+    local.rm(["p"])
     age(local, 30)
-    local.custody.undelete(["p"])
-    assert local.custody.prune().chunks == 0
-    local.custody.remove(["p"])
-    assert local.custody.prune().chunks_waiting == 1
-    local.custody.undelete(["p"])
+    local.undelete(["p"])
+    assert local.prune().chunks == 0
+    local.rm(["p"])
+    assert local.prune().chunks_waiting == 1
+    local.undelete(["p"])
     assert check(local, folder) == {"p": b"p"}
 
 
@@ -122,11 +123,11 @@ def test_tombstones_survive(repository: cafcat.Repository, place: Place) -> None
     commit(repository, {"p": b"oldest", "q": b"oldest", "kept": b"kept"})
     commit(repository, {"p": b"newer", "q": b"newer"})
     commit(repository, {"p": b"newest"})
-    repository.custody.remove(["p"])
-    repository.custody.remove(["q"])
-    repository.custody.undelete(["q"])
-    repository.custody.remove(["q"])
-    assert repository.custody.prune(grace_seconds=0).chunks == 2
+    repository.rm(["p"])
+    repository.rm(["q"])
+    repository.undelete(["q"])
+    repository.rm(["q"])
+    assert repository.prune(grace_seconds=0).chunks == 2
     assert rebuilt(place).keys() == {"kept"}
     assert check(repository, place) == {"kept": b"kept"}
 
@@ -135,7 +136,7 @@ def test_chunks_without_any_file_of_their_own_are_pruned(local: cafcat.Repositor
     """Every file of them was skipped."""
     commit(local, {"p": b"first"})
     commit(local, {"p": b"second"}, OnConflict.SKIP)
-    assert local.custody.prune(grace_seconds=0).chunks == 1
+    assert local.prune(grace_seconds=0).chunks == 1
     assert check(local, folder) == {"p": b"first"}
 
 
@@ -143,7 +144,7 @@ def test_a_live_file_keeps_its_chunk_whatever_its_counters_say(local: cafcat.Rep
     chunk = commit(local, {"p": b"p", "q": b"q"})
     before = folder.everything()
     sql(local, "UPDATE chunks SET state = 'retired', retired_at = now() - interval '1 year', live_file_count = 0")
-    assert local.custody.prune(grace_seconds=0).chunks == 0
+    assert local.prune(grace_seconds=0).chunks == 0
     assert state_of(local, chunk) == "retired"
     assert folder.everything() == before
 
@@ -171,10 +172,10 @@ def test_copies_go_with_their_chunk(local: cafcat.Repository, folder: Folder, tm
     for copy in copies:
         copied(local, chunk, folder, copy)
         copied(local, other, folder, copy)
-    local.custody.remove(["p"])
+    local.rm(["p"])
     size = sizes(local, chunk)
-    dry = local.custody.prune(grace_seconds=0, dry_run=True)
-    report = local.custody.prune(grace_seconds=0)
+    dry = local.prune(grace_seconds=0, dry_run=True)
+    report = local.prune(grace_seconds=0)
     assert (report.chunks, report.objects, report.bytes_freed) == (1, 3, 3 * size)
     assert (dry.chunks, dry.objects, dry.bytes_freed) == (1, 3, 3 * size)
     assert all(chunks_in(copy) == {other} for copy in copies)
@@ -189,16 +190,16 @@ def test_a_copy_that_cannot_be_reached_is_removed_later(
     copy = Folder(tmp_path / "copy")
     copied(local, chunk, folder, copy)
     copied(local, other, folder, copy)
-    local.custody.remove(["p", "q"])
+    local.rm(["p", "q"])
     mounted = tmp_path / "mounted"
     copy.folder.rename(mounted)
-    report = local.custody.prune(grace_seconds=0)
+    report = local.prune(grace_seconds=0)
     assert (report.chunks, report.objects, len(report.failed)) == (1, 1, 1)
     assert copy.url in report.failed[0]
-    assert len(local.custody.prune(grace_seconds=0).failed) == 1
+    assert len(local.prune(grace_seconds=0).failed) == 1
     mounted.rename(copy.folder)
     size = sizes(local, chunk)
-    assert local.custody.prune() == PruneReport(0, 1, size, 0, 0, 0, (), interrupted=False, dry_run=False)
+    assert local.prune() == PruneReport(0, 1, size, 0, 0, 0, (), interrupted=False, dry_run=False)
     assert check(local, folder, copy) == {"other": b"other"}
 
 
@@ -211,11 +212,11 @@ def test_a_store_out_of_reach_costs_only_its_chunks(
     near_chunk, far_chunk = commit(local, {"near": b"near"}), commit(far, {"far": b"far", "far too": b""})
     commit(local, {"stays": b"stays"})
     commit(far, {"far stays": b"far stays"})
-    local.custody.remove(["near", "far", "far too"])
+    local.rm(["near", "far", "far too"])
     mounted = tmp_path / "mounted"
     elsewhere.folder.rename(mounted)
     for dry_run in (True, False):
-        report = local.custody.prune(grace_seconds=0, dry_run=dry_run)
+        report = local.prune(grace_seconds=0, dry_run=dry_run)
         assert (report.chunks, len(report.failed)) == (1, 1)
         assert "mounted" in report.failed[0]
         assert far_chunk in report.failed[0]
@@ -223,7 +224,7 @@ def test_a_store_out_of_reach_costs_only_its_chunks(
     assert (state_of(local, near_chunk), state_of(local, far_chunk)) == ("deleted", "retired")
     elsewhere.folder.rmdir()
     mounted.rename(elsewhere.folder)
-    assert local.custody.undelete(["far"]).files == 1
+    assert local.undelete(["far"]).files == 1
     assert set(check(local, folder, elsewhere)) == {"stays", "far stays", "far"}
 
 
@@ -233,19 +234,19 @@ def test_a_store_that_was_not_told_of_a_removal_keeps_its_chunks(
     """Who rebuilt it would find the older file in its place."""
     commit(local, {"p": b"older", "q": b"q"})
     chunk = commit(local, {"p": b"newer"})
-    store = local._store_of(folder.url)
+    store = local.session.stores[folder.url]
 
     def full(_key: str) -> None:
         raise StoreFailed("no space left")
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "create", full)
-        local.custody.remove(["p"])
-        report = local.custody.prune(grace_seconds=0)
+        local.rm(["p"])
+        report = local.prune(grace_seconds=0)
     assert (report.chunks, len(report.failed)) == (0, 1)
     assert "no space left" in report.failed[0]
     assert state_of(local, chunk) == "retired"
-    assert local.custody.prune(grace_seconds=0).chunks == 1
+    assert local.prune(grace_seconds=0).chunks == 1
     assert rebuilt(folder).keys() == {"q"}
     assert check(local, folder) == {"q": b"q"}
 
@@ -256,20 +257,20 @@ def test_what_cannot_be_removed_now_is_removed_later(
 ) -> None:
     chunk = commit(repository, {"p": b"p"})
     commit(repository, {"q": b"q"})
-    repository.custody.remove(["p"])
-    store = repository._store_of(place.url)
+    repository.rm(["p"])
+    store = repository.session.stores[place.url]
 
     def refuses(key: str) -> None:
         raise StoreFailed(f"cannot remove {key}")
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "delete", refuses)
-        report = repository.custody.prune(grace_seconds=0)
+        report = repository.prune(grace_seconds=0)
     assert (report.chunks, report.objects, report.bytes_freed, len(report.failed)) == (0, 0, 0, 1)
     assert state_of(repository, chunk) == "deleted"
-    assert repository.custody.undelete(["p"]).files_pruned == 1
+    assert repository.undelete(["p"]).files_pruned == 1
     if who == "prune":
-        assert repository.custody.prune().chunks == 1
+        assert repository.prune().chunks == 1
     else:
         assert repository.recover().cleaned == 1
     assert chunk not in chunks_in(place)
@@ -280,19 +281,19 @@ def test_only_one_store(local: cafcat.Repository, open_at: Opener, folder: Folde
     elsewhere = Folder(tmp_path / "elsewhere")
     commit(open_at(elsewhere), {"far": b"far"})
     commit(local, {"near": b"near"})
-    local.custody.remove(folders=["."])
-    dry = local.custody.prune(grace_seconds=0, store=elsewhere.url, dry_run=True)
-    assert local.custody.prune(grace_seconds=0, store=str(elsewhere.folder)).chunks == dry.chunks == 1
+    local.rm(folders=["."])
+    dry = local.prune(grace_seconds=0, store=elsewhere.url, dry_run=True)
+    assert local.prune(grace_seconds=0, store=str(elsewhere.folder)).chunks == dry.chunks == 1
     assert (len(chunks_in(folder)), len(chunks_in(elsewhere))) == (1, 0)
     with pytest.raises(InvalidInput):
-        local.custody.prune(store="")
+        local.prune(store="")
 
 
 def test_a_store_that_the_catalog_does_not_know_is_an_error(local: cafcat.Repository, tmp_path: Path) -> None:
     """Each would look as if all were well: nothing to do."""
     commit(local, {"file": b"content"})
     slip = str(tmp_path / "sotre")
-    custody = local.custody
+    custody = local
     for act in (custody.prune, custody.repack, custody.verify, custody.recover):
         with pytest.raises(NotFound, match=f"no chunk in the store file://{slip}; cafcat chunks ls"):
             act(store=slip)
@@ -301,11 +302,13 @@ def test_a_store_that_the_catalog_does_not_know_is_an_error(local: cafcat.Reposi
 def test_interrupted_between_chunks(local: cafcat.Repository, folder: Folder) -> None:
     for number in range(3):
         commit(local, {f"{number}": b"x"})
-    local.custody.remove(folders=["."])
-    told: list[PrunedChunk] = []
-    report = local.custody.prune(grace_seconds=0, on_pruned=told.append, should_stop=lambda: bool(told))
+    local.rm(folders=["."])
+    told: list[ChunkPruned] = []
+    report = local.with_progress(Following(on=told.append, should_stop=lambda: bool(told))).prune(
+        grace_seconds=0,
+    )
     assert (report.chunks, report.interrupted) == (1, True)
-    assert local.custody.prune(grace_seconds=0).chunks == 2
+    assert local.prune(grace_seconds=0).chunks == 2
     assert check(local, folder) == {}
 
 
@@ -320,8 +323,8 @@ def test_a_prune_is_killed_at_every_step(repository: cafcat.Repository, place: P
         commit(repository, {f"{number}/tomb": b"old", f"{number}/kept": b"kept"})
         commit(repository, {f"{number}/tomb": b"new"})
         commit(repository, {f"{number}/late": b"late"})
-        repository.custody.remove([f"{number}/tomb", f"{number}/late"])
-        repository.custody.undelete([f"{number}/late"])
+        repository.rm([f"{number}/tomb", f"{number}/late"])
+        repository.undelete([f"{number}/late"])
         expected.update({f"{number}/kept": b"kept", f"{number}/late": b"late"})
         tombs.add(f"{number}/tomb")
 
@@ -333,12 +336,12 @@ def test_a_prune_is_killed_at_every_step(repository: cafcat.Repository, place: P
         if number % 2:
             assert repository.recover().cleaned == decided[0][0]
         else:
-            assert repository.custody.prune(grace_seconds=DAY).chunks == decided[0][0]
+            assert repository.prune(grace_seconds=DAY).chunks == decided[0][0]
         if number % 5 == 0:
             assert check(repository, place) == expected
-    assert repository.custody.prune(grace_seconds=0).chunks == 0
+    assert repository.prune(grace_seconds=0).chunks == 0
     assert check(repository, place) == expected
-    assert repository.custody.undelete(tombs).files == 0
+    assert repository.undelete(tombs).files == 0
 
 
 # --- with others at work
@@ -349,22 +352,22 @@ def test_undelete_first_then_prune_leaves_it_alone(
 ) -> None:
     """Prune waits for an undelete that has changed the rows and not yet committed."""
     chunk = commit(local, {"p": b"p"})
-    local.custody.remove(["p"])
+    local.rm(["p"])
     other = open_at(folder)
     asked: list[object] = []
 
     def stop() -> None:
         asked.append(1)
         if len(asked) == checkpoints:
-            started.append(in_background(lambda: other.custody.prune(grace_seconds=0)))
+            started.append(in_background(lambda: other.prune(grace_seconds=0)))
             wait_for_a_waiting_statement(local)
 
     checkpoints = 10**9
     started: list[InBackground] = []
-    local.custody.undelete(["p"], should_stop=stop)
-    local.custody.remove(["p"])
+    local.with_progress(Following(should_stop=stop)).undelete(["p"])
+    local.rm(["p"])
     checkpoints, asked = len(asked), []
-    assert local.custody.undelete(["p"], should_stop=stop).files == 1
+    assert local.with_progress(Following(should_stop=stop)).undelete(["p"]).files == 1
     assert started[0].done().chunks == 0
     assert state_of(local, chunk) == "committed"
     assert check(local, folder) == {"p": b"p"}
@@ -375,18 +378,18 @@ def test_prune_first_then_undelete_says_that_it_is_gone(
 ) -> None:
     """Undelete waits for a prune that has decided and not yet committed, although it saw the chunk before."""
     chunk, other_chunk = commit(local, {"p": b"p"}), commit(local, {"q": b"q"})
-    local.custody.remove(["p", "q"])
+    local.rm(["p", "q"])
     other = open_at(folder)
     started: list[InBackground] = []
 
     def decided(connection: PgConnection, kind: str, chunk_id: int, detail: str) -> None:
         record_event(connection, kind, chunk_id, detail)
         if not started:
-            started.append(in_background(lambda: other.custody.undelete(["p", "q"])))
+            started.append(in_background(lambda: other.undelete(["p", "q"])))
             wait_for_a_waiting_statement(local)
 
     monkeypatch.setattr(pruning, "record_event", decided)
-    report = local.custody.prune(grace_seconds=0)
+    report = local.prune(grace_seconds=0)
     back = started[0].done()
     assert (back.files, back.files_pruned) == (1, 1)
     assert report.chunks == 1
@@ -401,11 +404,11 @@ def test_undelete_and_prune_at_the_same_moment(local: cafcat.Repository, open_at
     expected: dict[str, bytes] = {}
     for number in range(40):
         commit(local, {f"{number}": b"x"})
-        local.custody.remove([f"{number}"])
+        local.rm([f"{number}"])
         barrier = threading.Barrier(2)
-        started = in_background(lambda barrier=barrier: (barrier.wait(), other.custody.prune(grace_seconds=0)))  # type: ignore[misc]
+        started = in_background(lambda barrier=barrier: (barrier.wait(), other.prune(grace_seconds=0)))  # type: ignore[misc]
         barrier.wait()
-        back = local.custody.undelete([f"{number}"])
+        back = local.undelete([f"{number}"])
         pruned = started.done()[1]
         assert pruned.failed == ()
         assert back.files + pruned.chunks == 1
@@ -420,9 +423,9 @@ def test_undelete_and_prune_at_the_same_moment(local: cafcat.Repository, open_at
 def test_two_prunes_at_once(local: cafcat.Repository, open_at: Opener, folder: Folder) -> None:
     for number in range(30):
         commit(local, {f"{number}": b"x", f"{number}/kept": b"y"} if number % 3 == 0 else {f"{number}": b"x"})
-    local.custody.remove([f"{number}" for number in range(30)])
+    local.rm([f"{number}" for number in range(30)])
     others = [open_at(folder) for _ in range(3)]
-    threads = [in_background(lambda other=other: other.custody.prune(grace_seconds=0)) for other in others]  # type: ignore[misc]
+    threads = [in_background(lambda other=other: other.prune(grace_seconds=0)) for other in others]  # type: ignore[misc]
     reports = [thread.done() for thread in threads]
     assert all(report.failed == () for report in reports)
     assert sum(report.chunks for report in reports) >= 20
@@ -435,10 +438,10 @@ def test_a_record_on_its_way_does_not_come_after_its_chunk_is_gone(
     """Somebody is just writing the record that says that the chunk was committed: prune waits for that."""
     chunk = commit(local, {"p": b"p"})
     commit(local, {"q": b"q"})
-    local.custody.remove(["p"])
+    local.rm(["p"])
     before = records_in(folder)
     other = open_at(folder)
-    store, decide = other._store_of(folder.url), Pruning.decide
+    store, decide = other.session.stores[folder.url], Pruning.decide
     create = store.create
     at_it, pruned = threading.Event(), threading.Event()
     started: list[InBackground] = []
@@ -459,7 +462,7 @@ def test_a_record_on_its_way_does_not_come_after_its_chunk_is_gone(
 
     monkeypatch.setattr(store, "create", slowly)
     monkeypatch.setattr(Pruning, "decide", decided)
-    assert local.custody.prune(grace_seconds=0).chunks == 1
+    assert local.prune(grace_seconds=0).chunks == 1
     pruned.set()
     assert started[0].done().failed == ()
     assert records_in(folder) == before - 1

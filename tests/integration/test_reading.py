@@ -66,7 +66,7 @@ def test_get_is_one_query_and_one_range_read(
     with (
         cafcat.open(database_url=database_url, home=tmp_path, store=repository.settings.store) as fresh,
         (tmp_path / "trace").open("wb+") as trace,
-        fresh._catalog._connection.statement(check=False) as connection,
+        fresh.session.catalog._connection.statement(check=False) as connection,
     ):
         connection.pgconn.trace(trace.fileno())
         location = fresh.get("tree/hello", tmp_path / "out")
@@ -97,7 +97,7 @@ ONE_ROUND_TRIP = ["Bind", "Describe", "Execute", "Sync"]
 def test_a_look_up_on_a_kept_connection_is_prepared_and_one_round_trip(
     repository: cafcat.Repository, tmp_path: Path
 ) -> None:
-    with repository._catalog._connection.statement() as connection:
+    with repository.session.catalog._connection.statement() as connection:
         for _ in range(2):
             assert repository.read("tree/hello") == b"hello, world"
             assert dict(repository.read_many(["tree/hello"])) == {"tree/hello": b"hello, world"}
@@ -113,7 +113,7 @@ def test_a_setting_keeps_all_from_being_prepared(
     store = repository.settings.store
     with (
         cafcat.open(database_url=database_url, home=tmp_path, store=store, prepared_statements=False) as plain,
-        plain._catalog._connection.statement() as connection,
+        plain.session.catalog._connection.statement() as connection,
     ):
         for _ in range(3):
             assert plain.read("tree/hello") == b"hello, world"
@@ -129,7 +129,7 @@ def test_a_prepared_statement_that_is_lost_or_does_not_fit_any_more_is_done_with
     repository: cafcat.Repository, tmp_path: Path, lost: str
 ) -> None:
     """As behind a pooler that gives each transaction another connection of the server."""
-    with repository._catalog._connection.statement() as connection:
+    with repository.session.catalog._connection.statement() as connection:
         for _ in range(2):
             repository.read("tree/hello")
         connection.pgconn.exec_(lost.encode())
@@ -142,7 +142,7 @@ def test_a_plan_is_made_anew_every_minute_and_few_are_kept(
     repository: cafcat.Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was made for an empty table would stay, on a server that gathers no statistics."""
-    with repository._catalog._connection.statement() as connection:
+    with repository.session.catalog._connection.statement() as connection:
         seen: set[str] = set()
         clock = itertools.count(time.monotonic(), 61)
         for now in itertools.islice(clock, 6):

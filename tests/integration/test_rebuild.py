@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 
 import cafcat
 from cafcat.catalog.transfer.dump import TABLES
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Conflict, Locked, NotFound, StoreFailed
+from cafcat.events import CatalogsDiffer
 from cafcat.formats.registry import by_name
 from cafcat.model import OnConflict
-from cafcat.operations.compare.run import Difference
 from cafcat.operations.rebuild import run as rebuilding
 from cafcat.operations.rebuild.damage import DamageKind
-from cafcat.progress import Progress
+from cafcat.operations.rebuild.options import RebuildOptions
 from cafcat.stores.base import Store
 from cafcat.stores.local.store import LocalStore
+from cafcat.support.checksums import crc32c
 from tests.catalog_world import MODIFIED, begin, commit, reasons, sql
 from tests.killing import environment, run_until_killed
+from tests.listeners import Following, Listener
 from tests.rebuild_world import World, leave_whole, local, world
 from tests.services import Databases
 
@@ -44,8 +45,8 @@ def test_everything_is_there_again(world: World) -> None:
     first = commit(world.repository, FILES)
     second = commit(world.repository, {"a/first": b"newer", "c": b"c"}, modified_ns=None)
     third = commit(world.repository, {"a/second": b"late", "d": b"d"}, OnConflict.SKIP)
-    world.repository.custody.remove(["b/empty", "c"])
-    world.repository.custody.undelete(["c"])
+    world.repository.rm(["b/empty", "c"])
+    world.repository.undelete(["c"])
     report = world.assert_rebuilds()
     assert (report.chunks, report.files, report.retired_files, report.journal_records) == (3, 5, 3, 5)
     assert (report.adopted, report.foreign_objects, report.copies) == ((), 0, 0)
@@ -64,14 +65,14 @@ def test_everything_is_there_again(world: World) -> None:
 
 def test_the_rebuilt_catalog_goes_on(world: World) -> None:
     commit(world.repository, FILES)
-    world.repository.custody.remove(["a/first"])
+    world.repository.rm(["a/first"])
     rebuilt, _ = world.rebuilt()
     [(last,)] = sql(rebuilt, "SELECT max(id) FROM journal")
     commit(rebuilt, {"a/first": b"again", "new": b"new"})
-    rebuilt.custody.remove(["b/empty"])
+    rebuilt.rm(["b/empty"])
     assert [row[0] for row in sql(rebuilt, "SELECT id FROM journal ORDER BY id")] == [1, last, last + 1, last + 2]
     assert sql(rebuilt, "SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
-    assert rebuilt.custody.undelete(["b/empty"]).files == 1
+    assert rebuilt.undelete(["b/empty"]).files == 1
     world.repository = rebuilt
     world.assert_rebuilds()
 
@@ -80,9 +81,9 @@ def test_a_chunk_that_nothing_points_to_is_retired_and_pruned_ones_are_gone(worl
     commit(world.repository, {"x": b"1", "y": b"1"})
     commit(world.repository, {"x": b"2"})
     commit(world.repository, {"z": b"3"})
-    world.repository.custody.remove(["x", "z"])
+    world.repository.rm(["x", "z"])
     world.assert_rebuilds()
-    world.repository.custody.prune(grace_seconds=0)
+    world.repository.prune(grace_seconds=0)
     report = world.assert_rebuilds()
     assert (report.chunks, report.files) == (1, 1)
     rebuilt, _ = world.rebuilt()
@@ -92,11 +93,11 @@ def test_a_chunk_that_nothing_points_to_is_retired_and_pruned_ones_are_gone(worl
 def test_repacked_files_are_where_they_went(world: World) -> None:
     commit(world.repository, {f"f{number}": b"%d" % number * 50 for number in range(10)})
     commit(world.repository, {"f1": b"other", "g": b"g"})
-    world.repository.custody.remove([f"f{number}" for number in range(2, 8)])
-    world.repository.custody.repack(max_unused=0.1)
+    world.repository.rm([f"f{number}" for number in range(2, 8)])
+    world.repository.repack(max_unused=0.1)
     assert {reason for (reason,) in sql(world.repository, "SELECT reason FROM retired_locations")} >= {"moved"}
     world.assert_rebuilds()
-    world.repository.custody.prune(grace_seconds=0)
+    world.repository.prune(grace_seconds=0)
     world.assert_rebuilds()
 
 
@@ -104,9 +105,9 @@ def test_what_was_in_between_and_is_pruned_is_told_from_what_came_next(local: Wo
     """The first version was replaced, not moved: it is not what the repack took."""
     first = commit(local.repository, {"a": b"old", "b": b"1"})
     second = commit(local.repository, {"a": b"new", "c": b"gone"})
-    local.repository.custody.remove(["c"])
-    local.repository.custody.repack(chunks=[second])
-    local.repository.custody.prune(grace_seconds=0)
+    local.repository.rm(["c"])
+    local.repository.repack(chunks=[second])
+    local.repository.prune(grace_seconds=0)
     assert sql(local.repository, "SELECT state FROM chunks WHERE uuid = %s", second) == [("deleted",)]
     assert (first, "replaced") in reasons(local.repository, "a")
     local.assert_rebuilds()
@@ -132,7 +133,7 @@ def test_what_recover_adopted_is_as_it_was(world: World) -> None:
 
 def test_a_chunk_without_a_record_comes_last_and_gets_one(world: World) -> None:
     commit(world.repository, {"a": b"1", "b": b"1", "same": b"same"})
-    world.repository.custody.remove(["same"])
+    world.repository.rm(["same"])
     orphan = leave_whole(world.repository, {"a": b"2", "c": b"2", "same": b"same"})
     rebuilt, report = world.rebuilt()
     assert [str(uuid) for uuid in report.adopted] == [orphan]
@@ -150,7 +151,7 @@ def test_copies_are_found(world: World, tmp_path: Path) -> None:
     copies = str(tmp_path / "copies")
     commit(world.repository, FILES)
     second = commit(world.repository, {"a/first": b"newer"})
-    world.repository.custody.copy(to=copies)
+    world.repository.copy(to=copies)
     commit(world.repository, {"only": b"here"})
     report = world.assert_rebuilds(world.store, copies)
     assert report.copies == 2
@@ -172,7 +173,7 @@ def test_stores_of_one_catalog(local: World, tmp_path: Path) -> None:
     commit(local.repository, {"a": b"1", "b": b"1"})
     other = str(tmp_path / "other")
     commit(local.at(other), {"a": b"2"})
-    local.repository.custody.remove(["b"])
+    local.repository.rm(["b"])
     report = local.assert_rebuilds(local.store, other)
     assert (report.chunks, report.files) == (2, 1)
     assert live(local.rebuilt(other, local.store)[0]) == {"a": b"2"}
@@ -180,26 +181,26 @@ def test_stores_of_one_catalog(local: World, tmp_path: Path) -> None:
 
 def test_backups_that_are_there_are_known_again(local: World) -> None:
     commit(local.repository, {"a": b"1"})
-    local.repository.custody.backup()
-    kept = local.repository.custody.backup()
+    local.repository.backup()
+    kept = local.repository.backup()
     rebuilt, report = local.rebuilt()
     assert (report.backups, report.foreign_objects) == (2, 0)
-    assert len(rebuilt.custody.backup(keep=2).removed) == 1
-    assert kept.object_key in [found.object_key for found in rebuilt.custody.backups()]
+    assert len(rebuilt.backup(keep=2).removed) == 1
+    assert kept.object_key in [found.object_key for found in rebuilt.backups()]
 
 
 def test_an_empty_catalog_and_nothing_else_is_filled(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     with pytest.raises(Conflict, match="the catalog is not empty"):
-        local.repository.custody.rebuild()
+        local.repository.rebuild()
     empty = local.empty()
     with psycopg.connect(str(empty.settings.database_url)) as writer:
         writer.execute("LOCK TABLE chunks IN ROW EXCLUSIVE MODE")
         with pytest.raises(Locked, match="somebody else writes"):
-            empty.custody.rebuild()
+            empty.rebuild()
     with pytest.raises(NotFound, match="neither a chunk nor a journal"):
-        empty.custody.rebuild([str(local.folder / "nothing")])
-    assert empty.custody.rebuild().files == 1
+        empty.rebuild([str(local.folder / "nothing")])
+    assert empty.rebuild().files == 1
 
 
 def test_what_is_not_ours_is_counted(local: World) -> None:
@@ -209,7 +210,7 @@ def test_what_is_not_ours_is_counted(local: World) -> None:
     assert local.assert_rebuilds().foreign_objects == 4
 
 
-class Failing(Progress):
+class Failing(Listener):
     """Stops in the middle."""
 
     def __init__(self, verb: str) -> None:
@@ -225,10 +226,10 @@ def test_what_ends_early_leaves_the_catalog_empty(local: World, verb: str) -> No
     commit(local.repository, FILES)
     empty = local.empty()
     with pytest.raises(KeyboardInterrupt):
-        empty.custody.rebuild(progress=Failing(verb))
+        empty.with_progress(Failing(verb)).rebuild()
     assert sql(empty, "SELECT count(*) FROM chunks") == [(0,)]
     assert sql(empty, "SELECT count(*) FROM journal") == [(0,)]
-    assert empty.custody.rebuild().files == len(FILES)
+    assert empty.rebuild().files == len(FILES)
 
 
 # Steps count from the call of Stage.plan on. A step is a statement, a block of a COPY, the end of a transaction, or
@@ -244,14 +245,14 @@ steps.begin_at(Stage, "plan", int(sys.argv[1]))
 steps.count(os, "fsync", "link")
 steps.count_statements()
 with cafcat.open() as repository:
-    repository.custody.rebuild()
+    repository.rebuild()
 """
 
 
 def test_killed_at_any_step_it_is_empty_or_whole(local: World) -> None:
     """In steps of five: each is a process."""
     commit(local.repository, FILES)
-    local.repository.custody.remove(["b/empty"])
+    local.repository.rm(["b/empty"])
     leave_whole(local.repository, {"c": b"c"})
     empty = local.empty()
     variables = environment(str(empty.settings.database_url), local.store, local.folder / "home")
@@ -283,7 +284,7 @@ def test_a_chunk_that_is_gone(world: World) -> None:
     assert (damage.kind, damage.name, damage.files, damage.lost) == (DamageKind.MISSING, second, 2, True)
     assert sql(empty, "SELECT count(*) FROM chunks") == [(0,)]
     assert sql(empty, "SELECT count(*) FROM journal") == [(0,)]
-    report = empty.custody.rebuild(accept_loss=True)
+    report = empty.rebuild(accept_loss=True)
     assert report.written
     assert (report.chunks, report.files, report.lost_count) == (1, 2, 1)
     assert live(empty) == {"a": b"1", "b": b"1"}
@@ -296,8 +297,8 @@ def test_a_chunk_that_is_gone(world: World) -> None:
 def test_files_that_were_brought_back_in_a_lost_chunk_are_named_as_lost(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     second = commit(local.repository, {"a": b"2"})
-    local.repository.custody.remove(["a"])
-    local.repository.custody.undelete(["a"])
+    local.repository.rm(["a"])
+    local.repository.undelete(["a"])
     local.objects.delete(f"{second}.caf")
     rebuilt, report = local.rebuilt(accept_loss=True)
     assert (report.files, report.files_lost) == (0, 1)
@@ -351,7 +352,7 @@ def test_a_flipped_bit_in_a_name_is_noticed_without_the_journal(local: World, na
 def test_a_damaged_object_whose_copy_is_whole_costs_nothing(local: World, tmp_path: Path) -> None:
     copies = str(tmp_path / "copies")
     chunk = commit(local.repository, FILES)
-    local.repository.custody.copy(to=copies)
+    local.repository.copy(to=copies)
     local.write(f"{chunk}.caf", _damaged_index(local.read(f"{chunk}.caf")))
     record = local.journal()[0]
     local.write(record, local.read(record)[:-3] + b"}x\n")
@@ -471,12 +472,12 @@ def test_two_copies_of_a_catalog_in_one_store(local: World) -> None:
 def test_a_huge_journal_record_takes_no_memory(local: World) -> None:
     files = {f"{number:06d}/{'x' * 100}": b"" for number in range(10_000)}
     commit(local.repository, files)
-    local.repository.custody.remove(folders=["."])
-    local.repository.custody.undelete(list(files)[:10])
+    local.repository.rm(folders=["."])
+    local.repository.undelete(list(files)[:10])
     empty = local.empty()
     tracemalloc.start()
     try:
-        empty.custody.rebuild()
+        empty.rebuild()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -497,7 +498,7 @@ def test_an_object_that_cannot_be_read_is_damaged(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     store: Store = Refusing(Path(local.store))
     empty = local.empty()
-    report = rebuilding.Rebuild(empty._catalog, [store], accept_loss=True, progress=Progress()).run()
+    report = rebuilding.Rebuild(empty.session, [store], RebuildOptions(accept_loss=True)).run()
     assert [(damage.kind, damage.message) for damage in report.damages] == [(DamageKind.CHUNK, "I/O error")]
 
 
@@ -535,13 +536,13 @@ def take(repository: cafcat.Repository, step: tuple[Any, ...]) -> None:
         case "half", new:
             begin(repository, new, all_new=False).abandon("test")
         case "remove", gone:
-            repository.custody.remove(gone)
+            repository.rm(gone)
         case "undelete", back:
-            repository.custody.undelete(back)
+            repository.undelete(back)
         case ("prune",):
-            repository.custody.prune(grace_seconds=0)
+            repository.prune(grace_seconds=0)
         case ("repack",):
-            repository.custody.repack(max_unused=0.0)
+            repository.repack(max_unused=0.0)
 
 
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.reuse, Phase.generate))
@@ -568,12 +569,12 @@ def check_history(urls: tuple[str, str], folder: Path, store: str, history: list
         commit(repository, {"always": b"there"})
         for step in history:
             take(repository, step)
-        report = empty.custody.rebuild()
+        report = empty.rebuild()
         assert report.damages == ()
-        differences: list[Difference] = []
-        repository.custody.compare(urls[1], on_difference=differences.append)
+        differences: list[CatalogsDiffer] = []
+        repository.with_progress(Following(on=differences.append)).compare(urls[1])
         assert differences == []
-        assert empty._catalog.reports.findings() == []
+        assert empty.session.catalog.reports.findings() == []
         assert live(empty) == live(repository)
 
 
@@ -603,4 +604,4 @@ def test_errors_of_the_catalog_are_ours(local: World) -> None:
     empty = local.empty()
     sql(empty, "DROP TABLE journal_files")
     with pytest.raises(CafcatError):
-        empty.custody.rebuild()
+        empty.rebuild()

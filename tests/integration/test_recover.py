@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from cafcat.checksums import crc32c
 from cafcat.errors import NotFound
+from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.formats.caf.format import CAF
 from cafcat.formats.index_checksum import CHECKSUM_BYTES, checksum_text
 from cafcat.model import ChunkState, OnConflict
 from cafcat.operations.recover import run as recovering
-from cafcat.operations.recover.run import Outcome, RecoveredChunk
-from cafcat.progress import Progress
+from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import ListSink
 from cafcat.writing.chunk import OpenChunk
 from tests.catalog_world import MODIFIED, begin, commit, reasons, sql
 from tests.killing import killed_at_each_step
+from tests.listeners import Following, Listener
 from tests.places import FOLDER_OR_SLOW_BUCKET, Folder, Place
 from tests.recover_world import (
     FILES,
@@ -74,7 +74,7 @@ def test_a_recover_is_killed_at_every_step(repository: cafcat.Repository, place:
     def leave() -> None:
         number = len(expected)
         remains = leave_half(repository, {"remains": b"remains"})
-        repository._catalog.chunks.abandon_chunk(remains._id, "interrupted")
+        repository.session.catalog.chunks.abandon_chunk(remains._id, "interrupted")
         leave_half(repository, {"half": b"half"})
         expected[f"{number}"] = b"whole"
         leave_whole(repository, {f"{number}": b"whole"})
@@ -113,12 +113,12 @@ def test_a_whole_chunk_is_adopted_as_its_writer_would_have_committed_it(
         write(other).finish(OnConflict.REPLACE, lambda: None)
         expected = sql(other, described)
     left = die_before_commit(write(repository))
-    settled: list[RecoveredChunk] = []
+    settled: list[ChunkRecovered] = []
     report = recover(repository, on_settled=settled.append)
     assert sql(repository, described) == expected
     assert check(repository, place) == FILES | {"Z": b"z"}
     size_bytes = expected[0][0]
-    assert settled == [RecoveredChunk(left.uuid, place.url, Outcome.ADOPTED, len(FILES) + 1, size_bytes)]
+    assert settled == [ChunkRecovered(left.uuid, place.url, RecoverOutcome.ADOPTED, len(FILES) + 1, size_bytes)]
     assert report.files_adopted == len(FILES) + 1
     assert report.bytes_adopted == sum(map(len, FILES.values())) + 1
     assert repository.read("a/second") == FILES["a/second"]
@@ -135,7 +135,7 @@ def test_many_blocks_are_checked_and_the_lease_is_kept_meanwhile(
     live: list[bool] = []
     blocks: list[int] = []
 
-    class Blocks(Progress):
+    class Blocks(Listener):
         def advance(self, _: int, size_bytes: int) -> None:
             if size_bytes:
                 blocks.append(size_bytes)
@@ -176,7 +176,7 @@ def test_a_damaged_object_is_not_adopted(repository: cafcat.Repository, place: P
     damaged = DAMAGE[damage](data)
     assert damaged != data
     place.write(key_of(chunk), damaged)
-    settled: list[RecoveredChunk] = []
+    settled: list[ChunkRecovered] = []
     report = recover(repository, on_settled=settled.append)
     assert counted(report) == {"adopted": 1, "abandoned": 1}
     assert settled[0].reason
@@ -285,20 +285,20 @@ def test_a_dry_run_says_the_same_and_changes_nothing(repository: cafcat.Reposito
     recover(repository)
     place.begin_upload(key_of(settled_before))
     remains = leave_half(repository, {"remains": b"remains"})
-    repository._catalog.chunks.abandon_chunk(remains._id, "interrupted")
+    repository.session.catalog.chunks.abandon_chunk(remains._id, "interrupted")
     leave_whole(repository, FILES)
     leave_half(repository, {"half": b"half"})
     end_leases(repository)
     rows = "SELECT * FROM chunks ORDER BY id"
     before = (sql(repository, rows), chunk_objects(place), sorted(place.uploads()))
-    settled: list[RecoveredChunk] = []
-    report = repository.recover(dry_run=True, on_settled=settled.append)
+    settled: list[ChunkRecovered] = []
+    report = repository.with_progress(Following(on=settled.append)).recover(dry_run=True)
     assert (sql(repository, rows), chunk_objects(place), sorted(place.uploads())) == before
     expected = {"adopted": 1, "abandoned": 1, "cleaned": 1, "uploads_removed": 1}
     assert counted(report) == expected | {"dry_run": True}
     assert report.bytes_adopted == sum(map(len, FILES.values()))
-    done: list[RecoveredChunk] = []
-    assert counted(repository.recover(on_settled=done.append)) == expected
+    done: list[ChunkRecovered] = []
+    assert counted(repository.with_progress(Following(on=done.append)).recover()) == expected
     assert done == settled
     assert check(repository, place) == FILES
 
@@ -307,7 +307,7 @@ def test_interrupted_between_and_within_chunks(repository: cafcat.Repository, pl
     """What was settled stays so; the chunk at hand can be taken by the next recover at once."""
     for number in range(3):
         leave_whole(repository, {f"{number}": b"whole"})
-    settled: list[RecoveredChunk] = []
+    settled: list[ChunkRecovered] = []
     report = recover(repository, on_settled=settled.append, should_stop=lambda: bool(settled))
     assert counted(report) == {"adopted": 1, "interrupted": True}
     asked = iter([False, False])
@@ -319,7 +319,7 @@ def test_interrupted_between_and_within_chunks(repository: cafcat.Repository, pl
             raise KeyboardInterrupt from None
 
     with pytest.raises(KeyboardInterrupt):
-        repository.recover(should_stop=stop)
+        repository.with_progress(Following(should_stop=stop)).recover()
     assert states(repository) == ["committed", "writing", "writing"]
     assert counted(repository.recover()) == {"adopted": 2, "records_written": 1}
     assert check(repository, place) == {"0": b"whole", "1": b"whole", "2": b"whole"}

@@ -6,11 +6,12 @@ import pytest
 
 import cafcat
 from cafcat.errors import CafcatError, Locked
+from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.model import OnConflict
 from cafcat.operations.recover import run as recovering
-from cafcat.operations.recover.run import Outcome, RecoveredChunk, RecoverReport
+from cafcat.operations.recover.report import RecoverReport
 from tests.catalog_world import Opener, begin, commit, sql
-from tests.listeners import Once
+from tests.listeners import Following, Once
 from tests.places import Folder, Place
 from tests.recover_world import (
     FILES,
@@ -101,12 +102,12 @@ def test_two_recovers_at_once_settle_each_chunk_once(place: Place, open_at: Open
         leave_half(first, {f"half {number}": b"half"})
     end_leases(first)
     reports: list[RecoverReport] = []
-    settled: list[RecoveredChunk] = []
+    settled: list[ChunkRecovered] = []
     barrier = threading.Barrier(2)
 
     def work(repository: cafcat.Repository) -> None:
         barrier.wait()
-        reports.append(repository.recover(on_settled=settled.append))
+        reports.append(repository.with_progress(Following(on=settled.append)).recover())
 
     threads = [threading.Thread(target=work, args=[repository]) for repository in (first, second)]
     for thread in threads:
@@ -117,7 +118,7 @@ def test_two_recovers_at_once_settle_each_chunk_once(place: Place, open_at: Open
     assert sum(report.adopted for report in reports) == 8
     # What one has abandoned and not yet removed the other one may take for left behind, and remove, too.
     assert sum(report.abandoned for report in reports) == 8
-    assert sorted(chunk.uuid for chunk in settled if chunk.outcome is not Outcome.CLEANED) == sorted(
+    assert sorted(chunk.uuid for chunk in settled if chunk.outcome is not RecoverOutcome.CLEANED) == sorted(
         row[0] for row in sql(first, "SELECT uuid FROM chunks")
     )
     assert sql(first, "SELECT count(*) FROM events WHERE kind = 'chunk_committed'") == [(8,)]
@@ -126,9 +127,9 @@ def test_two_recovers_at_once_settle_each_chunk_once(place: Place, open_at: Open
 
 def test_a_lease_is_taken_once_and_only_its_owner_can_move_it(local: cafcat.Repository) -> None:
     leave_whole(local, FILES)
-    recovery = local._catalog.recovery
+    recovery = local.session.catalog.recovery
     end_leases(local)
-    [found] = recovery.overdue(local._store_of(local.settings.store).url)
+    [found] = recovery.overdue(local.session.stores[local.settings.store].url)
     assert recovery.take(found, "first", 60) == found._replace(owner="first")
     assert recovery.take(found, "second", 60) is None
     recovery.renew(found.id, "first", 60)
@@ -201,7 +202,9 @@ def test_a_writer_that_commits_in_the_last_moment_wins(repository: cafcat.Reposi
 
     def commit_now() -> None:
         with slow._mapping as mapping:
-            repository._catalog.commit.commit_chunk(slow._id, summary, mapping, OnConflict.REPLACE, all_new=True)
+            repository.session.catalog.commit.commit_chunk(
+                slow._id, summary, mapping, OnConflict.REPLACE, all_new=True
+            )
 
     assert counted(recover(repository, progress=Once(commit_now))) == {}
     assert check(repository, place) == FILES
@@ -212,7 +215,7 @@ def test_a_writer_that_commits_after_its_object_was_missed_wins(
 ) -> None:
     """Nothing is removed before the row says that nothing can point to it."""
     slow = begin(repository, FILES)
-    abandon = repository._catalog.chunks.abandon_chunk
+    abandon = repository.session.catalog.chunks.abandon_chunk
 
     def late(chunk_id: int, reason: str) -> None:
         slow.finish(OnConflict.REPLACE, lambda: None)
@@ -220,6 +223,6 @@ def test_a_writer_that_commits_after_its_object_was_missed_wins(
 
     end_leases(repository)
     with monkeypatch.context() as patch:
-        patch.setattr(repository._catalog.chunks, "abandon_chunk", late)
+        patch.setattr(repository.session.catalog.chunks, "abandon_chunk", late)
         assert counted(repository.recover()) == {}
     assert check(repository, place) == FILES

@@ -8,9 +8,10 @@ import pytest
 
 import cafcat
 from cafcat.errors import InvalidInput, NotFound
+from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.model import OnConflict
-from cafcat.operations.recover.run import Outcome, RecoveredChunk
 from tests.catalog_world import Opener, begin, commit, sql
+from tests.listeners import Following
 from tests.places import Bucket, Folder, Place
 from tests.recover_world import (
     FILES,
@@ -47,12 +48,12 @@ def test_parts_of_an_upload_are_removed(open_at: Opener, bucket: Bucket, monkeyp
 def test_the_remains_of_an_abandoned_chunk_are_removed(repository: cafcat.Repository, place: Place) -> None:
     """Its writer came as far as to say so, and died."""
     for chunk in (leave_half(repository, FILES), leave_whole(repository, {"whole": b"whole"})):
-        repository._catalog.chunks.abandon_chunk(chunk._id, "interrupted")
+        repository.session.catalog.chunks.abandon_chunk(chunk._id, "interrupted")
     assert place.uploads()
     assert chunk_objects(place)
-    settled: list[RecoveredChunk] = []
-    assert counted(repository.recover(on_settled=settled.append)) == {"cleaned": 2}
-    assert {chunk.outcome for chunk in settled} == {Outcome.CLEANED}
+    settled: list[ChunkRecovered] = []
+    assert counted(repository.with_progress(Following(on=settled.append)).recover()) == {"cleaned": 2}
+    assert {chunk.outcome for chunk in settled} == {RecoverOutcome.CLEANED}
     assert check(repository, place) == {}
     assert counted(repository.recover()) == {}
 

@@ -18,10 +18,11 @@ from cafcat.catalog.files import path_list
 from cafcat.catalog.files.removal import Change, Removal, _nothing
 from cafcat.errors import CatalogUnavailable, InvalidInput, NotFound, StoreFailed
 from cafcat.model import FileProblem, OnConflict
-from cafcat.operations.remove.run import RemoveReport, UndeleteReport
+from cafcat.operations.rm.report import RemoveReport
+from cafcat.operations.undelete.report import UndeleteReport
 from tests.catalog_world import Opener, commit, live, reasons, sql, state_of
 from tests.killing import killed_at_each_step
-from tests.listeners import Heard, problems
+from tests.listeners import Following, Heard, problems
 from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
 from tests.places import FOLDER_OR_SLOW_BUCKET, Folder, Place
 from tests.removal_world import check, rebuilt
@@ -34,7 +35,7 @@ FILES = {"a/first": b"first", "a/second": bytes(range(256)), "b/empty": b"", "ü
 def test_a_removed_file_is_gone_and_comes_back_as_it_was(repository: cafcat.Repository, place: Place) -> None:
     chunk = commit(repository, FILES)
     before = sql(repository, "SELECT * FROM file_locations ORDER BY file_path")
-    report = repository.custody.remove(["a/first", "ü/日本"])
+    report = repository.rm(["a/first", "ü/日本"])
     assert report == RemoveReport(2, 12, 0, 0, (), dry_run=False)
     with pytest.raises(NotFound):
         repository.read("a/first")
@@ -43,7 +44,7 @@ def test_a_removed_file_is_gone_and_comes_back_as_it_was(repository: cafcat.Repo
     [(kind, detail)] = sql(repository, "SELECT kind, detail FROM events ORDER BY id DESC LIMIT 1")
     assert (kind, detail) == ("files_removed", "2 files, 12 bytes")
 
-    assert repository.custody.undelete(["ü/日本", "a/first"]) == UndeleteReport(2, 12, 0, 0, 0, 0, ())
+    assert repository.undelete(["ü/日本", "a/first"]) == UndeleteReport(2, 12, 0, 0, 0, 0, ())
     assert check(repository, place) == FILES
     assert sql(repository, "SELECT * FROM file_locations ORDER BY file_path") == before
     assert reasons(repository, "a/first") == []
@@ -55,14 +56,14 @@ def test_a_chunk_without_files_is_retired_and_comes_back_with_them(
 ) -> None:
     chunk = commit(repository, FILES)
     other = commit(repository, {"other": b"other"})
-    report = repository.custody.remove(folders=["."])
+    report = repository.rm(folders=["."])
     assert (report.files, report.chunks_retired) == (5, 2)
     assert state_of(repository, chunk) == state_of(repository, other) == "retired"
     assert check(repository, place) == {}
-    assert repository.custody.undelete(["a/second"]).files == 1
+    assert repository.undelete(["a/second"]).files == 1
     assert (state_of(repository, chunk), state_of(repository, other)) == ("committed", "retired")
     assert check(repository, place) == {"a/second": FILES["a/second"]}
-    assert repository.custody.undelete(folders=["."]).files == 4
+    assert repository.undelete(folders=["."]).files == 4
     assert check(repository, place) == FILES | {"other": b"other"}
 
 
@@ -78,13 +79,13 @@ def test_folders_as_typed(local: cafcat.Repository, folder: Folder) -> None:
         ".": set(names),
         "./": set(names),
     }.items():
-        assert local.custody.remove(folders=[typed], dry_run=True).files == len(gone)
+        assert local.rm(folders=[typed], dry_run=True).files == len(gone)
         assert live(local) == set(names)
-        assert local.custody.remove(folders=[typed]).files == len(gone)
+        assert local.rm(folders=[typed]).files == len(gone)
         assert live(local) == set(names) - gone
-        assert {old.location.path for old in local.custody.removed(typed)} == gone
-        assert {old.location.path for old in local.custody.removed()} == gone
-        assert local.custody.undelete(folders=[typed]).files == len(gone)
+        assert {old.location.path for old in local.removed(typed)} == gone
+        assert {old.location.path for old in local.removed()} == gone
+        assert local.undelete(folders=[typed]).files == len(gone)
         assert live(local) == set(names)
     check(local, folder)
 
@@ -94,14 +95,14 @@ def test_folders_within_each_other_and_names_twice_count_once(local: cafcat.Repo
     folders = ["a", "a/", "a/first", "./a", "b"]
     heard = Heard()
     names = ["a/first", "a/first", "ü/日本"]
-    dry = local.custody.remove(names, folders=folders, dry_run=True, progress=heard)
-    report = local.custody.remove(names, folders=folders, progress=heard)
+    dry = local.with_progress(heard).rm(names, folders=folders, dry_run=True)
+    report = local.with_progress(heard).rm(names, folders=folders)
     assert heard.problems == []
     assert (report.files, report.bytes) == (4, sum(map(len, FILES.values())))
     assert report.chunks_retired == 1
     assert (dry.files, dry.bytes, dry.chunks_retired) == (report.files, report.bytes, report.chunks_retired)
     assert check(local, folder) == {}
-    assert local.custody.undelete(names, folders=folders, progress=heard).files == 4
+    assert local.with_progress(heard).undelete(names, folders=folders).files == 4
     assert heard.problems == []
     assert check(local, folder) == FILES
 
@@ -112,12 +113,12 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(repository: cafcat.Rep
     tables = ("file_locations", "retired_locations", "chunks", "journal", "events")
     before = [sql(repository, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
     heard = Heard()
-    dry = repository.custody.remove(["d", "no"], folders=["a", "c", "nowhere"], dry_run=True, progress=heard)
+    dry = repository.with_progress(heard).rm(["d", "no"], folders=["a", "c", "nowhere"], dry_run=True)
     assert before == [sql(repository, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
     told = problems(heard)
     assert told == {("no", "missing"), ("nowhere", "missing")}
     heard = Heard()
-    done = repository.custody.remove(["d", "no"], folders=["a", "c", "nowhere"], progress=heard)
+    done = repository.with_progress(heard).rm(["d", "no"], folders=["a", "c", "nowhere"])
     assert problems(heard) == told
     assert (done.files, done.bytes, done.files_failed, done.chunks_retired) == (4, 263, 2, 1)
     assert (dry.files, dry.bytes, dry.files_failed, dry.chunks_retired) == (4, 263, 2, 1)
@@ -128,7 +129,7 @@ def test_names_that_are_not_there_cost_only_themselves(local: cafcat.Repository,
     commit(local, FILES)
     heard = Heard()
     odd = ["nothing", "a", "a/", "nul\0", "half\udcff", "x" * 5000, ""]
-    report = local.custody.remove([*odd, "a/first"], progress=heard)
+    report = local.with_progress(heard).rm([*odd, "a/first"])
     assert (report.files, report.files_failed) == (1, len(odd))
     assert {problem.kind.value for problem in heard.problems} == {"missing"}
     messages = {problem.path: problem.message for problem in heard.problems}
@@ -136,11 +137,11 @@ def test_names_that_are_not_there_cost_only_themselves(local: cafcat.Repository,
     assert messages["nothing"] == messages["nul\\x00"] == "the catalog has no such file"
     assert "half\\udcff" in messages
     heard = Heard()
-    report = local.custody.remove(["a/first"], progress=heard)
+    report = local.with_progress(heard).rm(["a/first"])
     assert (report.files, report.files_failed) == (0, 1)
     assert sql(local, "SELECT count(*) FROM journal WHERE kind = 'remove'") == [(1,)]
     heard = Heard()
-    back = local.custody.undelete([*odd, "b/empty", "a/first"], progress=heard)
+    back = local.with_progress(heard).undelete([*odd, "b/empty", "a/first"])
     assert (back.files, back.files_failed) == (1, len(odd) + 1)
     assert {problem.message for problem in heard.problems} == {"nothing of that name was removed"}
     assert check(local, folder) == FILES
@@ -149,44 +150,44 @@ def test_names_that_are_not_there_cost_only_themselves(local: cafcat.Repository,
 def test_names_have_to_be_a_list_and_folders_to_be_names(local: cafcat.Repository) -> None:
     commit(local, FILES)
     with pytest.raises(InvalidInput, match="a list"):
-        local.custody.remove("a/first")
+        local.rm("a/first")
     with pytest.raises(InvalidInput, match="a list"):
-        local.custody.undelete(folders="a")
+        local.undelete(folders="a")
     for nothing in ("", "nul\0"):
         with pytest.raises(InvalidInput):
-            local.custody.remove(folders=["a", nothing])
+            local.rm(folders=["a", nothing])
     assert live(local) == set(FILES)
 
 
 def test_undelete_brings_back_what_was_removed_last(local: cafcat.Repository, folder: Folder) -> None:
     commit(local, {"p": b"one"})
-    local.custody.remove(["p"])
+    local.rm(["p"])
     commit(local, {"p": b"two", "q": b"q"})
     commit(local, {"p": b"three"})
-    local.custody.remove(["p"])
-    local.custody.undelete(["p"])
+    local.rm(["p"])
+    local.undelete(["p"])
     assert check(local, folder) == {"p": b"three", "q": b"q"}
-    local.custody.remove(["p"])
+    local.rm(["p"])
     sql(local, "UPDATE chunks SET retired_at = now() - interval '1h' WHERE retired_at IS NOT NULL AND id = 3")
-    assert local.custody.prune(grace_seconds=60).chunks == 1
+    assert local.prune(grace_seconds=60).chunks == 1
     heard = Heard()
-    assert local.custody.undelete(["p"], progress=heard).files_pruned == 1
+    assert local.with_progress(heard).undelete(["p"]).files_pruned == 1
     assert problems(heard) == {("p", "missing")}
-    assert list(local.custody.removed()) == []
+    assert list(local.removed()) == []
     assert check(local, folder) == {"q": b"q"}
 
 
 def test_a_path_that_has_a_file_again_is_left_alone(local: cafcat.Repository, folder: Folder) -> None:
     commit(local, FILES)
-    local.custody.remove(folders=["a"])
+    local.rm(folders=["a"])
     commit(local, {"a/first": b"newer"})
-    assert [old.location.path for old in local.custody.removed("a")] == ["a/second"]
+    assert [old.location.path for old in local.removed("a")] == ["a/second"]
     heard = Heard()
-    report = local.custody.undelete(["a/first"], progress=heard)
+    report = local.with_progress(heard).undelete(["a/first"])
     assert (report.files, report.files_live) == (0, 1)
     assert problems(heard) == {("a/first", "exists")}
     heard = Heard()
-    report = local.custody.undelete(folders=["a"], progress=heard)
+    report = local.with_progress(heard).undelete(folders=["a"])
     assert (report.files, report.files_live) == (1, 1)
     assert problems(heard) == {("a/first", "conflict")}
     assert check(local, folder) == FILES | {"a/first": b"newer"}
@@ -195,13 +196,13 @@ def test_a_path_that_has_a_file_again_is_left_alone(local: cafcat.Repository, fo
 def test_many_removed_files_are_listed_page_by_page(local: cafcat.Repository, folder: Folder) -> None:
     names = [f"f/{number:04}" for number in range(2500)]
     commit(local, dict.fromkeys(names, b"x"))
-    local.custody.remove(names[:2200])
+    local.rm(names[:2200])
     commit(local, dict.fromkeys(names[500:600], b"y"))
     expected = names[:500] + names[600:2200]
-    assert [old.location.path for old in local.custody.removed("f")] == expected
-    [old] = local.custody.removed("f/0007")
+    assert [old.location.path for old in local.removed("f")] == expected
+    [old] = local.removed("f/0007")
     assert (old.reason, old.run, old.location.size_bytes) == ("removed", None, 1)
-    assert local.custody.undelete(folders=["f"]).files == 2100
+    assert local.undelete(folders=["f"]).files == 2100
     assert len(check(local, folder)) == 2500
 
 
@@ -213,16 +214,14 @@ def test_memory_does_not_grow_with_the_number_of_names(
     count = 22_000
     names = [f"some/longer/folder/{number:064}" for number in range(count)]
     commit(local, dict.fromkeys(names, b""))
-    local.custody.remove(names[:1])  # whatever is made once
+    local.rm(names[:1])  # whatever is made once
     peaks = []
     for some in (count // 2, count):
         tracemalloc.start()
         heard = Counting()
-        report = local.custody.remove(
-            (f"{name}{end}" for name in names[1:some] for end in ("", "?")), progress=heard
-        )
+        report = local.with_progress(heard).rm(f"{name}{end}" for name in names[1:some] for end in ("", "?"))
         assert (report.files, heard.count) == (some - 1, some - 1)
-        assert local.custody.undelete(iter(names[1:some])).files == some - 1
+        assert local.undelete(iter(names[1:some])).files == some - 1
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] - peaks[0] < 1 << 20, "the names alone are 1.5 MB more"
@@ -240,7 +239,7 @@ class Counting(Heard):
 
 
 @pytest.mark.parametrize("place", FOLDER_OR_SLOW_BUCKET, indirect=True)
-@pytest.mark.parametrize("verb", ["remove", "undelete"])
+@pytest.mark.parametrize("verb", ["rm", "undelete"])
 def test_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path, verb: str) -> None:
     """All or nothing; and after recover the stores know it."""
     commit(repository, {"always": b"there"})
@@ -251,7 +250,7 @@ def test_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_p
         commit(repository, {f"{number}/gone": b"gone", f"{number}/kept": b"kept"})
         commit(repository, {f"{number}/alone/1": b"1", f"{number}/alone/2": b"2"})
         if verb == "undelete":
-            repository.custody.remove([f"{number}/gone"], folders=[f"{number}/alone"])
+            repository.rm([f"{number}/gone"], folders=[f"{number}/alone"])
         expected[f"{number}/kept"] = b"kept"
 
     for number in killed_at_each_step(repository, place.url, tmp_path, verb, prepare=prepare):
@@ -275,7 +274,7 @@ CUT = (
 )
 
 
-@pytest.mark.parametrize("verb", ["remove", "undelete"])
+@pytest.mark.parametrize("verb", ["rm", "undelete"])
 @pytest.mark.parametrize("cuts", [1, 3])
 def test_a_connection_cut_before_the_commit(
     local: cafcat.Repository, folder: Folder, monkeypatch: pytest.MonkeyPatch, verb: str, cuts: int
@@ -283,7 +282,7 @@ def test_a_connection_cut_before_the_commit(
     """Tried again; when it is cut again and again, nothing has happened."""
     commit(local, FILES)
     if verb == "undelete":
-        local.custody.remove(FILES)
+        local.rm(FILES)
     left = cuts
     attempt = Removal._attempt
 
@@ -303,23 +302,23 @@ def test_a_connection_cut_before_the_commit(
     before = live(local)
     if cuts == 3:
         with pytest.raises(CatalogUnavailable):
-            getattr(local.custody, verb)(names, progress=heard)
+            getattr(local.with_progress(heard), verb)(names)
         assert (live(local), heard.problems) == (before, [])
     else:
-        report = getattr(local.custody, verb)(names, progress=heard)
+        report = getattr(local.with_progress(heard), verb)(names)
         assert (report.files, report.files_failed) == (len(FILES), 1)
         assert problems(heard) == {("missing", "missing")}
         assert live(local) != before
     check(local, folder)
 
 
-@pytest.mark.parametrize("verb", ["remove", "undelete"])
+@pytest.mark.parametrize("verb", ["rm", "undelete"])
 def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
     local: cafcat.Repository, folder: Folder, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     commit(local, FILES)
     if verb == "undelete":
-        local.custody.remove(FILES)
+        local.rm(FILES)
     attempt = Removal._attempt
     attempts = []
 
@@ -330,7 +329,7 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
         raise CatalogUnavailable("the connection was lost")
 
     monkeypatch.setattr(Removal, "_attempt", committed_but_cut)
-    report = getattr(local.custody, verb)([*FILES, "missing"])
+    report = getattr(local, verb)([*FILES, "missing"])
     assert (report.files, report.files_failed) == (len(FILES), 1)
     assert attempts == [1]
     assert check(local, folder) == (FILES if verb == "undelete" else {})
@@ -366,7 +365,7 @@ def test_who_looks_waits_for_a_commit_that_is_under_way(
         raise CatalogUnavailable("the connection was lost")
 
     monkeypatch.setattr(Removal, "_attempt", still_at_it)
-    assert local.custody.remove(["a/first"]).files == 1
+    assert local.rm(["a/first"]).files == 1
     lost[0].done()
     assert live(local) == set(FILES) - {"a/first"}
     check(local, folder)
@@ -375,7 +374,7 @@ def test_who_looks_waits_for_a_commit_that_is_under_way(
 def test_interrupted_before_the_commit_nothing_has_happened(local: cafcat.Repository, folder: Folder) -> None:
     """At each point where it asks."""
     commit(local, FILES)
-    for verb, names in (("remove", list(FILES)), ("undelete", list(FILES))):
+    for verb, names in (("rm", list(FILES)), ("undelete", list(FILES))):
         before = live(local)
         for number in itertools.count():
             asked = iter(range(number))
@@ -385,7 +384,7 @@ def test_interrupted_before_the_commit_nothing_has_happened(local: cafcat.Reposi
                     raise KeyboardInterrupt
 
             try:
-                getattr(local.custody, verb)(names, should_stop=stop)
+                getattr(local.with_progress(Following(should_stop=stop)), verb)(names)
             except KeyboardInterrupt:
                 assert live(local) == before
             else:
@@ -409,7 +408,7 @@ def test_a_store_out_of_reach_is_told_later(
         if is_there:
             elsewhere.folder.mkdir()
         heard = Heard()
-        report = local.custody.remove(["near2" if is_there else "near", "far2"], progress=heard)
+        report = local.with_progress(heard).rm(["near2" if is_there else "near", "far2"])
         assert report.files == 2 - is_there
         assert report.stores_behind == (elsewhere.url,)
         [warning] = heard.warnings
@@ -417,7 +416,7 @@ def test_a_store_out_of_reach_is_told_later(
         assert "cafcat recover" in warning
     assert elsewhere.everything() == {}
     heard = Heard()
-    back = local.custody.undelete(["near2"], progress=heard)
+    back = local.with_progress(heard).undelete(["near2"])
     assert (back.files, back.stores_behind, len(heard.warnings)) == (1, (elsewhere.url,), 1)
     assert rebuilt(folder).keys() == {"near2"}
     elsewhere.folder.rmdir()
@@ -434,7 +433,7 @@ def test_a_store_that_fails_is_told_later(
 ) -> None:
     """Disk full, at the moment of telling it."""
     commit(local, FILES)
-    store = local._store_of(folder.url)
+    store = local.session.stores[folder.url]
 
     def full(_key: str) -> None:
         raise StoreFailed("no space left")
@@ -442,11 +441,11 @@ def test_a_store_that_fails_is_told_later(
     with monkeypatch.context() as patch:
         patch.setattr(store, "create", full)
         heard = Heard()
-        report = local.custody.remove(["a/first"], progress=heard)
+        report = local.with_progress(heard).rm(["a/first"])
         assert (report.files, report.stores_behind) == (1, (folder.url,))
         assert "no space left" in heard.warnings[0]
     assert "a/first" in rebuilt(folder)
-    assert local.custody.undelete(["a/first"]).stores_behind == ()
+    assert local.undelete(["a/first"]).stores_behind == ()
     assert check(local, folder) == FILES
 
 
@@ -465,9 +464,9 @@ def test_copies_are_told_too(local: cafcat.Repository, open_at: Opener, folder: 
             elsewhere.url,
             state,
         )
-        assert local.custody.remove(["a/first"]).files == 1
+        assert local.rm(["a/first"]).files == 1
         assert len(elsewhere.everything()) == 2
-        local.custody.undelete(["a/first"])
+        local.undelete(["a/first"])
         assert len(elsewhere.everything()) == 3
 
 
@@ -479,9 +478,9 @@ def test_a_rebuild_does_not_bring_back_what_was_replaced_and_then_removed(
 ) -> None:
     commit(repository, {"p": b"old", "other": b"other"})
     newer = commit(repository, {"p": b"new"})
-    repository.custody.remove(["p"])
+    repository.rm(["p"])
     assert rebuilt(place).keys() == {"other"}
-    assert repository.custody.prune(grace_seconds=0).chunks == 1
+    assert repository.prune(grace_seconds=0).chunks == 1
     assert state_of(repository, newer) == "deleted"
     assert rebuilt(place).keys() == {"other"}
     assert check(repository, place) == {"other": b"other"}
@@ -494,7 +493,7 @@ def test_rm_waits_for_a_commit_and_then_removes_what_it_brought(
     old = commit(local, {"p": b"old"})
     with psycopg.connect(str(local.settings.database_url)) as holder:
         holder.execute("LOCK TABLE file_locations IN ROW EXCLUSIVE MODE")
-        removing = in_background(lambda: open_at(folder).custody.remove(["p", "q"]))
+        removing = in_background(lambda: open_at(folder).rm(["p", "q"]))
         wait_for_a_waiting_statement(local)
         # As a commit whose new paths go straight into the table.
         holder.execute(
@@ -505,7 +504,7 @@ def test_rm_waits_for_a_commit_and_then_removes_what_it_brought(
         holder.commit()
     assert removing.done().files == 2
     assert state_of(local, old) == "retired"
-    assert local._catalog.reports.findings() == []
+    assert local.session.catalog.reports.findings() == []
 
 
 def test_rm_undelete_prune_and_ingest_all_at_once(open_at: Opener, folder: Folder) -> None:
@@ -522,13 +521,13 @@ def test_rm_undelete_prune_and_ingest_all_at_once(open_at: Opener, folder: Folde
             if act == 0:
                 commit(repository, {path: f"{seed}/{number}".encode() for path in some})
             elif act == 1:
-                repository.custody.remove(some)
+                repository.rm(some)
             elif act == 2:
-                repository.custody.undelete(some)
+                repository.undelete(some)
             elif act == 3:
-                repository.custody.undelete(folders=["."])
+                repository.undelete(folders=["."])
             else:
-                assert repository.custody.prune(grace_seconds=0).failed == ()
+                assert repository.prune(grace_seconds=0).failed == ()
 
     repositories = [open_at(folder) for _ in range(4)]
     threads = [in_background(lambda seed=seed: at_work(seed)) for seed in range(4)]  # type: ignore[misc]
@@ -626,15 +625,15 @@ def test_against_a_model(
 
 
 def act(repository: cafcat.Repository, model: Model, verb: str, paths: set[str], what: object) -> None:
-    custody = repository.custody
+    custody = repository
     if verb in ("commit", "skip"):
         conflict = OnConflict.SKIP if verb == "skip" else OnConflict.REPLACE
         commit(repository, model.commit(paths, skips=verb == "skip"), conflict)
-    elif verb == "remove":
-        assert custody.remove(paths).files == model.remove(paths)
+    elif verb == "rm":
+        assert custody.rm(paths).files == model.remove(paths)
     elif verb == "remove below":
         inside = paths - ({"a"} if what == "a/" else set())
-        assert custody.remove(folders=[str(what)]).files == model.remove(inside)
+        assert custody.rm(folders=[str(what)]).files == model.remove(inside)
     elif verb == "undelete":
         report = custody.undelete(paths)
         assert (report.files, report.files_live, report.files_pruned) == model.undelete(paths)

@@ -15,14 +15,17 @@ from cafcat.errors import InvalidInput, NotFound, StoreFailed
 from cafcat.formats.caf.format import CAF
 from cafcat.model import Entry, OnConflict
 from cafcat.operations import chunk_contents as reading
-from cafcat.operations.repack.run import Repack, RepackOptions, RepackReport
+from cafcat.operations.chosen_stores import store_to_write
+from cafcat.operations.repack.options import RepackOptions
+from cafcat.operations.repack.report import RepackReport
+from cafcat.operations.repack.run import Repack
 from cafcat.operations.rewriting import Rewriter, chunk_target, live_files
 from cafcat.stores.local.files import LocalFile
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from cafcat.writing.limits import Limits
 from tests.catalog_world import MODIFIED, Opener, commit, sql, state_of
 from tests.killing import killed_at_each_step
-from tests.listeners import AfterFiles, Heard, problems
+from tests.listeners import AfterFiles, Following, Heard, problems
 from tests.meanwhile import in_background, wait_for_a_waiting_statement
 from tests.places import Folder, Place
 from tests.removal_world import check, rebuilt
@@ -37,12 +40,12 @@ KEPT = {path: content for path, content in FILES.items() if path in ("001", "002
 def wasted(repository: cafcat.Repository, files: dict[str, bytes] = FILES, kept: dict[str, bytes] = KEPT) -> str:
     """A chunk of which only some files are live. Returns its uuid."""
     chunk = commit(repository, files)
-    repository.custody.remove([path for path in files if path not in kept])
+    repository.rm([path for path in files if path not in kept])
     return chunk
 
 
 def repack(repository: cafcat.Repository, **options: Any) -> RepackReport:
-    return repository.custody.repack(**{"max_unused": 0.0} | options)
+    return repository.repack(**{"max_unused": 0.0} | options)
 
 
 def chunks_of(repository: cafcat.Repository) -> dict[str, str]:
@@ -88,7 +91,7 @@ def test_the_new_chunk_has_the_times_of_the_files(local: cafcat.Repository, fold
 def test_what_was_removed_comes_back_from_the_old_chunk(local: cafcat.Repository, folder: Folder) -> None:
     old = wasted(local)
     repack(local)
-    assert local.custody.undelete(["003"]).files == 1
+    assert local.undelete(["003"]).files == 1
     assert state_of(local, old) == "committed"
     assert check(local, folder) == KEPT | {"003": FILES["003"]}
 
@@ -115,7 +118,7 @@ def shares(repository: cafcat.Repository) -> list[str]:
 
 def chosen(repository: cafcat.Repository, **options: Any) -> list[str]:
     found: list[RewritableChunk] = []
-    repository.custody.repack(dry_run=True, on_chosen=found.append, **options)
+    repository.with_progress(Following(on=found.append)).repack(dry_run=True, **options)
     return [str(chunk.uuid) for chunk in found]
 
 
@@ -216,7 +219,7 @@ def test_a_damaged_file_stays_and_the_others_move(local: cafcat.Repository, fold
     where = chunks_of(local)
     assert {name for name, chunk in where.items() if chunk == old} == {path}
     assert all(local.read(name) == content for name, content in KEPT.items() if name != path)
-    assert local._catalog.reports.findings() == []
+    assert local.session.catalog.reports.findings() == []
 
 
 def test_a_chunk_that_is_cut_costs_what_is_behind(local: cafcat.Repository, folder: Folder) -> None:
@@ -233,7 +236,7 @@ def test_a_chunk_that_is_cut_costs_what_is_behind(local: cafcat.Repository, fold
 def test_a_chunk_that_is_missing_is_damage(repository: cafcat.Repository, place: Place) -> None:
     other = wasted(repository, {"b/1": b"one", "b/2": b"two"}, {"b/2": b"two"})
     old = wasted(repository)
-    repository._store_of(place.url).delete(f"{old}.caf")
+    repository.session.stores[place.url].delete(f"{old}.caf")
     report = repack(repository)
     assert (report.files_moved, report.files_damaged, report.chunks_retired) == (1, len(KEPT), 1)
     assert len(report.failed) == 1
@@ -248,7 +251,7 @@ def test_what_changed_meanwhile_stays_changed(repository: cafcat.Repository, pla
 
     def change() -> None:
         commit(other, {"001": b"replaced", "large": b"replaced too", "new": b"new"})
-        assert other.custody.remove(["002"]).files == 1
+        assert other.rm(["002"]).files == 1
 
     report = repack(repository, progress=AfterFiles(4, change))
     assert (report.files_moved, report.files_changed, report.chunks_retired) == (2, 3, 1)
@@ -260,7 +263,7 @@ def test_what_changed_meanwhile_stays_changed(repository: cafcat.Repository, pla
         "007": FILES["007"],
         "empty": b"",
     }
-    assert repository.custody.undelete(["002"]).files == 1
+    assert repository.undelete(["002"]).files == 1
     assert repository.read("002") == FILES["002"]
 
 
@@ -275,7 +278,7 @@ def test_a_chunk_that_went_meanwhile_is_no_damage(
 
     def change() -> None:
         commit(other, dict.fromkeys(files, b"replaced"))
-        assert other.custody.prune(grace_seconds=0).chunks == 1
+        assert other.prune(grace_seconds=0).chunks == 1
 
     heard = AfterFiles(3, change)
     report = repack(local, progress=heard)
@@ -291,16 +294,9 @@ def test_two_repacks_at_once(repository: cafcat.Repository, place: Place, open_a
     both = threading.Barrier(2, timeout=PATIENCE_SECONDS)
 
     def take(repository: cafcat.Repository) -> RepackReport:
-        mover = Repack(
-            repository._catalog,
-            repository._store_of,
-            Limits(4000),
-            store=repository.settings.store,
-            join=repository.custody.join,
-            progress=Heard(),
-            should_stop=lambda: False,
-        )
-        plan = mover.plan(RepackOptions(max_unused=0.0))
+        options = RepackOptions(max_unused=0.0)
+        mover = Repack(repository.session, options, Limits(4000))
+        plan = mover.plan(options, None)
         both.wait()
         return mover.take(plan, dry_run=False)
 
@@ -314,7 +310,7 @@ def test_two_repacks_at_once(repository: cafcat.Repository, place: Place, open_a
 def test_what_another_repack_copies_is_left_to_it(local: cafcat.Repository, folder: Folder) -> None:
     wasted(local)
     [(chunk_id,)] = sql(local, "SELECT id FROM chunks")
-    chunk = OpenChunk(chunk_target(local._catalog, local._store_of(folder.url), "repack"), moves=True)
+    chunk = OpenChunk(chunk_target(local.session.catalog, local.session.stores[folder.url], "repack"), moves=True)
     chunk.move_from(chunk_id)
     report = repack(local)
     assert (report.chunks, report.taken) == (0, 1)
@@ -380,13 +376,13 @@ def test_a_path_that_comes_twice_does_not_get_into_one_chunk(local: cafcat.Repos
     """It was live in one chunk when that was read, and in another when that was."""
     commit(local, {"a": b"content", "x": b"x"})
     [(first,)] = sql(local, "SELECT id FROM chunks")
-    [file] = [file for file in live_files(local._catalog, first) if file.path == "a"]
+    [file] = [file for file in live_files(local.session.catalog, first) if file.path == "a"]
     commit(local, {"a": b"content"})
     second = max(chunk for (chunk,) in sql(local, "SELECT id FROM chunks"))
-    place = chunk_target(local._catalog, local._store_of(folder.url), "repack")
-    with Rewriter(place, Limits(1_000_000), progress=Heard(), should_stop=lambda: False) as rewriter:
+    place = chunk_target(local.session.catalog, local.session.stores[folder.url], "repack")
+    with Rewriter(local.session, place, Limits(1_000_000)) as rewriter:
         assert rewriter.take(first, file, iter([b"content"]))
-        [again] = live_files(local._catalog, second)
+        [again] = live_files(local.session.catalog, second)
         assert rewriter.take(second, again, iter([b"content"]))
         rewriter.finish()
     assert (rewriter.chunks, rewriter.files, rewriter.changed) == (2, 1, 1)
@@ -472,10 +468,12 @@ def dies_before_commit(chunk: OpenChunk) -> None:
 
 def move_and_die(repository: cafcat.Repository, place: Place) -> OpenChunk:
     """As a repack of the only chunk does, killed before its commit."""
-    chunk = OpenChunk(chunk_target(repository._catalog, repository._store_of(place.url), "repack"), moves=True)
+    chunk = OpenChunk(
+        chunk_target(repository.session.catalog, repository.session.stores[place.url], "repack"), moves=True
+    )
     [(source,)] = sql(repository, "SELECT id FROM chunks WHERE state = 'committed'")
     chunk.move_from(source)
-    for file in live_files(repository._catalog, source):
+    for file in live_files(repository.session.catalog, source):
         chunk.add(file.path, KEPT[file.path], file.modified_ns)
     dies_before_commit(chunk)
     sql(repository, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
@@ -498,15 +496,15 @@ def test_what_changed_since_it_died_stays_changed(
     """Also where the newer file is in a chunk that was begun before ours."""
     old = wasted(repository)
     other = open_at(place)
-    store = other.custody.store_to_write()
-    run = other._catalog.runs.begin_run(sources=["tree"], options={}, version="0")
-    begun_before = OpenChunk(ChunkTarget(other._catalog, store, CAF, run, "here:1:test"))
+    store = store_to_write(other.session)
+    run = other.session.catalog.runs.begin_run(sources=["tree"], options={}, version="0")
+    begun_before = OpenChunk(ChunkTarget(other.session.catalog, store, CAF, run, "here:1:test"))
     new = move_and_die(repository, place)
     begun_before.add("001", b"newer", MODIFIED)
     begun_before.all_new = False
     begun_before.finish(OnConflict.REPLACE, lambda: None)
     commit(other, {"large": b"newest"})
-    other.custody.remove(["002"])
+    other.rm(["002"])
     report = repository.recover()
     assert (report.adopted, report.files_adopted, report.files_skipped) == (1, 2, 3)
     assert check(repository, place) == {"001": b"newer", "large": b"newest", "007": FILES["007"], "empty": b""}
@@ -541,7 +539,7 @@ def check_killed(repository: cafcat.Repository, place: Place) -> dict[str, bytes
     assert sql(repository, "SELECT count(*) FROM chunks WHERE live_file_count = 0 AND state = 'committed'") == [
         (0,)
     ]
-    assert repository._catalog.reports.findings() == []
+    assert repository.session.catalog.reports.findings() == []
     objects = place.everything()
     keys = sql(repository, "SELECT object_key FROM chunks WHERE state IN ('committed', 'retired')")
     assert {key for key in objects if not key.startswith(("journal/", "catalogs/"))} == {key for (key,) in keys}

@@ -12,13 +12,15 @@ import cafcat
 from cafcat.errors import InvalidInput, NotFound, Unavailable
 from cafcat.model import FileProblem, SourceFile
 from cafcat.operations.repair import run as repairing
-from cafcat.operations.repair.run import Repair, RepairReport
+from cafcat.operations.repair.options import RepairOptions
+from cafcat.operations.repair.report import RepairReport
+from cafcat.operations.repair.run import Repair
 from cafcat.operations.rewriting import Rewriter, chunk_target
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.writing.limits import Limits
 from tests.catalog_world import Opener, commit, sql, state_of
 from tests.killing import killed_at_each_step
-from tests.listeners import AfterFiles, Heard, problems
+from tests.listeners import AfterFiles, Heard, follow, problems
 from tests.places import Folder, Place
 from tests.removal_world import check
 from tests.s3_server import S3Server
@@ -65,7 +67,7 @@ def flipped(content: bytes, at: int = -1) -> Callable[[bytes], bytes]:
 
 
 def repair(repository: cafcat.Repository, chunk: str, **options: Any) -> RepairReport:
-    return repository.custody.repair(chunks=[chunk], **options)
+    return follow(repository, options).repair(chunks=[chunk], **options)
 
 
 def counts(report: RepairReport) -> tuple[int, int, int, int]:
@@ -95,14 +97,14 @@ def test_a_flipped_byte_is_mended_from_the_source(
     assert heard.problems == []
     assert rows(repository) == before
     assert state_of(repository, chunk) == "retired"
-    repository._store_of(place.url).delete(f"{chunk}.caf")
+    repository.session.stores[place.url].delete(f"{chunk}.caf")
     assert {name: repository.read(name) for name in FILES} == FILES
     assert sql(repository, "SELECT DISTINCT reason FROM retired_locations") == [("moved",)]
 
 
 def copied(repository: cafcat.Repository, tmp_path: Path) -> Folder:
     copies = Folder(tmp_path / "copies")
-    assert repository.custody.copy(to=copies.url).copied == 1
+    assert repository.copy(to=copies.url).copied == 1
     return copies
 
 
@@ -118,7 +120,7 @@ def test_a_flipped_byte_is_mended_from_a_copy(
     assert state_of(repository, chunk) == "retired"
     new = {location.chunk for location in map(repository.locate, FILES)}
     assert len(new) == 1
-    assert repository.custody.copy(to=place.url).copied == 0
+    assert repository.copy(to=place.url).copied == 0
     assert {name: repository.read(name) for name in FILES} == FILES
 
 
@@ -128,7 +130,7 @@ def test_each_copy_is_asked_until_one_is_right(
     chunk = ingested(local)
     places = [Folder(tmp_path / name) for name in ("first", "second", "third")]
     for further in places:
-        local.custody.copy(to=further.url)
+        local.copy(to=further.url)
     write(local, folder, chunk, lambda data: flipped(FILES["tree/01"])(flipped(FILES["tree/02"])(data)))
     write(local, places[0], chunk, flipped(FILES["tree/01"]))
     (places[1].folder / f"{chunk}.caf").unlink()
@@ -142,7 +144,7 @@ def test_a_chunk_that_is_missing(repository: cafcat.Repository, place: Place, tr
     chunk = ingested(repository)
     copies = copied(repository, tmp_path)
     write(repository, copies, chunk, flipped(FILES["tree/03"]))
-    repository._store_of(place.url).delete(f"{chunk}.caf")
+    repository.session.stores[place.url].delete(f"{chunk}.caf")
     heard = Heard()
     assert counts(repair(repository, chunk, from_copies=True, dry_run=True)) == (0, len(FILES) - 1, 0, 1)
     assert counts(repair(repository, chunk, sources=["tree"], dry_run=True)) == (0, 0, len(FILES), 0)
@@ -175,8 +177,8 @@ def test_damage_in_the_index_alone_is_mended_by_the_move(
     assert counts(report) == (len(FILES), 0, 0, 0)
     assert state_of(local, chunk) == "retired"
     new = {str(location.chunk) for location in map(local.locate, FILES)}
-    assert set(local.custody.verify(level="data", chunks=list(new)).__slots__)
-    assert local._catalog.verification.damaged() == []
+    assert set(local.verify(level="data", chunks=list(new)).__slots__)
+    assert local.session.catalog.verification.damaged() == []
 
 
 def test_what_nobody_has_stays_and_is_said_by_name(repository: cafcat.Repository, place: Place, tree: Path) -> None:
@@ -250,16 +252,16 @@ def test_what_verify_found_is_mended_and_then_it_finds_nothing(
     other = commit(local, {"other": b"whole"})
     local.ingest(["tree"])
     chunk = str(local.locate("tree/07").chunk)
-    assert local.custody.repair(sources=["tree"]).chunks == 0
+    assert local.repair(sources=["tree"]).chunks == 0
     write(local, folder, chunk, flipped(FILES["tree/07"]))
-    assert local.custody.verify(level="data").damaged == 1
-    report = local.custody.repair(sources=["tree"])
+    assert local.verify(level="data").damaged == 1
+    report = local.repair(sources=["tree"])
     assert (report.chunks, report.chunks_mended) == (1, 1)
     assert state_of(local, other) == "committed"
-    assert local.custody.repair(sources=["tree"]).chunks == 0
-    local.custody.prune(grace_seconds=0)
+    assert local.repair(sources=["tree"]).chunks == 0
+    local.prune(grace_seconds=0)
     assert check(local, folder) == FILES | {"other": b"whole"}
-    verified = local.custody.verify(level="data")
+    verified = local.verify(level="data")
     assert (verified.ok, verified.damaged) == (2, 0)
 
 
@@ -269,7 +271,7 @@ def test_several_damaged_chunks_go_into_one(local: cafcat.Repository, folder: Fo
     assert len(chunks) > 3
     for chunk in chunks:
         (folder.folder / f"{chunk}.caf").unlink()
-    report = local.custody.repair(chunks=chunks, sources=["tree"])
+    report = local.repair(chunks=chunks, sources=["tree"])
     assert (report.chunks, report.chunks_mended, report.chunks_written) == (len(chunks), len(chunks), 1)
     assert {name: local.read(name) for name in FILES} == FILES
 
@@ -288,8 +290,8 @@ def test_many_damaged_files_are_mended_group_by_group(
     with open("tree.tar") as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         with pytest.raises(InvalidInput, match="only once"):
-            local.custody.repair(chunks=chunks, sources=["-"])
-    report = local.custody.repair(chunks=chunks, sources=["tree"])
+            local.repair(chunks=chunks, sources=["-"])
+    report = local.repair(chunks=chunks, sources=["tree"])
     assert report.chunks_mended == len(chunks)
     assert report.chunks_written > 1
     assert {name: local.read(name) for name in FILES} == FILES
@@ -362,12 +364,12 @@ def test_what_was_replaced_meanwhile_stays_replaced(
 
     def replace() -> None:
         commit(other, {"tree/01": b"newer", "tree/07": b"newer", "tree/19": b"newer"})
-        other.custody.remove(["tree/02"])
+        other.rm(["tree/02"])
 
     report = repair(repository, chunk, sources=["tree"], progress=AfterFiles(5, replace))
     assert (report.files_lost, report.chunks_mended) == (0, 1)
     assert report.files_changed >= 3
-    repository.custody.prune(grace_seconds=0)
+    repository.prune(grace_seconds=0)
     assert check(repository, place) == {path: content for path, content in FILES.items() if path != "tree/02"} | {
         "tree/01": b"newer",
         "tree/07": b"newer",
@@ -387,16 +389,9 @@ def test_a_source_that_breaks_costs_only_what_comes_after(
 
     chunk = ingested(local)
     write(local, folder, chunk, lambda data: flipped(FILES["tree/03"])(flipped(FILES["tree/07"])(data)))
-    place = chunk_target(local._catalog, local._store_of(folder.url), "repair")
-    mending = Repair(
-        local._catalog,
-        local._store_of,
-        Rewriter(place, Limits(1_000_000_000), progress=Heard(), should_stop=lambda: False),
-        from_copies=False,
-        sources=[Breaks("tree", warn=print)],
-        dry_run=False,
-        progress=Heard(),
-    )
+    place = chunk_target(local.session.catalog, local.session.stores[folder.url], "repair")
+    rewriter = Rewriter(local.session, place, Limits(1_000_000_000))
+    mending = Repair(local.session, RepairOptions(), rewriter, [Breaks("tree", warn=print)])
     with pytest.raises(Unavailable, match="the source is gone"):
         mending.take(mending.damaged([chunk]))
     assert mending.report.files_from_source == 1
@@ -406,13 +401,13 @@ def test_a_source_that_breaks_costs_only_what_comes_after(
 def test_what_makes_no_sense_is_refused(local: cafcat.Repository, tree: Path) -> None:
     chunk = ingested(local)
     with pytest.raises(InvalidInput, match="where right bytes may be"):
-        local.custody.repair(chunks=[chunk])
+        local.repair(chunks=[chunk])
     with pytest.raises(NotFound):
-        local.custody.repair(chunks=["0" * 8], from_copies=True)
+        local.repair(chunks=["0" * 8], from_copies=True)
     with pytest.raises(NotFound):
-        local.custody.repair(sources=["nowhere"])
+        local.repair(sources=["nowhere"])
     with pytest.raises(InvalidInput):
-        local.custody.repair(chunks=[chunk], from_copies=True, target_size=0)
+        local.repair(chunks=[chunk], from_copies=True, target_size=0)
 
 
 @pytest.mark.parametrize("after", [0, 3, len(FILES) - 1])
@@ -459,7 +454,7 @@ def test_a_repair_is_killed_at_every_step(
         damaged = chunk()
         report = repository.recover()
         assert report.failed == ()
-        assert repository._catalog.reports.findings() == []
+        assert repository.session.catalog.reports.findings() == []
         left = "SELECT count(*) FROM chunks WHERE state = 'writing' OR (state = 'abandoned' AND deleted_at IS NULL)"
         assert sql(repository, left) == [(0,)]
         mended = chunk() != damaged or report.adopted == 0

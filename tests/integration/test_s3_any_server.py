@@ -167,8 +167,8 @@ def test_files_go_in_and_come_out_and_custody_works(
         for turn in range(3):
             path = f"{str(files).removeprefix('/')}/file{turn}"
             assert repository.read(path) == content(1000, turn)
-        assert repository.custody.remove([path]).files == 1
-        report = repository.custody.prune(grace_seconds=0)
+        assert repository.rm([path]).files == 1
+        report = repository.prune(grace_seconds=0)
         assert (report.chunks, report.failed) == (1, ())
         assert repository.recover().failed == ()
     assert len(warnings) == len(set(warnings))

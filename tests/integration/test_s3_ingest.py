@@ -11,10 +11,10 @@ import pytest
 import cafcat
 from cafcat.errors import AccessDenied, NotFound
 from cafcat.model import FileProblem, IngestReport, OnConflict
-from cafcat.progress import Progress
+from cafcat.operations.chosen_stores import join_store, store_to_write
 from cafcat.repository import Repository
 from cafcat.stores.keys import is_chunk_key
-from tests.listeners import Heard
+from tests.listeners import Following, Heard, Listener
 from tests.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
 from tests.s3_server import S3Server
 
@@ -58,7 +58,7 @@ def repository(database_url: str, tmp_path: Path, target: Bucket) -> Iterator[Re
         database_url=database_url, home=tmp_path / "home", store=store, upload_memory="16MB"
     ) as repository:
         # So that the requests of a test are those of its ingest, and not of the first marker.
-        repository.custody.join(repository.custody.store_to_write())
+        join_store(repository.session, store_to_write(repository.session))
         yield repository
 
 
@@ -160,7 +160,7 @@ def test_the_url_of_a_folder_or_of_one_object(repository: Repository, source: Bu
 def test_a_key_too_long_by_its_prefix_is_refused_by_name(repository: Repository, source: Bucket) -> None:
     source.put({"k" * 1000: b"1", "b": b"2"})
     notes = Heard()
-    report = repository.ingest([source.url], prefix="p" * 1100, progress=notes)
+    report = repository.with_progress(notes).ingest([source.url], prefix="p" * 1100)
     assert (report.files_added, report.files_failed) == (1, 1)
     assert [problem.kind for problem in notes.problems] == ["name"]
 
@@ -174,7 +174,7 @@ def test_chunks_of_the_store_are_not_packed_into_chunks(database_url: str, tmp_p
         check(repository, {"mine": b"1", "chunks.txt": b"2"})
 
 
-class Overwriting(Progress):
+class Overwriting(Listener):
     """Changes objects when the first file is done: later ones were listed by then, and not read."""
 
     def __init__(self, change: Callable[[], None]) -> None:
@@ -202,7 +202,7 @@ def test_objects_that_change_or_vanish_after_they_were_listed_cost_only_themselv
             source.client.delete_object(Bucket=source.name, Key=key)
 
     notes = Overwriting(change)
-    report = repository.ingest([source.url], progress=notes)
+    report = repository.with_progress(notes).ingest([source.url])
     assert (report.files_added, report.files_failed) == (2, 4)
     assert notes.problems == {"b": "changed", "big-changed": "changed", "big-gone": "vanished", "c": "vanished"}
     check(repository, {"a": b"1", "big": big})
@@ -279,17 +279,20 @@ def test_an_interrupted_listing_goes_on(
     put_many(source, files)
     taken = 0
 
-    class Stop(Progress):
+    class Stop(Listener):
         def chunk_committed(self, _chunk: str, files: int, _size_bytes: int) -> None:
             nonlocal taken
             taken += files
 
-    report = repository.ingest([source.url], target_size=50_000, progress=Stop(), should_stop=lambda: taken > 200)
+    report = repository.with_progress(Following(progress=Stop(), should_stop=lambda: taken > 200)).ingest(
+        [source.url],
+        target_size=50_000,
+    )
     assert report.interrupted
     assert report.files_added > 200
     s3_proxy.clear()
     notes = Heard()
-    report = repository.ingest([source.url], progress=notes)
+    report = repository.with_progress(notes).ingest([source.url])
     assert s3_proxy.count("ListObjectsV2") <= 7, "of eleven pages, the first four are not asked for again"
     assert report.files_unchanged == 0
     assert any("going on with the listing" in warning for warning in notes.warnings)
@@ -305,12 +308,14 @@ def test_a_listing_goes_on_only_for_the_same_question(
     source.put({f"{n}": b"x" for n in range(9)})
     seen = 0
 
-    class Count(Progress):
+    class Count(Listener):
         def advance(self, files: int, _size_bytes: int) -> None:
             nonlocal seen
             seen += files
 
-    repository.ingest([source.url], progress=Count(), should_stop=lambda: seen >= 5)
+    repository.with_progress(Following(progress=Count(), should_stop=lambda: seen >= 5)).ingest(
+        [source.url],
+    )
     assert repository.stats().files == 5
     assert repository.ingest([source.url], prefix="other").files_added == 9
     assert repository.ingest([source.url], exclude=["8"]).files_added == 3
@@ -466,12 +471,15 @@ def test_another_conflict_rule_is_another_question(repository: Repository, sourc
     source.put({f"k{n}": b"newer" for n in range(9)})
     seen = 0
 
-    class Count(Progress):
+    class Count(Listener):
         def problem(self, _: FileProblem) -> None:
             nonlocal seen
             seen += 1
 
-    repository.ingest([source.url], on_conflict=OnConflict.SKIP, progress=Count(), should_stop=lambda: seen >= 5)
+    repository.with_progress(Following(progress=Count(), should_stop=lambda: seen >= 5)).ingest(
+        [source.url],
+        on_conflict=OnConflict.SKIP,
+    )
     assert repository.ingest([source.url]).files_replaced == 9
 
 

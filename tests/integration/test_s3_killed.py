@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 import cafcat
-from cafcat.checksums import crc32c
 from cafcat.stores.keys import is_chunk_key
+from cafcat.support.checksums import crc32c
 from tests.killing import environment, run_until_killed
 from tests.s3_server import S3Server
 

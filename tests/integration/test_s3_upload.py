@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from cafcat.checksums import crc64nvme
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.remote.access import S3Access
 from cafcat.stores.s3.store import S3Store
+from cafcat.support.checksums import crc64nvme
 from tests import uploads
 from tests.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
 from tests.s3_server import S3Server

@@ -178,12 +178,12 @@ def test_what_was_pruned_since_is_not_found_and_a_new_snapshot_is_advised(
     """What is only removed from the catalog, or replaced there, stays readable."""
     assert taken.read("tree/n150") == FILES["tree/n150"]
     commit(repository, {"tree/n150": b"new"})
-    repository.custody.remove(folders=["tree"])
-    repository.custody.remove(["empty", "large"])
+    repository.rm(folders=["tree"])
+    repository.rm(["empty", "large"])
     assert taken.read("tree/n150") == FILES["tree/n150"]
     with open_snapshot(tmp_path / "taken") as again:
         assert again.read("tree/n150") == FILES["tree/n150"]
-    repository.custody.prune(grace_seconds=0)
+    repository.prune(grace_seconds=0)
     with open_snapshot(tmp_path / "taken") as later:
         with pytest.raises(NotFound, match="not where it was") as raised:
             later.read("tree/n150")
@@ -227,7 +227,7 @@ def test_it_reads_from_the_copies_that_the_catalog_had(
     local: cafcat.Repository, folder: Folder, tmp_path: Path
 ) -> None:
     commit(local, FILES)
-    local.custody.copy(to=Folder(tmp_path / "second").url)
+    local.copy(to=Folder(tmp_path / "second").url)
     local.snapshot(tmp_path / "taken")
     chunk_of(folder).unlink()
     said: list[str] = []
@@ -537,7 +537,7 @@ def test_damage_is_found_in_every_format_and_a_copy_read(
 ) -> None:
     begin(local, FILES, archive_format=by_name(name)).finish(OnConflict.REPLACE, lambda: None)
     local.snapshot(tmp_path / "without")
-    local.custody.copy(to=str(tmp_path / "copies"))
+    local.copy(to=str(tmp_path / "copies"))
     local.snapshot(tmp_path / "taken")
     for path in ("tree/n150", "large"):
         location = local.locate(path)

@@ -18,8 +18,8 @@ import cafcat
 from cafcat.catalog import repeatable_read
 from cafcat.errors import Conflict, InvalidInput, NotFound, OutputFailed
 from cafcat.model import MAX_PATH_BYTES
-from cafcat.progress import Progress
 from tests.catalog_world import MODIFIED, commit, sql
+from tests.listeners import Listener
 from tests.places import Folder
 
 ODD = [
@@ -141,7 +141,7 @@ def test_the_tables_say_what_the_catalog_says(repository: cafcat.Repository, tmp
     commit(repository, {"not/taken": b"elsewhere"})
     chunks = [commit(repository, {"tree/a": b"a", "tree/c": b"ccc"}), commit(repository, {"tree/b": b"bb"})]
     commit(repository, {"tree/none": b""}, modified_ns=None)
-    repository.custody.copy(to=Folder(tmp_path / "second").url)
+    repository.copy(to=Folder(tmp_path / "second").url)
     report = repository.snapshot(tmp_path / "taken", "tree")
     with contextlib.closing(sqlite3.connect(tmp_path / "taken")) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x63616673,)
@@ -217,7 +217,7 @@ def test_what_is_there_is_kept_unless_told_otherwise(repository: cafcat.Reposito
         assert snapshot.read("a") == b"a"
 
 
-class Meanwhile(Progress):
+class Meanwhile(Listener):
     """Does something after the first page."""
 
     def __init__(self, something: Any) -> None:
@@ -251,11 +251,11 @@ def test_it_shows_one_moment_whatever_is_committed_meanwhile(
 
     def change() -> None:
         commit(repository, {"tree/050": b"changed", "tree/0505": b"new", "zzz": b"new"})
-        repository.custody.remove(["tree/060"])
-        repository.custody.copy(to=Folder(tmp_path / "second").url)
+        repository.rm(["tree/060"])
+        repository.copy(to=Folder(tmp_path / "second").url)
 
     progress = Meanwhile(change)
-    repository.snapshot(tmp_path / "taken", progress=progress)
+    repository.with_progress(progress).snapshot(tmp_path / "taken")
     with open_snapshot(tmp_path / "taken") as snapshot:
         assert {path: snapshot.read(path) for path in snapshot.paths()} == files
     with contextlib.closing(sqlite3.connect(tmp_path / "taken")) as connection:
@@ -280,7 +280,7 @@ def test_interrupted_it_leaves_what_was_there(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        repository.snapshot(tmp_path / "taken", overwrite=True, progress=Meanwhile(interrupt))
+        repository.with_progress(Meanwhile(interrupt)).snapshot(tmp_path / "taken", overwrite=True)
     assert [len(names) for names in seen] == [1]
     assert seen[0] != {"taken"}
     assert {name: (tmp_path / name).read_bytes() for name in left_in(tmp_path)} == before

@@ -57,7 +57,7 @@ def test_what_a_killed_writer_left_moves_along_and_is_recovered_there(
     leave_whole(repository, {"b": b"whole"})
     die(repository)
     shutil.move(old.folder, new.folder)
-    repository.custody.move_store(old.url, new.url)
+    repository.move_store(old.url, new.url)
     assert repository.recover(store=new.url).adopted == 1
     assert repository.read("b") == b"whole"
     assert content(repository) == FILES
@@ -77,7 +77,7 @@ def test_the_error_for_a_store_that_is_written_to_says_when_the_lease_ends(
     )
     for dry_run in (True, False):
         with pytest.raises(Locked, match=f"its lease ends at {end}"):
-            repository.custody.move_store(old.url, new.url, dry_run=dry_run)
+            repository.move_store(old.url, new.url, dry_run=dry_run)
 
 
 def test_a_writer_that_was_suspended_does_not_commit_after_a_move(
@@ -88,7 +88,7 @@ def test_a_writer_that_was_suspended_does_not_commit_after_a_move(
     chunk._lease.end()
     end_leases(repository)
     shutil.copytree(old.folder, new.folder)
-    repository.custody.move_store(old.url, new.url)
+    repository.move_store(old.url, new.url)
     with pytest.raises(Conflict, match="its store has moved"):
         chunk.finish(cafcat.model.OnConflict.REPLACE, lambda: None)
     assert content(repository) == FILES
@@ -98,12 +98,12 @@ def test_a_writer_that_was_suspended_does_not_commit_after_a_move(
 def test_a_copy_that_was_suspended_is_not_committed_after_a_move(
     repository: cafcat.Repository, old: Folder, new: Folder, tmp_path: Path
 ) -> None:
-    copies = repository._catalog.copies
+    copies = repository.session.catalog.copies
     [(chunk_id, key)] = sql(repository, "SELECT id, object_key FROM chunks")
     target = (tmp_path / "copies").as_uri()
-    repository._catalog.stores.register(target)
+    repository.session.catalog.stores.register(target)
     copy = copies.begin(chunk_id, target, key, "somebody", 0)
-    repository.custody.move_store(target, (tmp_path / "moved").as_uri())
+    repository.move_store(target, (tmp_path / "moved").as_uri())
     with pytest.raises(Conflict, match="its store has moved"):
         copies.commit(copy, None)
 
@@ -116,18 +116,18 @@ def test_a_store_moves_to_where_only_deleted_chunks_were(
 ) -> None:
     other = open_at(new)
     commit(other, {"gone": b"gone"})
-    other.custody.remove(["gone"])
-    assert other.custody.prune(grace_seconds=0, dry_run=False).objects == 1
+    other.rm(["gone"])
+    assert other.prune(grace_seconds=0, dry_run=False).objects == 1
     with pytest.raises(Conflict, match="history of deleted objects"):
-        repository.custody.remove_store(new.url)
+        repository.remove_store(new.url)
     shutil.rmtree(new.folder)
     shutil.move(old.folder, new.folder)
-    assert repository.custody.move_store(old.url, new.url, dry_run=True).dry_run
-    repository.custody.move_store(old.url, new.url)
+    assert repository.move_store(old.url, new.url, dry_run=True).dry_run
+    repository.move_store(old.url, new.url)
     assert content(repository) == FILES
-    assert [store.url for store in repository.custody.stores()] == [new.url]
-    assert repository.custody.verify().ok == 1
-    assert repository._catalog.reports.findings() == []
+    assert [store.url for store in repository.stores()] == [new.url]
+    assert repository.verify().ok == 1
+    assert repository.session.catalog.reports.findings() == []
 
 
 @pytest.mark.parametrize("is_cleaned", [True, False])
@@ -135,20 +135,20 @@ def test_a_store_that_was_migrated_moves_back(
     repository: cafcat.Repository, old: Folder, new: Folder, is_cleaned: bool
 ) -> None:
     """Also if prune was killed before it could note that it had removed the old objects."""
-    repository.custody.backup()
-    repository.custody.verify()
-    repository.custody.migrate_store(old.url, new.url)
-    repository.custody.verify()
-    repository.custody.prune(grace_seconds=0, dry_run=False)
+    repository.backup()
+    repository.verify()
+    repository.migrate_store(old.url, new.url)
+    repository.verify()
+    repository.prune(grace_seconds=0, dry_run=False)
     if not is_cleaned:
         sql(repository, "UPDATE chunk_copies SET deleted_at = NULL WHERE state = 'deleted'")
     shutil.rmtree(old.folder)
     shutil.move(new.folder, old.folder)
-    repository.custody.move_store(new.url, old.url)
+    repository.move_store(new.url, old.url)
     repository.recover(store=old.url)
     assert content(repository) == FILES
     assert len(list((old.folder / "backups").iterdir())) == 1
-    assert repository.custody.verify().ok == 1
+    assert repository.verify().ok == 1
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -158,26 +158,26 @@ def test_a_store_with_chunks_is_in_the_way(
     commit(open_at(new), {"b": b"b"})
     shutil.copytree(old.folder, new.folder, dirs_exist_ok=True)
     with pytest.raises(Conflict, match="store migrate"):
-        repository.custody.move_store(old.url, new.url, dry_run=dry_run)
+        repository.move_store(old.url, new.url, dry_run=dry_run)
 
 
 def test_name_and_checks_of_the_new_place_are_kept(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
     new.folder.mkdir()
-    repository.custody.add_store("disk-2", str(new.folder))
+    repository.add_store("disk-2", str(new.folder))
     sql(repository, """UPDATE stores SET checks = '{"failed": ["entity_tag"]}' WHERE name = 'disk-2'""")
     shutil.copytree(old.folder, new.folder, dirs_exist_ok=True)
-    assert repository.custody.move_store(old.url, "disk-2").dropped_name is None
+    assert repository.move_store(old.url, "disk-2").dropped_name is None
     assert sql(repository, "SELECT name, url, checks FROM stores") == [
         ("disk-2", new.url, {"failed": ["entity_tag"]})
     ]
 
 
 def test_a_name_that_is_dropped_is_reported(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
-    repository.custody.add_store("disk-1", str(old.folder))
-    repository.custody.add_store("disk-2", str(new.folder))
+    repository.add_store("disk-1", str(old.folder))
+    repository.add_store("disk-2", str(new.folder))
     shutil.copytree(old.folder, new.folder, dirs_exist_ok=True)
-    assert repository.custody.move_store("disk-1", "disk-2").dropped_name == "disk-2"
-    assert [(store.name, store.url) for store in repository.custody.stores()] == [("disk-1", new.url)]
+    assert repository.move_store("disk-1", "disk-2").dropped_name == "disk-2"
+    assert [(store.name, store.url) for store in repository.stores()] == [("disk-1", new.url)]
 
 
 # Journal records
@@ -190,26 +190,26 @@ def test_a_new_place_without_the_journal_is_refused(
 ) -> None:
     """Also of a store that moved before."""
     commit(repository, {"b": b"b"})
-    repository.custody.remove(["b"])
+    repository.rm(["b"])
     first = tmp_path / "first move"
     shutil.move(old.folder, first)
-    repository.custody.move_store(old.url, str(first))
+    repository.move_store(old.url, str(first))
     shutil.copytree(first, new.folder)
     records = sorted((new.folder / "journal").iterdir())
     assert len(records) == 3
     for record in {"all": records, "of a removal": records[2:], "none": []}[missing]:
         record.unlink()
     if missing == "none":
-        assert repository.custody.move_store(str(first), new.url, look_at_all=look_at_all).looked_at == 2
+        assert repository.move_store(str(first), new.url, look_at_all=look_at_all).looked_at == 2
     else:
         with pytest.raises(StoreFailed, match=r"journal/0+3-.* is missing"):
-            repository.custody.move_store(str(first), new.url, look_at_all=look_at_all)
+            repository.move_store(str(first), new.url, look_at_all=look_at_all)
 
 
 # Verbs at the same time
 
 
-@pytest.mark.parametrize("verb", ["remove", "undelete"])
+@pytest.mark.parametrize("verb", ["rm", "undelete"])
 def test_a_journal_record_that_is_made_during_a_move_goes_to_the_new_place(
     repository: cafcat.Repository, old: Folder, new: Folder, open_at: Opener, tmp_path: Path, verb: str
 ) -> None:
@@ -217,14 +217,14 @@ def test_a_journal_record_that_is_made_during_a_move_goes_to_the_new_place(
     third = open_at(Folder(tmp_path / "third place"))
     commit(third, {"c": b"c"})
     if verb == "undelete":
-        third.custody.remove(["c"])
+        third.rm(["c"])
     shutil.move(old.folder, new.folder)
     with psycopg.connect(str(repository.settings.database_url)) as holder:
         # Where a removal waits when it has read the URLs of all stores.
         holder.execute("LOCK TABLE journal_files IN EXCLUSIVE MODE")
-        removal = in_background(lambda: getattr(third.custody, verb)(["c"]))
+        removal = in_background(lambda: getattr(third, verb)(["c"]))
         wait_for_a_waiting_statement(repository)
-        move = in_background(lambda: repository.custody.move_store(old.url, new.url))
+        move = in_background(lambda: repository.move_store(old.url, new.url))
         move.join(2.0)
         holder.rollback()
         removal.done()

@@ -9,10 +9,11 @@ import pytest
 import cafcat
 from cafcat.catalog.chunks.pruning import LeftCopy
 from cafcat.errors import AccessDenied, InvalidInput
-from cafcat.operations.prune.run import PruneReport
+from cafcat.operations.prune.report import PruneReport
 from cafcat.stores.base import ObjectInfo, Upload
 from cafcat.stores.local.store import LocalStore
 from tests.catalog_world import Opener, commit, sql
+from tests.listeners import Following
 from tests.places import Folder
 
 FILES = {"a/one": b"one" * 100, "b/two": bytes(range(256)) * 5000}
@@ -90,18 +91,18 @@ def repository(open_at: Opener, old: Folder) -> cafcat.Repository:
 def served(repository: cafcat.Repository, new: Folder) -> Served:
     new.folder.mkdir()
     store = Served(new.folder)
-    repository._stores[SERVED] = store
+    repository.session.stores[SERVED] = store
     return store
 
 
 def prune(repository: cafcat.Repository, should_stop: Callable[[], bool] | None = None) -> PruneReport:
-    return repository.custody.prune(grace_seconds=0, dry_run=False, should_stop=should_stop)
+    return repository.with_progress(Following(should_stop=should_stop)).prune(grace_seconds=0, dry_run=False)
 
 
 def check_nothing_is_lost(repository: cafcat.Repository) -> None:
     assert {path: repository.read(path) for path in FILES} == FILES
-    assert repository.custody.verify(level="data").missing == 0
-    assert repository._catalog.reports.findings() == []
+    assert repository.verify(level="data").missing == 0
+    assert repository.session.catalog.reports.findings() == []
 
 
 def link_to(place: Folder, target: Folder) -> None:
@@ -134,9 +135,9 @@ def probes(*places: Folder) -> list[str]:
 def test_prune_keeps_objects_whose_old_store_is_now_a_link_to_the_new_one(
     repository: cafcat.Repository, old: Folder, new: Folder, dry_run: bool
 ) -> None:
-    assert repository.custody.migrate_store(old.url, new.url).chunks == 2
+    assert repository.migrate_store(old.url, new.url).chunks == 2
     link_to(old, new)
-    report = repository.custody.prune(grace_seconds=0, dry_run=dry_run)
+    report = repository.prune(grace_seconds=0, dry_run=dry_run)
     assert (report.objects, len(report.failed)) == (0, 2)
     assert "by another name" in report.failed[0]
     check_nothing_is_lost(repository)
@@ -145,7 +146,7 @@ def test_prune_keeps_objects_whose_old_store_is_now_a_link_to_the_new_one(
 def test_prune_keeps_a_file_that_the_old_name_links_to(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
-    repository.custody.migrate_store(old.url, new.url)
+    repository.migrate_store(old.url, new.url)
     key = repository.locate("a/one").object_key
     (new.folder / key).rename(new.folder.parent / "elsewhere")
     for folder in (old.folder, new.folder):
@@ -161,12 +162,12 @@ def test_prune_keeps_a_file_that_the_old_name_links_to(
 def test_a_store_with_the_left_copies_is_not_migrated_to_by_another_name(
     repository: cafcat.Repository, old: Folder, new: Folder, link: Folder
 ) -> None:
-    repository.custody.migrate_store(old.url, new.url)
+    repository.migrate_store(old.url, new.url)
     link_to(link, old)
-    report = repository.custody.migrate_store(new.url, link.url)
+    report = repository.migrate_store(new.url, link.url)
     assert (report.chunks, len(report.failed)) == (0, 2)
     assert f"the store {old.url} by another name" in report.failed[0]
-    assert len(repository.custody.copy(to=link.url).failed) == 2
+    assert len(repository.copy(to=link.url).failed) == 2
     assert prune(repository).objects == 2
     check_nothing_is_lost(repository)
 
@@ -174,19 +175,19 @@ def test_a_store_with_the_left_copies_is_not_migrated_to_by_another_name(
 def test_prune_keeps_a_copy_that_is_wanted_under_another_name_of_the_old_store(
     repository: cafcat.Repository, old: Folder, new: Folder, link: Folder
 ) -> None:
-    repository.custody.migrate_store(old.url, new.url)
-    repository.custody.copy(to=link.url)
+    repository.migrate_store(old.url, new.url)
+    repository.copy(to=link.url)
     link_to(old, link)
     report = prune(repository)
     assert (report.objects, len(report.failed)) == (0, 2)
-    assert repository.custody.verify(level="data").ok == 4
+    assert repository.verify(level="data").ok == 4
     check_nothing_is_lost(repository)
 
 
 def test_prune_needs_no_other_copy(repository: cafcat.Repository, old: Folder, new: Folder, link: Folder) -> None:
     """The disk with the copies may be at another place."""
-    repository.custody.migrate_store(old.url, new.url)
-    repository.custody.copy(to=link.url)
+    repository.migrate_store(old.url, new.url)
+    repository.copy(to=link.url)
     link.folder.rename(new.folder.parent / "away")
     report = prune(repository)
     assert (report.objects, report.failed) == (2, ())
@@ -198,8 +199,8 @@ def test_a_folder_is_not_migrated_to_a_server_that_serves_it(
 ) -> None:
     served.folder_behind = old.folder
     with pytest.raises(InvalidInput, match="by another name"):
-        repository.custody.migrate_store(old.url, SERVED)
-    assert all("by another name" in failed for failed in repository.custody.copy(to=SERVED).failed)
+        repository.migrate_store(old.url, SERVED)
+    assert all("by another name" in failed for failed in repository.copy(to=SERVED).failed)
     assert sql(repository, "SELECT count(*) FROM chunk_copies") == [(0,)]
     assert probes(old) == []
     check_nothing_is_lost(repository)
@@ -210,10 +211,10 @@ def test_prune_keeps_what_a_server_shows_that_serves_the_old_folder(
     repository: cafcat.Repository, old: Folder, new: Folder, served: Served, back: bool
 ) -> None:
     """back: the chunks are in the folder, and the copies that were left are on the server."""
-    repository.custody.migrate_store(old.url, SERVED)
+    repository.migrate_store(old.url, SERVED)
     if back:
         prune(repository)
-        repository.custody.migrate_store(SERVED, old.url)
+        repository.migrate_store(SERVED, old.url)
     served.folder_behind = old.folder
     report = prune(repository)
     assert (report.objects, len(report.failed)) == (0, 2)
@@ -228,7 +229,7 @@ def test_prune_keeps_what_a_server_shows_that_serves_the_old_folder(
 def test_prune_does_nothing_without_the_proof(
     repository: cafcat.Repository, old: Folder, new: Folder, served: Served
 ) -> None:
-    repository.custody.migrate_store(old.url, SERVED)
+    repository.migrate_store(old.url, SERVED)
     served.is_read_only = True
     before = old.objects()
     report = prune(repository)
@@ -243,22 +244,22 @@ def test_prune_does_nothing_without_the_proof(
 def test_a_backup_stays_without_the_proof(
     repository: cafcat.Repository, old: Folder, new: Folder, served: Served
 ) -> None:
-    repository.custody.backup(to=SERVED)
+    repository.backup(to=SERVED)
     served.is_read_only = True
-    report = repository.custody.migrate_store(SERVED, old.url)
+    report = repository.migrate_store(SERVED, old.url)
     assert (report.backups, report.left) == (0, 1)
     assert "may only read" in report.failed[0]
-    assert len(repository.custody.backups(SERVED)) == 1
+    assert len(repository.backups(SERVED)) == 1
 
 
 def test_recover_keeps_a_chunk_that_a_pruned_copy_leads_to(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
     """A prune was killed after it had decided; then the old store became a link."""
-    repository.custody.migrate_store(old.url, new.url)
+    repository.migrate_store(old.url, new.url)
     sql(repository, "UPDATE chunk_copies SET state = 'deleted'")
     link_to(old, new)
-    report = repository.custody.recover()
+    report = repository.recover()
     assert report.copies_removed == 0
     assert len(report.failed) == 2
     check_nothing_is_lost(repository)
@@ -268,9 +269,9 @@ def test_recover_removes_the_object_of_a_killed_look(repository: cafcat.Reposito
     probe = "cafcat-probe-00000000-0000-4000-8000-000000000000"
     old.write(probe, b"look")
     old.begin_upload(probe)
-    assert repository.custody.recover(dry_run=True).unknown_objects == 0
+    assert repository.recover(dry_run=True).unknown_objects == 0
     assert probes(old) != []
-    report = repository.custody.recover()
+    report = repository.recover()
     assert (report.unknown_objects, report.unknown_uploads) == (0, 0)
     assert probes(old) == []
 
@@ -281,10 +282,10 @@ def test_recover_removes_the_object_of_a_killed_look(repository: cafcat.Reposito
 def test_prune_keeps_chunks_that_are_migrated_back_meanwhile(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
-    repository.custody.migrate_store(old.url, new.url)
+    repository.migrate_store(old.url, new.url)
 
     def migrate_back() -> None:
-        assert repository.custody.migrate_store(new.url, old.url).chunks == 2
+        assert repository.migrate_store(new.url, old.url).chunks == 2
 
     report = prune(repository, once(migrate_back))
     assert report.objects == 0
@@ -298,7 +299,7 @@ def test_a_copy_is_decided_on_only_at_the_places_that_were_looked_at(
     repository: cafcat.Repository, old: Folder, new: Folder, link: Folder, tmp_path: Path
 ) -> None:
     """Migrations back make a row that of another place."""
-    pruning, migrate = repository._catalog.pruning, repository.custody.migrate_store
+    pruning, migrate = repository.session.catalog.pruning, repository.migrate_store
     migrate(old.url, new.url)
     first = next(pruning.left_copies(0, None))
     migrate(new.url, old.url)
@@ -314,20 +315,20 @@ def test_a_copy_is_decided_on_only_at_the_places_that_were_looked_at(
 
 
 def _left(repository: cafcat.Repository, copy: int) -> LeftCopy:
-    return {left.id: left for left in repository._catalog.pruning.left_copies(0, None)}[copy]
+    return {left.id: left for left in repository.session.catalog.pruning.left_copies(0, None)}[copy]
 
 
 def test_a_copy_that_prune_removes_meanwhile_does_not_count(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
-    repository.custody.migrate_store(old.url, new.url)
-    pruning = repository._catalog.pruning
+    repository.migrate_store(old.url, new.url)
+    pruning = repository.session.catalog.pruning
     first = next(pruning.left_copies(0, None))
 
     def decide() -> None:
         assert pruning.decide_copy(first, 0)
 
-    report = repository.custody.copy(to=old.url, should_stop=once(decide, call=2))
+    report = repository.with_progress(Following(should_stop=once(decide, call=2))).copy(to=old.url)
     assert (report.found, len(report.failed)) == (1, 1)
     assert str(first.uuid) in report.failed[0]
 
@@ -335,30 +336,30 @@ def test_a_copy_that_prune_removes_meanwhile_does_not_count(
 def test_the_new_store_moves_during_a_migration(
     repository: cafcat.Repository, old: Folder, new: Folder, link: Folder
 ) -> None:
-    repository.custody.copy(to=new.url)
+    repository.copy(to=new.url)
 
     def move() -> None:
         shutil.move(new.folder, link.folder)
-        repository.custody.move_store(new.url, link.url)
+        repository.move_store(new.url, link.url)
 
-    report = repository.custody.migrate_store(old.url, new.url, should_stop=once(move))
+    report = repository.with_progress(Following(should_stop=once(move))).migrate_store(old.url, new.url)
     assert report.chunks == 0
     assert "cafcat store ls" in report.failed[0]
     assert {repository.locate(path).store for path in FILES} == {old.url}
-    assert repository.custody.migrate_store(old.url, link.url).chunks == 2
+    assert repository.migrate_store(old.url, link.url).chunks == 2
     check_nothing_is_lost(repository)
 
 
 def test_the_old_store_moves_during_a_migration(
     repository: cafcat.Repository, old: Folder, new: Folder, link: Folder
 ) -> None:
-    repository.custody.copy(to=new.url)
+    repository.copy(to=new.url)
 
     def move() -> None:
         shutil.move(old.folder, link.folder)
-        repository.custody.move_store(old.url, link.url)
+        repository.move_store(old.url, link.url)
 
-    report = repository.custody.migrate_store(old.url, new.url, should_stop=once(move))
+    report = repository.with_progress(Following(should_stop=once(move))).migrate_store(old.url, new.url)
     assert report.chunks == 0
     assert len(report.failed) == 2
     assert {repository.locate(path).store for path in FILES} == {link.url}

@@ -10,10 +10,12 @@ import pytest
 
 import cafcat
 from cafcat.errors import CafcatError, Conflict, Corrupt, Locked, NotFound, StoreFailed, Unavailable
+from cafcat.events import ObjectChecked
 from cafcat.model import OnConflict, Verdict
-from cafcat.operations.verify.run import CheckedObject
+from cafcat.operations.chosen_stores import store_to_write
 from cafcat.stores.marker import Marker, marker_key, write_marker
 from tests.catalog_world import Opener, begin, commit, sql
+from tests.listeners import Following
 from tests.places import Bucket, Folder, Place
 
 FIRST = {"a/one": b"one" * 100, "a/empty": b""}
@@ -45,7 +47,7 @@ def content(repository: cafcat.Repository, files: Mapping[str, bytes] = FILES) -
 
 
 def urls(repository: cafcat.Repository) -> set[str]:
-    return {store.url for store in repository.custody.stores()}
+    return {store.url for store in repository.stores()}
 
 
 def stores_of_chunks(repository: cafcat.Repository) -> set[str]:
@@ -58,33 +60,33 @@ def stores_of_chunks(repository: cafcat.Repository) -> set[str]:
 def test_one_update_moves_all_that_refers_to_a_store(
     repository: cafcat.Repository, old: Folder, new: Folder, tmp_path: Path
 ) -> None:
-    repository.custody.copy(to=str(tmp_path / "copies"))
-    repository.custody.backup()
+    repository.copy(to=str(tmp_path / "copies"))
+    repository.backup()
     sql(repository, "UPDATE journal SET unwritten = ARRAY[%s] WHERE id = 1", old.url)
     shutil.move(old.folder, new.folder)
-    report = repository.custody.move_store(old.url, new.url)
+    report = repository.move_store(old.url, new.url)
     assert (report.objects, report.looked_at, report.dry_run) == (3, 3, False)
     assert stores_of_chunks(repository) == {new.url}
     assert sql(repository, "SELECT store FROM backups") == [(new.url,)]
     assert sql(repository, "SELECT unwritten FROM journal WHERE id = 1") == [([new.url],)]
     assert old.url not in urls(repository)
     assert content(repository) == FILES
-    assert repository.custody.verify(level="data").ok == 4
-    assert repository._catalog.reports.findings() == []
+    assert repository.verify(level="data").ok == 4
+    assert repository.session.catalog.reports.findings() == []
 
 
 def test_a_store_is_named_by_name_url_or_folder(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
-    repository.custody.add_store("disk", str(old.folder))
+    repository.add_store("disk", str(old.folder))
     shutil.copytree(old.folder, new.folder)
-    assert repository.custody.move_store("disk", str(new.folder)).new == new.url
-    assert repository.custody.move_store(str(new.folder), old.url).new == old.url
-    [store] = repository.custody.stores()
+    assert repository.move_store("disk", str(new.folder)).new == new.url
+    assert repository.move_store(str(new.folder), old.url).new == old.url
+    [store] = repository.stores()
     assert (store.name, store.url, store.chunks) == ("disk", old.url, 2)
 
 
 def test_a_dry_run_moves_nothing(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
     shutil.copytree(old.folder, new.folder)
-    assert repository.custody.move_store(old.url, new.url, dry_run=True).looked_at == 2
+    assert repository.move_store(old.url, new.url, dry_run=True).looked_at == 2
     assert stores_of_chunks(repository) == {old.url}
 
 
@@ -93,12 +95,12 @@ def test_a_new_place_without_all_objects_is_refused(
     repository: cafcat.Repository, old: Folder, new: Folder, look_at_all: bool
 ) -> None:
     with pytest.raises(StoreFailed, match="2 of 2 objects"):
-        repository.custody.move_store(old.url, new.url, look_at_all=look_at_all)
+        repository.move_store(old.url, new.url, look_at_all=look_at_all)
     shutil.copytree(old.folder, new.folder)
     chunk = sorted(new.folder.glob("*.caf"))[0]
     chunk.write_bytes(chunk.read_bytes() + b"!")
     with pytest.raises(StoreFailed, match=rf"1 of 2 objects .*{chunk.name} has "):
-        repository.custody.move_store(old.url, new.url, look_at_all=look_at_all)
+        repository.move_store(old.url, new.url, look_at_all=look_at_all)
     assert stores_of_chunks(repository) == {old.url}
 
 
@@ -106,20 +108,20 @@ def test_a_new_place_without_all_objects_is_refused(
 def test_the_marker_tells_whether_the_new_place_is_the_same_store(
     repository: cafcat.Repository, old: Folder, new: Folder, how: str
 ) -> None:
-    store_uuid, catalog_uuid = uuid4(), repository._catalog.identities.of("").catalog
+    store_uuid, catalog_uuid = uuid4(), repository.session.catalog.identities.of("").catalog
     sql(repository, "UPDATE stores SET uuid = %s", store_uuid)
     marker = Marker(store_uuid, catalog_uuid, "2026-11-22T00:00:00.000000Z", False, "host", "database")
-    write_marker(repository._store_of(old.url), marker)
+    write_marker(repository.session.stores[old.url], marker)
     shutil.copytree(old.folder, new.folder)
     if how != "copied":
         (new.folder / marker_key(catalog_uuid)).unlink()
     if how == "of another store":
-        write_marker(repository._store_of(new.url), marker._replace(store=uuid4()))
+        write_marker(repository.session.stores[new.url], marker._replace(store=uuid4()))
     if how == "copied":
-        assert repository.custody.move_store(old.url, new.url).objects == 2
+        assert repository.move_store(old.url, new.url).objects == 2
     else:
         with pytest.raises(StoreFailed, match="is not the store"):
-            repository.custody.move_store(old.url, new.url)
+            repository.move_store(old.url, new.url)
         assert stores_of_chunks(repository) == {old.url}
 
 
@@ -127,26 +129,26 @@ def test_a_store_that_is_written_to_does_not_move(repository: cafcat.Repository,
     chunk = begin(repository, {"c": b"c"})
     shutil.copytree(old.folder, new.folder)
     with pytest.raises(Locked, match="its lease ends at"):
-        repository.custody.move_store(old.url, new.url)
+        repository.move_store(old.url, new.url)
     chunk.finish(OnConflict.REPLACE, lambda: None)
     with pytest.raises(StoreFailed):
-        repository.custody.move_store(old.url, new.url)
+        repository.move_store(old.url, new.url)
 
 
 def test_a_store_does_not_move_to_where_another_has_objects(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
-    repository.custody.copy(to=new.url)
+    repository.copy(to=new.url)
     with pytest.raises(Conflict, match="store migrate"):
-        repository.custody.move_store(old.url, new.url)
+        repository.move_store(old.url, new.url)
 
 
 def test_a_writer_that_began_before_a_move_does_not_bring_the_old_store_back(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
-    repository.custody.store_to_write()
+    store_to_write(repository.session)
     shutil.move(old.folder, new.folder)
-    repository.custody.move_store(old.url, new.url)
+    repository.move_store(old.url, new.url)
     for table in ("chunks", "chunk_copies", "backups"):
         with pytest.raises(Conflict, match="cafcat store ls"):
             _insert(repository, table, old.url)
@@ -154,7 +156,7 @@ def test_a_writer_that_began_before_a_move_does_not_bring_the_old_store_back(
 
 
 def _insert(repository: cafcat.Repository, table: str, store: str) -> None:
-    catalog = repository._catalog
+    catalog = repository.session.catalog
     if table == "chunks":
         values = {"run": None, "archive_format": "caf", "owner": "here:1:test", "lease_seconds": 9}
         catalog.chunks.begin_chunk(uuid=uuid4(), store=store, object_key="x.caf", **values)  # type: ignore[arg-type]
@@ -173,11 +175,11 @@ def test_reads_with_an_old_location_go_on_over_a_move(
         locations = [reader.locate(path) for path in FILES]
         parts = reader.stream_many(FILES)
         shutil.move(old.folder, new.folder)
-        repository.custody.move_store(old.url, new.url)
+        repository.move_store(old.url, new.url)
         assert {found.path: reader._reading.read(found) for found in locations} == FILES
         assert {path: b"".join(blocks) for path, blocks in parts if not isinstance(blocks, CafcatError)} == FILES
         shutil.move(new.folder, old.folder)
-        repository.custody.move_store(new.url, old.url)
+        repository.move_store(new.url, old.url)
         assert content(reader) == FILES
     assert warnings == []
 
@@ -199,8 +201,8 @@ def test_a_store_that_is_not_there_is_no_damage(
     assert not isinstance(found.value, Corrupt)
     with pytest.raises(Unavailable, match="cafcat store move"):
         dict(repository.read_many(FILES))
-    checked: list[CheckedObject] = []
-    report = repository.custody.verify(on_checked=checked.append)
+    checked: list[ObjectChecked] = []
+    report = repository.with_progress(Following(on=checked.append)).verify()
     assert (report.ok, report.missing, report.unreadable) == (0, 0, 1)
     assert [(object.chunk, object.store, object.verdict) for object in checked] == [
         (None, old.url, Verdict.UNREADABLE)
@@ -212,7 +214,7 @@ def test_a_store_that_is_not_there_is_no_damage(
         repository.ingest([tmp_path / "tree"], dry_run=True)
     shutil.rmtree(old.folder, ignore_errors=True)
     shutil.move(new.folder, old.folder)
-    assert repository.custody.verify().ok == 2
+    assert repository.verify().ok == 2
 
 
 def test_a_missing_chunk_of_a_store_that_is_there_is_damage(repository: cafcat.Repository, old: Folder) -> None:
@@ -220,7 +222,7 @@ def test_a_missing_chunk_of_a_store_that_is_there_is_damage(repository: cafcat.R
         chunk.unlink()
     with pytest.raises(Corrupt, match="not where it was"):
         repository.read("a/one")
-    assert repository.custody.verify().missing == 2
+    assert repository.verify().missing == 2
 
 
 # A store that is migrated
@@ -235,38 +237,40 @@ def target(request: pytest.FixtureRequest, new: Folder) -> Place:
 
 
 def test_a_store_is_migrated_and_comes_back(repository: cafcat.Repository, old: Folder, target: Place) -> None:
-    repository.custody.backup()
+    repository.backup()
     reader = cafcat.open(repository.settings)
     with reader:
         locations = [reader.locate(path) for path in FILES]
         before = {key: data for key, data in old.objects().items() if key.endswith(".caf")}
-        report = repository.custody.migrate_store(old.url, target.url)
+        report = repository.migrate_store(old.url, target.url)
         assert (report.chunks, report.backups, report.left, report.failed) == (2, 1, 0, ())
         assert before.items() <= target.objects().items()
         assert before.items() <= old.objects().items()
         assert stores_of_chunks(repository) == {target.url}
-        assert repository.custody.prune(dry_run=False).copies_waiting == 2
-        assert repository.custody.prune(grace_seconds=0, dry_run=False).objects == 2
+        assert repository.prune(dry_run=False).copies_waiting == 2
+        assert repository.prune(grace_seconds=0, dry_run=False).objects == 2
         assert not before.keys() & old.objects().keys()
         assert {found.path: reader._reading.read(found) for found in locations} == FILES
-    assert repository.custody.verify(level="data").ok == 2
-    assert repository.custody.migrate_store(target.url, old.url).chunks == 2
-    assert repository.custody.migrate_store(old.url, target.url).chunks == 2
-    assert repository.custody.migrate_store(target.url, old.url).chunks == 2
+    assert repository.verify(level="data").ok == 2
+    assert repository.migrate_store(target.url, old.url).chunks == 2
+    assert repository.migrate_store(old.url, target.url).chunks == 2
+    assert repository.migrate_store(target.url, old.url).chunks == 2
     assert stores_of_chunks(repository) == {old.url}
-    repository.custody.prune(grace_seconds=0, dry_run=False)
+    repository.prune(grace_seconds=0, dry_run=False)
     assert {key for key in old.objects() if key.endswith(".caf")} == set(before)
     assert not any(key.endswith(".caf") for key in target.objects())
     assert content(repository) == FILES
-    assert repository._catalog.reports.findings() == []
+    assert repository.session.catalog.reports.findings() == []
 
 
 def test_a_migration_that_was_interrupted_goes_on(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
     asked = iter([False, True])
-    report = repository.custody.migrate_store(old.url, new.url, should_stop=lambda: next(asked, True))
+    report = repository.with_progress(Following(should_stop=lambda: next(asked, True))).migrate_store(
+        old.url, new.url
+    )
     assert report.interrupted
     assert content(repository) == FILES
-    report = repository.custody.migrate_store(old.url, new.url)
+    report = repository.migrate_store(old.url, new.url)
     assert not report.interrupted
     assert stores_of_chunks(repository) == {new.url}
     assert content(repository) == FILES
@@ -278,21 +282,21 @@ def test_a_damaged_chunk_stays_where_it_is(repository: cafcat.Repository, old: F
     data = bytearray(chunk.read_bytes())
     data[place.start_byte] ^= 1
     chunk.write_bytes(data)
-    report = repository.custody.migrate_store(old.url, new.url)
+    report = repository.migrate_store(old.url, new.url)
     assert (report.chunks, report.left, len(report.failed)) == (1, 1, 1)
     assert repository.locate("b/two").store == old.url
     assert repository.locate("a/one").store == new.url
-    assert repository.custody.prune(grace_seconds=0, dry_run=False).objects == 1
+    assert repository.prune(grace_seconds=0, dry_run=False).objects == 1
     assert chunk.exists()
 
 
 def test_a_damaged_copy_from_before_is_not_switched_to(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
-    repository.custody.copy(to=new.url)
+    repository.copy(to=new.url)
     place = repository.locate("b/two")
     (new.folder / place.object_key).write_bytes(bytes((old.folder / place.object_key).stat().st_size))
-    report = repository.custody.migrate_store(old.url, new.url)
+    report = repository.migrate_store(old.url, new.url)
     assert (report.chunks, len(report.failed)) == (1, 1)
     assert repository.locate("b/two").store == old.url
     assert content(repository) == FILES
@@ -301,19 +305,19 @@ def test_a_damaged_copy_from_before_is_not_switched_to(
 def test_nothing_is_pruned_while_the_new_place_lacks_the_chunk(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
-    repository.custody.migrate_store(old.url, new.url)
+    repository.migrate_store(old.url, new.url)
     chunk = repository.locate("b/two").object_key
     (new.folder / chunk).unlink()
-    report = repository.custody.prune(grace_seconds=0, dry_run=False)
+    report = repository.prune(grace_seconds=0, dry_run=False)
     assert (report.objects, len(report.failed)) == (1, 1)
     assert content(repository) == FILES
 
 
 def test_a_copy_into_the_store_that_was_left_stays(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
-    repository.custody.migrate_store(old.url, new.url)
-    assert repository.custody.copy(to=old.url).found == 2
-    assert repository.custody.prune(grace_seconds=0, dry_run=False).objects == 0
-    assert repository.custody.verify().ok == 4
+    repository.migrate_store(old.url, new.url)
+    assert repository.copy(to=old.url).found == 2
+    assert repository.prune(grace_seconds=0, dry_run=False).objects == 0
+    assert repository.verify().ok == 4
 
 
 def test_adopted_archives_are_not_migrated(
@@ -322,10 +326,10 @@ def test_adopted_archives_are_not_migrated(
     uuid = next(repository.chunks()).uuid
     archive = old.folder / "theirs.caf"
     shutil.copy(old.folder / f"{uuid}.caf", archive)
-    repository.custody.adopt([archive], prefix="adopted")
-    report = repository.custody.migrate_store(old.url, new.url)
+    repository.adopt([archive], prefix="adopted")
+    report = repository.migrate_store(old.url, new.url)
     assert (report.chunks, report.left) == (2, 1)
-    repository.custody.prune(grace_seconds=0, dry_run=False)
+    repository.prune(grace_seconds=0, dry_run=False)
     assert archive.exists()
     assert repository.read("adopted/a/one") == FIRST["a/one"]
 
@@ -334,15 +338,15 @@ def test_a_store_is_forgotten_only_if_nothing_refers_to_it(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
     with pytest.raises(Conflict, match="store migrate"):
-        repository.custody.remove_store(old.url)
-    repository.custody.migrate_store(old.url, new.url)
+        repository.remove_store(old.url)
+    repository.migrate_store(old.url, new.url)
     with pytest.raises(Conflict):
-        repository.custody.remove_store(old.url)
-    repository.custody.prune(grace_seconds=0, dry_run=False)
-    repository.custody.remove_store(old.url)
+        repository.remove_store(old.url)
+    repository.prune(grace_seconds=0, dry_run=False)
+    repository.remove_store(old.url)
     assert urls(repository) == {new.url}
     with pytest.raises(NotFound):
-        repository.custody.remove_store(old.url)
+        repository.remove_store(old.url)
 
 
 def test_four_readers_see_no_failure_while_a_store_moves_to_s3_and_back(
@@ -367,8 +371,8 @@ def test_four_readers_see_no_failure_while_a_store_moves_to_s3_and_back(
     try:
         for here, there in ((old, bucket), (bucket, old)):
             before = list(reads)
-            assert repository.custody.migrate_store(here.url, there.url).chunks == 2
-            assert repository.custody.prune(grace_seconds=0, dry_run=False).objects == 2
+            assert repository.migrate_store(here.url, there.url).chunks == 2
+            assert repository.prune(grace_seconds=0, dry_run=False).objects == 2
             while any(now < was + 2 for now, was in zip(reads, before, strict=True)) and not failed:
                 stop.wait(0.01)
     finally:

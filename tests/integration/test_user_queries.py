@@ -40,7 +40,7 @@ STATEMENTS = {
     "reindex": "REINDEX TABLE file_locations",
     "vacuum": "VACUUM file_locations",
     # Programs and files of the server
-    "copy to program": "COPY (SELECT 1) TO PROGRAM 'touch {mark}'",
+    "copy to program": "COPY (SELECT 1) TO PROGRAM 'cat > {mark}'",
     "copy from program": "COPY listings FROM PROGRAM 'touch {mark}'",
     "copy to file": "COPY (SELECT 1) TO '{mark}'",
     "copy from file": "COPY listings FROM '/etc/passwd'",
@@ -49,7 +49,7 @@ STATEMENTS = {
     "pg_read_binary_file": "SELECT pg_read_binary_file('/etc/passwd')",
     "pg_ls_dir": "SELECT pg_ls_dir('/')",
     "pg_stat_file": "SELECT pg_stat_file('/etc/passwd')",
-    "copy in xml": "SELECT query_to_xml('COPY (SELECT 1) TO PROGRAM ''touch {mark}''', true, true, '')",
+    "copy in xml": "SELECT query_to_xml('COPY (SELECT 1) TO PROGRAM ''cat > {mark}''', true, true, '')",
     "load": "LOAD 'auto_explain'",
     "C function": "CREATE FUNCTION system(cstring) RETURNS int AS 'libc.so.6', 'system' LANGUAGE C STRICT",
     "alter system": "ALTER SYSTEM SET archive_command = 'touch {mark}'",
@@ -63,7 +63,7 @@ STATEMENTS = {
     "set_config role": "SELECT set_config('role', 'none', false), pg_read_file('/etc/passwd')",
     "set_config superuser": "SELECT set_config('role', '{superuser}', false), pg_read_file('/etc/passwd')",
     "set_config authorization": "SELECT set_config('session_authorization', '{superuser}', false)",
-    "do, reset role": "DO $$ BEGIN RESET ROLE; COPY (SELECT 1) TO PROGRAM 'touch {mark}'; END $$",
+    "do, reset role": "DO $$ BEGIN RESET ROLE; COPY (SELECT 1) TO PROGRAM 'cat > {mark}'; END $$",
     "do, execute": "DO $$ BEGIN EXECUTE 'RESET ROLE'; PERFORM pg_read_file('/etc/passwd'); END $$",
     "alter role": "ALTER ROLE CURRENT_USER SUPERUSER",
     "create role": "CREATE ROLE pwned SUPERUSER",
@@ -361,7 +361,7 @@ def test_an_embedded_database_of_an_earlier_version_gets_the_roles(
             (READER, 1)
         ]
         [(path,)] = repository.query("SELECT file_path FROM file_locations")[1]
-        assert repository.custody.remove([path]).files == 1
+        assert repository.rm([path]).files == 1
     with server.connect(SUPERUSER) as connection:
         statement = (
             "SELECT DISTINCT relowner::regrole::text FROM pg_class WHERE relnamespace = 'public'::regnamespace"

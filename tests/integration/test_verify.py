@@ -18,17 +18,20 @@ import cafcat
 from cafcat.catalog.chunks.rows import ChunkRow
 from cafcat.catalog.chunks.verification import CheckResult, CheckTarget, TargetKey, VerifyScope
 from cafcat.errors import Corrupt, InvalidInput, NotFound, Unavailable
+from cafcat.events import ObjectChecked
 from cafcat.formats.caf.format import CAF
 from cafcat.model import Finding, FindingKind, OnConflict, Verdict, VerifyLevel
+from cafcat.operations.chosen_stores import store_to_write
 from cafcat.operations.index_section import IndexSection
 from cafcat.operations.verify import index_check as check_index
 from cafcat.operations.verify.chunk_check import check_target
 from cafcat.operations.verify.findings import Findings
-from cafcat.operations.verify.run import CheckedObject, VerifyReport
+from cafcat.operations.verify.report import VerifyReport
 from cafcat.testing.formats import pack
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from tests.catalog_world import sql
 from tests.damage import flip
+from tests.listeners import Following
 from tests.s3_server import S3Server
 
 INDEX, DATA = VerifyLevel.INDEX, VerifyLevel.DATA
@@ -43,9 +46,9 @@ def repository(database_url: str, tmp_path: Path) -> Iterator[cafcat.Repository]
 
 
 def begin(repository: cafcat.Repository) -> OpenChunk:
-    run = repository._catalog.runs.begin_run(sources=["tree"], options={}, version="0")
-    store = repository.custody.store_to_write()
-    return OpenChunk(ChunkTarget(repository._catalog, store, CAF, run, "here:1:test"))
+    run = repository.session.catalog.runs.begin_run(sources=["tree"], options={}, version="0")
+    store = store_to_write(repository.session)
+    return OpenChunk(ChunkTarget(repository.session.catalog, store, CAF, run, "here:1:test"))
 
 
 def finish(chunk: OpenChunk) -> str:
@@ -66,26 +69,26 @@ def file_of(repository: cafcat.Repository, uuid: str) -> Path:
 
 
 def targets(repository: cafcat.Repository) -> list[CheckTarget]:
-    verification = repository._catalog.verification
+    verification = repository.session.catalog.verification
     run = verification.begin(DATA, {"test": True}, restart=False)
     return verification.targets(run.id, VerifyScope(DATA), TargetKey(0, 0))
 
 
 def check(repository: cafcat.Repository, target: CheckTarget, level: VerifyLevel = DATA) -> CheckResult:
-    result = check_target(repository._catalog, repository._store_of, target, level, lambda *_: None)
+    result = check_target(repository.session, target, level)
     assert result is not None
     return result
 
 
 def verify(
     repository: cafcat.Repository, sources: list[str] | None = None, **options: Any
-) -> tuple[VerifyReport, list[CheckedObject]]:
-    checked: list[CheckedObject] = []
-    report = repository.custody.verify(sources or [], on_checked=checked.append, **options)
+) -> tuple[VerifyReport, list[ObjectChecked]]:
+    checked: list[ObjectChecked] = []
+    report = repository.with_progress(Following(on=checked.append)).verify(sources or [], **options)
     return report, checked
 
 
-def found(checked: list[CheckedObject]) -> list[tuple[str, str | None]]:
+def found(checked: list[ObjectChecked]) -> list[tuple[str, str | None]]:
     """Kinds and paths of all findings."""
     return [(str(finding.kind), finding.path) for one in checked for finding in one.findings]
 
@@ -239,9 +242,9 @@ def test_damage_that_no_live_file_needs_does_not_count_as_damage(repository: caf
 
 @pytest.mark.parametrize("fault", ["flipped", "missing"])
 def test_verify_is_green_after_a_repair(repository: cafcat.Repository, tmp_path: Path, fault: str) -> None:
-    repository.custody.join(repository._store_of(repository.settings.store))
+    repository.join(repository.session.stores[repository.settings.store])
     uuid = commit(repository, FILES)
-    repository.custody.copy([uuid], to=str(tmp_path / "copies"))
+    repository.copy([uuid], to=str(tmp_path / "copies"))
     if fault == "missing":
         file_of(repository, uuid).unlink()
     else:
@@ -250,7 +253,7 @@ def test_verify_is_green_after_a_repair(repository: cafcat.Repository, tmp_path:
         "ok",
         "missing" if fault == "missing" else "damaged",
     }
-    repository.custody.repair(from_copies=True)
+    repository.repair(from_copies=True)
     report, _ = verify(repository, level="data")
     assert (verdicts(report), report.unneeded) == ({"ok": 2}, 1)
 
@@ -302,7 +305,7 @@ def test_rows_that_share_bytes(repository: cafcat.Repository) -> None:
     [target] = targets(repository)
     details = [(finding.path, finding.kind) for finding in check(repository, target).findings]
     assert details == [("b", "mapping")] * 3  # not as in the index; shares bytes; not that checksum
-    assert any("share bytes" in message for message in repository._catalog.reports.findings())
+    assert any("share bytes" in message for message in repository.session.catalog.reports.findings())
 
 
 def test_findings_are_a_thousand_at_most_and_the_rest_is_counted(repository: cafcat.Repository) -> None:
@@ -370,21 +373,21 @@ def test_retired_chunks_and_copies_are_verified(repository: cafcat.Repository, t
     assert verdicts(verify(repository, level="data", store=str(copies))[0]) == {}
     rows = sql(repository, "SELECT chunk_id, copy_id, verdict FROM verifications WHERE run_id = 2 ORDER BY id")
     assert rows == [(1, None, "damaged"), (1, 1, "damaged"), (2, None, "ok")]
-    assert [chunk.id for chunk in repository._catalog.verification.damaged()] == [1]
+    assert [chunk.id for chunk in repository.session.catalog.verification.damaged()] == [1]
 
 
 def test_what_is_deleted_meanwhile_is_no_damage(repository: cafcat.Repository) -> None:
     uuids = [commit(repository, {f"f{n}": b"content"}) for n in range(3)]
     gone: list[str] = []
 
-    def delete(_: CheckedObject) -> None:
+    def delete(_: ObjectChecked) -> None:
         for uuid in uuids[1:]:
             sql(repository, "UPDATE chunks SET state = 'deleted', retired_at = now() WHERE uuid = %s", uuid)
             sql(repository, "DELETE FROM file_locations WHERE file_path <> 'f0'")
             file_of(repository, uuid).unlink(missing_ok=True)
             gone.append(uuid)
 
-    report = repository.custody.verify(level="data", on_checked=delete)
+    report = repository.with_progress(Following(on=delete)).verify(level="data")
     assert (verdicts(report), report.gone) == ({"ok": 1}, 2)
     assert sql(repository, "SELECT chunk_id FROM verifications") == [(1,)]
     assert report.interrupted is False
@@ -406,7 +409,7 @@ def test_the_history_is_in_sql(repository: cafcat.Repository) -> None:
     columns = "kind, file_path, start_byte, end_byte"
     assert sql(repository, f"SELECT {columns} FROM findings") == [("file", "a/first", 0, 5)]
     assert sql(repository, "SELECT finished_at IS NOT NULL, level FROM verify_runs") == [(True, "data")]
-    [finding] = repository._catalog.verification.findings(1)
+    [finding] = repository.session.catalog.verification.findings(1)
     assert (finding.kind, finding.path) == (FindingKind.FILE, "a/first")
 
 
@@ -480,9 +483,9 @@ def test_a_sample(repository: cafcat.Repository) -> None:
 def interrupted_after(repository: cafcat.Repository, objects: int, **options: Any) -> list[str]:
     """Stops when so many were checked. Returns their chunks."""
     checked: list[str] = []
-    report = repository.custody.verify(
-        on_checked=lambda one: checked.append(str(one.chunk)),
-        should_stop=lambda: len(checked) >= objects,
+    report = repository.with_progress(
+        Following(on=lambda one: checked.append(str(one.chunk)), should_stop=lambda: len(checked) >= objects)
+    ).verify(
         **options,
     )
     assert report.interrupted
@@ -530,7 +533,7 @@ with cafcat.open(database_url=sys.argv[1], home=folder / "home", store=folder / 
         checked.append(one)
         if len(checked) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-    repository.custody.verify(level="data", jobs=int(sys.argv[3]), on_checked=tell)
+    repository.verify(level="data", jobs=int(sys.argv[3]), on_checked=tell)
 """
 
 
@@ -557,9 +560,12 @@ def test_when_should_stop_raises_the_chunk_at_hand_is_dropped(repository: cafcat
         return False
 
     for jobs in (1, 2):
-        checked: list[CheckedObject] = []
+        checked: list[ObjectChecked] = []
         with pytest.raises(KeyboardInterrupt):
-            repository.custody.verify(level="data", jobs=jobs, on_checked=checked.append, should_stop=stop)
+            repository.with_progress(Following(on=checked.append, should_stop=stop)).verify(
+                level="data",
+                jobs=jobs,
+            )
     assert children() == []
     assert sql(repository, "SELECT count(*) FROM verifications") == [(2,)]
     report, _ = verify(repository, level="data")
@@ -608,7 +614,7 @@ def test_a_process_that_dies_is_said_and_the_next_verify_goes_on(repository: caf
         return False
 
     with pytest.raises(Unavailable, match="died"):
-        repository.custody.verify(level="data", jobs=2, should_stop=stop)
+        repository.with_progress(Following(should_stop=stop)).verify(level="data", jobs=2)
     assert killed
     assert children() == []
     report, _ = verify(repository, level="data")
@@ -622,7 +628,9 @@ def test_damaged_chunks_for_repair(repository: cafcat.Repository) -> None:
     uuids = [commit(repository, {f"f{n}": b"content"}) for n in range(3)]
 
     def damaged() -> list[tuple[str, str, str]]:
-        return [(str(one.uuid), one.level, one.verdict) for one in repository._catalog.verification.damaged()]
+        return [
+            (str(one.uuid), one.level, one.verdict) for one in repository.session.catalog.verification.damaged()
+        ]
 
     verify(repository, level="data")
     assert damaged() == []
@@ -634,7 +642,7 @@ def test_damaged_chunks_for_repair(repository: cafcat.Repository) -> None:
     verify(repository)
     assert damaged() == [(uuids[0], "data", "damaged")], "its index is right: that says nothing about its data"
     chunk = repository.chunk(uuids[2])
-    assert repository._catalog.verification.damaged([chunk.uuid]) == []
+    assert repository.session.catalog.verification.damaged([chunk.uuid]) == []
     flip(file_of(repository, uuids[0]), 0)
     verify(repository, level="data")
     assert damaged() == []
@@ -677,7 +685,7 @@ def test_level_catalog(repository: cafcat.Repository, statement: str) -> None:
     report, [checked] = verify(repository, level="catalog")
     assert verdicts(report) == {"damaged": 1}
     assert {finding.kind for finding in checked.findings} == {"catalog"}
-    assert [finding.detail for finding in checked.findings] == repository._catalog.reports.findings()
+    assert [finding.detail for finding in checked.findings] == repository.session.catalog.reports.findings()
     assert sql(repository, "SELECT chunk_id, level, verdict FROM verifications ORDER BY id") == [
         (None, "catalog", "ok"),
         (None, "catalog", "damaged"),
@@ -692,9 +700,9 @@ def test_copies_of_chunks_that_are_gone(repository: cafcat.Repository) -> None:
         repository,
         "INSERT INTO chunk_copies (chunk_id, store, object_key, state) VALUES (1, 'x', 'y', 'committed')",
     )
-    assert repository._catalog.reports.findings() == []
+    assert repository.session.catalog.reports.findings() == []
     sql(repository, "UPDATE chunks SET state = 'deleted' WHERE id = 1")
-    [message] = repository._catalog.reports.findings()
+    [message] = repository.session.catalog.reports.findings()
     assert "copies" in message
 
 
@@ -779,18 +787,18 @@ def test_a_tar_as_source(repository: cafcat.Repository, tree: Path) -> None:
 
 def test_an_interrupted_run_goes_on_with_the_source_at_hand(repository: cafcat.Repository, tree: Path) -> None:
     repository.ingest(["tree"])
-    checked: list[CheckedObject] = []
+    checked: list[ObjectChecked] = []
     sources = ["tree/a", "tree/b", "tree"]
 
     def stop() -> bool:
         return len(checked) == 1
 
     for expected in (1, 2):
-        report = repository.custody.verify(
+        report = repository.with_progress(
+            Following(on=checked.append, should_stop=stop if expected == 1 else None)
+        ).verify(
             sources,
             level="source",
-            on_checked=checked.append,
-            should_stop=stop if expected == 1 else None,
         )
         assert report.interrupted is (expected == 1)
     assert [one.object for one in checked] == sources

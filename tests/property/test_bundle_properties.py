@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.bundles.bundle import Bundle, NewBundleFile, write_bundle
 from cafcat.formats.databundle.bundles.record_decoding import parse_record_decoding
 from cafcat.formats.databundle.layout import RECORD_BYTES
 from cafcat.model import Entry
+from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive
 from tests.bundles import foreign_bundle, inline_shard, rows_of, spans_alone, stored
 

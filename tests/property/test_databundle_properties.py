@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.bundles.bundle import Bundle, NewBundleFile, write_bundle
 from cafcat.formats.databundle.decoding import decoding_text, parse_decoding
 from cafcat.formats.databundle.layout import LARGE_BYTES, RECORD_BYTES, file_key, path_of, trailer
 from cafcat.model import MAX_PATH_BYTES, Entry
+from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

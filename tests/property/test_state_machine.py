@@ -251,7 +251,7 @@ class CustodyMachine(Followed):
         self.files_are_read_as_they_are()
         assert world.verify(self.repository, "data") == 1
         if mend:
-            self.repository.custody.repair(from_copies=True)
+            self.repository.repair(from_copies=True)
             self.absorb()
         file.write_bytes(whole)
         self.absorb()

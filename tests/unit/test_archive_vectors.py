@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, Refused, Unsupported
+from cafcat.support.checksums import crc32c
 from tests.vector_files import FIXTURES_OF_OTHERS, VECTORS, needs_fixtures, vector_path, with_fixtures
 
 SUFFIXES = {".caf": "caf", ".car": "car", ".cio": "chunkio", ".clp": "clp-s"}

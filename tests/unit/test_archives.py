@@ -18,11 +18,11 @@ from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 from cafcat.formats.caf.format import CAF
 from cafcat.model import Entry
-from cafcat.progress import Progress
 from cafcat.reading.outputs import Output
 from cafcat.support.read_ahead import ReadAhead
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests.car_archives import directory, leaf, v1
+from tests.listeners import Listener
 from tests.written_formats import WRITTEN
 
 MIB = 1 << 20
@@ -188,7 +188,7 @@ def test_only_a_car_has_blocks() -> None:
         inspection.blocks()
 
 
-class Watching(Progress):
+class Watching(Listener):
     def __init__(self) -> None:
         self.said: list[tuple[object, ...]] = []
         self.files = self.bytes = 0

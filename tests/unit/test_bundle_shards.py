@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Conflict, Corrupt, IndexMissing, NotInstalled, Unsupported
 from cafcat.formats.base import REFUSED
 from cafcat.formats.databundle import DATABUNDLE
@@ -23,6 +22,7 @@ from cafcat.formats.databundle.rows import record_value
 from cafcat.model import Entry
 from cafcat.stores.base import StoredFolder, StoredObject
 from cafcat.stores.local.store import LocalStore
+from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, pack
 from tests.bundles import foreign_bundle, hide_leveldb, inline_shard, leveldb, spans_alone, stored
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, Refused, StoreFailed
 from cafcat.formats.caf.format import CAF
 from cafcat.formats.caf.writer import CafWriter
 from cafcat.formats.registry import by_name
 from cafcat.model import Entry
+from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 
 HEAD = b'{"format_version":"1.0","files":{'

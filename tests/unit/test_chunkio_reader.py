@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, Refused, Unsupported
 from cafcat.formats.chunkio import CHUNKIO
 from cafcat.formats.chunkio.metering import INTERVAL_BYTES, end_position
@@ -21,6 +20,7 @@ from cafcat.formats.chunkio.records_writer import RecordWriter, record_bytes
 from cafcat.formats.chunkio.writer import ChunkIoWriter
 from cafcat.model import Entry
 from cafcat.operations.index_section import IndexSection
+from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests import vector_files
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cafcat.cli.arguments import parse_date, parse_percent, parse_range
 from cafcat.errors import InvalidInput
+from cafcat.support.arguments import parse_date, parse_percent, parse_range
 
 
 def bytes_of(text: str, content: bytes) -> bytes:

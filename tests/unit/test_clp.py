@@ -11,7 +11,6 @@ import msgpack
 import pytest
 
 import cafcat
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, Unsupported
 from cafcat.formats.clp import CLP
 from cafcat.formats.clp.frames import FrameRun, compressed, zstd
@@ -31,6 +30,7 @@ from cafcat.formats.clp.noting import LogSource, noted_archive
 from cafcat.formats.clp.packing import pack_head, repacked
 from cafcat.formats.clp.program import below
 from cafcat.formats.clp.reader import ClpReader
+from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink
 from tests import vector_files
 from tests.log_archives import SECTIONS

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, InvalidInput, NotInstalled, Unsupported
 from cafcat.formats import registry
 from cafcat.formats.databundle import DATABUNDLE
@@ -28,6 +27,7 @@ from cafcat.formats.databundle.layout import (
 from cafcat.formats.databundle.messages import DIRECTORY, FILE_TYPE_URL, REGULAR, messages
 from cafcat.formats.databundle.rows import row
 from cafcat.model import MAX_PATH_BYTES, Entry
+from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 
 NOISE = random.Random(6).randbytes(3 << 20)

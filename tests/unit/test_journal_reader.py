@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cafcat.checksums import crc32c
 from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.stores.base import Store
 from cafcat.stores.local.store import LocalStore
+from cafcat.support.checksums import crc32c
 from cafcat.writing.journal import journal_key, parse_journal_key
 from cafcat.writing.journal_reader import JournalObject, read_head
 

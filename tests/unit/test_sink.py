@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.checksums import crc64nvme
 from cafcat.stores.base import HEAD_BYTES
 from cafcat.stores.local.store import LocalStore
+from cafcat.support.checksums import crc64nvme
 from cafcat.writing.sink import BLOCK_BYTES, BlockSink
 
 

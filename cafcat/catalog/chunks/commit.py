@@ -14,9 +14,9 @@ from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.journal import append
 from cafcat.catalog.locking import ATTEMPT_SECONDS, acquire, limit_waiting
 from cafcat.catalog.unknown_outcome import commit_with_check
-from cafcat.checksums import to_base64
 from cafcat.errors import Conflict
 from cafcat.model import NO_UNITS, ArchiveUnits, ChunkState, ChunkSummary, JournalKind, OnConflict
+from cafcat.support.checksums import to_base64
 
 __all__ = ["ChunkCommit", "Commit", "map_files", "stage", "take_off_chunks"]
 

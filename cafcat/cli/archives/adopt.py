@@ -1,21 +1,21 @@
 """`cafcat adopt`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
-from cafcat.cli.options import InputFormat, ZeroPadding, prefix_option
+from cafcat.cli.operation import operation
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import StopOnSignal
-from cafcat.model import OnConflict
+from cafcat.events import ArchiveAdopted, Event
+from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
-    from cafcat.operations.adopt.run import AdoptedFile, AdoptReport
+    from cafcat.operations.adopt.report import AdoptReport
 
 __all__ = ["register"]
 
@@ -23,55 +23,32 @@ __all__ = ["register"]
 class _Progress(ShownProgress):
     """With -v, a line for each archive."""
 
-    def adopted(self, archive: "AdoptedFile") -> None:
+    def show(self, event: Event) -> None:
+        assert isinstance(event, ArchiveAdopted)  # noqa: S101 - adopt reports no other events
         if not self._call.verbose:
             return
         if self._call.json:
-            self._call.output.document(archive._asdict())
+            self._call.output.document(event._asdict())
         else:
-            files = f"{plural(archive.files, 'file')}, {format_size(archive.bytes)}"
-            self._print(f"{archive.archive}: {archive.format}, {files}, chunk {archive.uuid}")
+            files = f"{plural(event.files, 'file')}, {format_size(event.bytes)}"
+            self._print(f"{event.archive}: {event.format}, {files}, chunk {event.uuid}")
 
 
-def adopt(
-    call: Call,
-    *,
-    archives: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="ARCHIVE...", help="Files, or s3://bucket/key; folders of bundles.", show_default=False
-        ),
-    ],
-    prefix: Annotated[str, prefix_option("Put the names in the archives below this folder.")] = "",
-    on_conflict: Annotated[
-        OnConflict, typer.Option("--on-conflict", help="What to do with a path that the catalog has.")
-    ] = OnConflict.FAIL,
-    format: InputFormat = None,
-    zero_padding: ZeroPadding = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read all, change nothing.")] = False,
-) -> int:
+def adopt(call: Call, options: AdoptOptions) -> int:
     """Enter archives that are there already in the catalog, in place: their bytes stay as and where they are.
 
     Example: cafcat adopt --prefix datasets old/*.car s3://bucket/logs/app.clp
     """
-    stop = StopOnSignal("the archive", as_json=call.json, finishes=False)
-    with stop, call.repository() as repository, _Progress(call) as progress:
-        try:
-            report = repository.custody.adopt(
-                archives,
-                prefix=prefix,
-                on_conflict=on_conflict,
-                dry_run=dry_run,
-                format=format,
-                zero_padding=zero_padding,
-                progress=progress,
-                on_adopted=progress.adopted,
-                should_stop=stop,
-            )
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; what was adopted before stays so")
-            return INTERRUPTED
+    with operation(
+        call,
+        _Progress(call),
+        at_hand="the archive",
+        finishes=False,
+        if_interrupted="what was adopted before stays so",
+    ) as repository:
+        from cafcat.operations.adopt.run import run
+
+        report = run(repository.session, options)
     call.summarize({"summary": asdict(report)}, [_summary(report)], report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed or report.files_failed else 0
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from cafcat.cli.arguments import parse_new_file, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.options import ZeroPadding
@@ -14,6 +13,7 @@ from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import interrupted_by_signals
 from cafcat.remote.access import is_s3
+from cafcat.support.arguments import parse_new_file, parse_text
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def export(
 
     def work(progress: ShownProgress) -> "ExportReport":
         with call.repository() as repository:
-            return repository.export(prefixes or [], output, format=format, overwrite=overwrite, progress=progress)
+            writing = repository.with_progress(progress)
+            return writing.export(prefixes or [], output, format=format, overwrite=overwrite)
 
     report = _made(call, work)
     if report is None:

@@ -5,59 +5,47 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
-from cafcat.cli.errors import INTERRUPTED
-from cafcat.cli.options import JoinStore
+from cafcat.cli.operation import operation
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import interrupted_by_signals
 from cafcat.errors import InvalidInput
+from cafcat.operations.backup.options import BackupOptions
+from cafcat.operations.restore.options import RestoreOptions
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
-    from cafcat.operations.backup.run import BackupReport
-    from cafcat.operations.restore.run import RestoreReport
+    from cafcat.operations.backup.report import BackupReport
+    from cafcat.operations.restore.report import RestoreReport
 
 __all__ = ["register"]
 
 
 def backup(
     call: Call,
+    options: BackupOptions,
     *,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="STORE", help="Store to write to: folder, URL or name; else that of chunks."),
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", min=1, help="Then remove all but the N newest backups.")
-    ] = None,
-    join_store: JoinStore = False,
     listed: Annotated[bool, typer.Option("--list", help="Only list the backups that are there.")] = False,
 ) -> int:
     """Write the whole catalog into a store, as one object.
 
     Example: cafcat backup --keep 7
     """
-    if listed and keep is not None:
+    if listed and options.keep is not None:
         raise InvalidInput("--list changes nothing: give --keep without it")
     if listed:
-        return _list(call, to)
-    with call.repository() as repository, ShownProgress(call) as progress:
-        try:
-            with interrupted_by_signals():
-                report = repository.custody.backup(to, keep=keep, join_store=join_store, progress=progress)
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; there is no backup")
-            return INTERRUPTED
+        return _list(call, options.to)
+    with operation(call, ShownProgress(call), if_interrupted="there is no backup") as repository:
+        from cafcat.operations.backup.run import run
+
+        report = run(repository.session, options)
     call.summarize(asdict(report), _written(report))
     return 0
 
 
 def _list(call: Call, store: str | None) -> int:
     with call.repository() as repository:
-        for found in repository.custody.backups(store):
+        for found in repository.backups(store):
             line = f"{found.begun_at}  {format_size(found.size_bytes):>10}  {call.output.shown(found.object_key)}"
             call.output.show(found._asdict(), [line])
     return 0
@@ -71,37 +59,17 @@ def _written(report: "BackupReport") -> list[str]:
     return lines
 
 
-def restore(
-    call: Call,
-    *,
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            parser=parse_text,
-            help="Of the backup, or its beginning; else the newest.",
-            show_default=False,
-        ),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="STORE", help="Store that has it: folder, URL or name; else that of chunks."
-        ),
-    ] = None,
-) -> int:
+def restore(call: Call, options: RestoreOptions) -> int:
     """Fill an empty catalog from a backup.
 
     Example: cafcat restore --from s3://bucket/chunks
     """
-    with call.repository() as repository, ShownProgress(call) as progress:
-        try:
-            with interrupted_by_signals():
-                report = repository.custody.restore(name, source=source, progress=progress)
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; the catalog is empty, as it was before")
-            return INTERRUPTED
+    with operation(
+        call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before"
+    ) as repository:
+        from cafcat.operations.restore.run import run
+
+        report = run(repository.session, options)
     if not call.json and report.newer_records:
         call.output.notice(
             f"{plural(report.newer_records, 'change')} came after the backup and are not in the catalog: "

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.output import location_document
 from cafcat.model import Chunk, ChunkState
+from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size
 
 __all__ = ["register"]
@@ -19,7 +19,7 @@ def ls(
     state: Annotated[ChunkState | None, typer.Option("--state", help="Only chunks in this state.")] = None,
 ) -> None:
     """List the chunks, one a line."""
-    with call.repository() as repository:
+    with call.files() as repository:
         for chunk in repository.chunks(state):
             call.output.show(asdict(chunk), [_row(chunk)])
 
@@ -39,7 +39,7 @@ def show(
     files: Annotated[bool, typer.Option("--files", help="List the files in it too.")] = False,
 ) -> None:
     """Show one chunk, and with --files the files in it."""
-    with call.repository() as repository:
+    with call.files() as repository:
         chunk = repository.chunk(uuid)
         call.output.fields(asdict(chunk))
         if not files:

@@ -32,7 +32,7 @@ def current(call: Call) -> None:
 def check(call: Call) -> int:
     """Look for what is wrong in the catalog. Exit code 5 if something is."""
     findings = call.database().check()
-    with call.repository() as repository:
+    with call.files() as repository:
         if (lost := warn_if_lost(call, repository)) is not None:
             findings = [*findings, lost.message]
     call.output.show({"findings": findings}, map(call.output.shown, findings or ["nothing is wrong"]))

@@ -5,17 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
-from cafcat.cli.errors import DAMAGE, INTERRUPTED
+from cafcat.cli.errors import DAMAGE
+from cafcat.cli.operation import operation
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
+from cafcat.events import CatalogsDiffer, Event
+from cafcat.operations.compare.options import CompareOptions
+from cafcat.operations.rebuild.options import RebuildOptions
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
-    from cafcat.operations.compare.run import CompareReport, Difference
+    from cafcat.operations.compare.report import CompareReport
     from cafcat.operations.rebuild.damage import Damage
-    from cafcat.operations.rebuild.run import RebuildReport
+    from cafcat.operations.rebuild.report import RebuildReport
 
 __all__ = ["register"]
 
@@ -26,41 +29,17 @@ _LISTED = 100
 """So many damages, and chunks without a journal record, are listed; -v lists all that the report has."""
 
 
-def rebuild(
-    call: Call,
-    *,
-    stores: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="STORE...", help="Where the chunks are: folders, URLs or names.", show_default=False
-        ),
-    ] = None,
-    catalog: Annotated[
-        str | None,
-        typer.Option(
-            "--catalog",
-            metavar="UUID",
-            parser=parse_text,
-            help="Lost catalog, if several wrote there: its uuid or the first 8 digits.",
-        ),
-    ] = None,
-    accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Go on without what is missing or damaged.")
-    ] = False,
-) -> int:
+def rebuild(call: Call, options: RebuildOptions) -> int:
     """Fill an empty catalog from the stores alone: when the database is lost.
 
     Example: cafcat rebuild s3://bucket/chunks /mnt/copies
     """
-    with call.repository() as repository, ShownProgress(call) as progress:
-        try:
-            report = repository.custody.rebuild(
-                stores or (), catalog=catalog, accept_loss=accept_loss, progress=progress
-            )
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; the catalog is empty, as it was before")
-            return INTERRUPTED
+    with operation(
+        call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before"
+    ) as repository:
+        from cafcat.operations.rebuild.run import run
+
+        report = run(repository.session, options)
     if not call.json:
         _notices(call, report)
     call.summarize({"summary": _document(report)}, _summary(report))
@@ -124,41 +103,39 @@ def _summary(report: "RebuildReport") -> list[str]:
 
 def compare(
     call: Call,
+    options: CompareOptions,
     *,
-    other: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATABASE_URL", parser=parse_text, help="Postgres with the catalog to compare with."
-        ),
-    ],
     limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many differences; all are counted.")] = 20,
 ) -> int:
     """Compare this catalog with another one: the same files, chunks and removals?
 
     Example: cafcat compare postgresql://host/rebuilt
     """
-    with call.repository() as repository, ShownProgress(call) as progress:
-        shown = _Differences(call, progress, limit)
-        report = repository.custody.compare(other, progress=progress, on_difference=shown)
+    with operation(call, _Differences(call, limit), if_interrupted="nothing was changed") as repository:
+        from cafcat.operations.compare.run import run
+
+        report = run(repository.session, options)
     document = {"rows": report.rows, "differences": report.differences, "equal": report.equal}
     call.summarize({"summary": document}, _compared(report))
     return 0 if report.equal else DAMAGE
 
 
-class _Differences:
-    """Shows the first ones."""
+class _Differences(ShownProgress):
+    """Shows the first differences."""
 
-    def __init__(self, call: Call, progress: ShownProgress, limit: int) -> None:
-        self._call, self._progress, self._left = call, progress, limit
+    def __init__(self, call: Call, limit: int) -> None:
+        super().__init__(call)
+        self._left = limit
 
-    def __call__(self, difference: "Difference") -> None:
+    def show(self, event: Event) -> None:
+        assert isinstance(event, CatalogsDiffer)  # noqa: S101 - compare reports no other events
         if self._left <= 0 or (self._call.quiet and not self._call.json):
             return
         self._left -= 1
-        self._progress.end()
-        self._call.output.show({"difference": difference._asdict()}, [self._line(difference)])
+        self.end()
+        self._call.output.show({"difference": event._asdict()}, [self._line(event)])
 
-    def _line(self, difference: "Difference") -> str:
+    def _line(self, difference: CatalogsDiffer) -> str:
         table, name, ours, theirs = difference
         if ours is None or theirs is None:
             what = "only there" if ours is None else "only here"

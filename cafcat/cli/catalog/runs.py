@@ -18,7 +18,7 @@ def runs(
     call: Call, limit: Annotated[int, typer.Option("--limit", min=1, help="So many, newest first.")] = 20
 ) -> None:
     """List what was ingested when."""
-    with call.repository() as repository:
+    with call.files() as repository:
         for run in repository.runs(limit):
             call.output.show(asdict(run), [call.output.shown(_row(run))])
 
@@ -34,7 +34,7 @@ def _row(run: Run) -> str:
 
 def stats(call: Call) -> None:
     """Show the totals of the catalog."""
-    with call.repository() as repository:
+    with call.files() as repository:
         totals = asdict(repository.stats())
         warn_if_lost(call, repository)
     shown = {name: _shown(name, value) for name, value in totals.items()}

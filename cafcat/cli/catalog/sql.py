@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.output import printable
 from cafcat.errors import InvalidInput, Unsupported
+from cafcat.support.arguments import parse_text
 
 __all__ = ["register"]
 
@@ -34,7 +34,7 @@ def sql(
     if query is None:
         _open_psql(call)
         return
-    with call.repository() as repository:
+    with call.files() as repository:
         columns, rows = repository.query(query)
         if call.json:
             _check_names(columns)

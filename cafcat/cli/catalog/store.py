@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.catalog.store_check import check
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.operation import operation
 from cafcat.cli.options import JoinStore
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import StopOnSignal
+from cafcat.events import ChunkMigrated, Event
 from cafcat.remote.access import is_s3
+from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.catalog.stores.stores import StoreRow
-    from cafcat.custody import Custody
-    from cafcat.operations.copy.run import CopiedChunk
     from cafcat.operations.stores.migrate import MigrateReport
+    from cafcat.repository import Repository
 
 __all__ = ["register"]
 
@@ -32,7 +32,9 @@ _NAME = typer.Argument(metavar="NAME", parser=parse_text, help="A short name, as
 class _Progress(ShownProgress):
     """Prints a line for each chunk with -v."""
 
-    def switched(self, chunk: "CopiedChunk") -> None:
+    def show(self, event: Event) -> None:
+        assert isinstance(event, ChunkMigrated)  # noqa: S101 - store migrate reports no other events
+        chunk = event
         if self._call.verbose and self._call.json:
             self._call.output.document(chunk._asdict())
         elif self._call.verbose:
@@ -42,7 +44,7 @@ class _Progress(ShownProgress):
 def ls(call: Call) -> None:
     """List the stores of the catalog, and the numbers of objects there."""
     with call.repository() as repository:
-        for store in repository.custody.stores():
+        for store in repository.stores():
             call.output.show(store._asdict(), [call.output.shown(_row(store))])
 
 
@@ -70,7 +72,7 @@ def add(
     Example: cafcat store add disk-2 /mnt/disk-2/chunks
     """
     with call.repository() as repository:
-        store = repository.custody.add_store(name, url)
+        store = repository.add_store(name, url)
         if is_s3(store.url) and not repository.check_store(store.url).is_usable:
             call.warn("the server lacks features that cafcat needs: `cafcat store check` shows which")
     call.output.show(store._asdict(), [call.output.shown(f"{store.name} is {store.url}")])
@@ -79,8 +81,8 @@ def add(
 def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]) -> None:
     """Give a store of the catalog another name."""
     with call.repository() as repository:
-        configured = repository.custody.configured_name(old)
-        renamed = repository.custody.rename_store(old, name)
+        configured = repository.configured_name(old)
+        renamed = repository.rename_store(old, name)
     if configured not in (None, name):
         call.warn(f"the setting store still means the name {configured}: change it to {name}")
     call.output.show(renamed._asdict(), [call.output.shown(f"{renamed.name} is {renamed.url}")])
@@ -89,10 +91,10 @@ def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]
 def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
     """Forget a store that the catalog has nothing in. Its objects stay."""
     with call.repository() as repository:
-        configured = repository.custody.configured_name(old)
-        removed = repository.custody.remove_store(old)
+        configured = repository.configured_name(old)
+        removed = repository.remove_store(old)
         if configured is None:
-            _warn_of_configuration(call, repository.custody, removed.url)
+            _warn_of_configuration(call, repository, removed.url)
         else:
             call.warn(f"the setting store still means the name {configured}: change it")
     call.output.show(removed._asdict(), [call.output.shown(f"forgot {removed.url}")])
@@ -113,9 +115,9 @@ def move(
     Example: cafcat store move /mnt/old/chunks /mnt/new/chunks
     """
     with call.repository() as repository:
-        report = repository.custody.move_store(old, new, look_at_all=look_at_all, dry_run=dry_run)
+        report = repository.move_store(old, new, look_at_all=look_at_all, dry_run=dry_run)
         if not dry_run:
-            _warn_of_configuration(call, repository.custody, report.old)
+            _warn_of_configuration(call, repository, report.old)
     if report.dropped_name is not None:
         call.warn(f"no store has the name {report.dropped_name} any more: the store keeps the name that it has")
     done = "would move" if dry_run else "moved"
@@ -135,22 +137,14 @@ def migrate(
 
     Example: cafcat store migrate /mnt/disk/chunks s3://bucket/chunks
     """
-    stop = StopOnSignal("the copy of a chunk", as_json=call.json)
-    with stop, call.repository() as repository, _Progress(call) as progress:
-        try:
-            report = repository.custody.migrate_store(
-                old,
-                new,
-                join_store=join_store,
-                progress=progress,
-                on_switched=progress.switched,
-                should_stop=stop,
-            )
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; what was migrated stays so, the next migrate goes on")
-            return INTERRUPTED
-        _warn_of_configuration(call, repository.custody, report.old)
+    with operation(
+        call,
+        _Progress(call),
+        at_hand="the copy of a chunk",
+        if_interrupted="what was migrated stays so, the next migrate goes on",
+    ) as repository:
+        report = repository.migrate_store(old, new, join_store=join_store)
+        _warn_of_configuration(call, repository, report.old)
     call.summarize({"summary": asdict(report)}, map(call.output.shown, _summary(report)), report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
 
@@ -167,9 +161,9 @@ def _summary(report: "MigrateReport") -> list[str]:
     return lines
 
 
-def _warn_of_configuration(call: Call, custody: "Custody", old: str) -> None:
+def _warn_of_configuration(call: Call, repository: "Repository", old: str) -> None:
     """New chunks would go to the old place."""
-    name = custody.configured_as(old)
+    name = repository.configured_as(old)
     if name is not None:
         call.warn(f"the setting {name} still means {old}: change it, or new chunks go there")
 

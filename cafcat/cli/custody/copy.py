@@ -5,30 +5,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
-from cafcat.cli.options import JoinStore
+from cafcat.cli.operation import operation
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import StopOnSignal
 from cafcat.errors import InvalidInput
+from cafcat.events import ChunkCopied, Event
+from cafcat.operations.copy.options import CopyOptions
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
-    from cafcat.operations.copy.run import CopiedChunk, CopyReport
+    from cafcat.operations.copy.report import CopyReport
 
 __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """With -v, a line for each chunk."""
+    """With -v, shows a line for each chunk."""
 
-    def taken(self, chunk: "CopiedChunk") -> None:
+    def show(self, event: Event) -> None:
+        assert isinstance(event, ChunkCopied)  # noqa: S101 - copy reports no other events
         if self._call.verbose and self._call.json:
-            self._call.output.document(chunk._asdict())
+            self._call.output.document(event._asdict())
         elif self._call.verbose:
-            self._print(f"chunk {chunk.uuid} {_WORDS[chunk.outcome]}, {format_size(chunk.size_bytes)}")
+            self._print(f"chunk {event.uuid} {_WORDS[event.outcome]}, {format_size(event.size_bytes)}")
 
 
 _WORDS = {
@@ -41,43 +42,25 @@ _WORDS = {
 
 def copy(
     call: Call,
+    options: CopyOptions,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="STORE", help="Where to: a folder, URL or name.")],
-    chunks: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="CHUNK...", parser=parse_text, help="Uuids, or their first 8 digits.", show_default=False
-        ),
-    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All chunks.")] = False,
-    join_store: JoinStore = False,
-    prefix: Annotated[
-        str | None,
-        typer.Option("--prefix", metavar="FOLDER", parser=parse_text, help="Chunks with files below FOLDER."),
-    ] = None,
 ) -> int:
     """Copy chunks into a second store. Reads go there by themselves when a chunk is lost or damaged.
 
     Example: cafcat copy --all --to s3://backups/cafcat
     """
-    if sum((bool(chunks), everything, prefix is not None)) != 1:
+    if sum((bool(options.chunks), everything, options.prefix is not None)) != 1:
         raise InvalidInput("which chunks?", hint="either name some, or give --all, or --prefix FOLDER")
-    stop = StopOnSignal("the copy of a chunk", as_json=call.json)
-    with stop, call.repository() as repository, _Progress(call) as progress:
-        try:
-            report = repository.custody.copy(
-                chunks or (),
-                to=to,
-                prefix=prefix,
-                join_store=join_store,
-                progress=progress,
-                on_taken=progress.taken,
-                should_stop=stop,
-            )
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; what was copied before stays, the next copy goes on")
-            return INTERRUPTED
+    with operation(
+        call,
+        _Progress(call),
+        at_hand="the copy of a chunk",
+        if_interrupted="what was copied before stays, the next copy goes on",
+    ) as repository:
+        from cafcat.operations.copy.run import run
+
+        report = run(repository.session, options)
     call.summarize({"summary": asdict(report)}, [_summary(report)], report.failed)
     if report.interrupted:
         return INTERRUPTED

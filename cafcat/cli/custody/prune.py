@@ -1,26 +1,25 @@
 """`cafcat prune`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING
 
 import typer
 
-from cafcat.cli.arguments import parse_duration
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
-from cafcat.cli.options import ONLY_IN_STORE, Yes
+from cafcat.cli.operation import operation
+from cafcat.cli.options import ONLY_IN_STORE
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import StopOnSignal
-from cafcat.model import DEFAULT_GRACE_SECONDS
+from cafcat.events import ChunkPruned, Event
+from cafcat.operations.prune.options import PruneOptions
+from cafcat.support.arguments import format_duration
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
-    from cafcat.operations.prune.run import PrunedChunk, PruneReport
+    from cafcat.operations.prune.report import PruneReport
 
 __all__ = ["register"]
-
-_DEFAULT_GRACE: Final = f"{DEFAULT_GRACE_SECONDS // 86_400}d"
 
 
 class _Progress(ShownProgress):
@@ -30,45 +29,32 @@ class _Progress(ShownProgress):
         super().__init__(call)
         self._would = "would be " if dry_run else ""
 
-    def pruned(self, chunk: "PrunedChunk") -> None:
+    def show(self, event: Event) -> None:
+        assert isinstance(event, ChunkPruned)  # noqa: S101 - prune reports no other events
         if self._call.verbose and self._call.json:
-            self._call.output.document(chunk._asdict())
+            self._call.output.document(event._asdict())
         elif self._call.verbose:
-            removed = f"removed: {plural(chunk.objects, 'object')}, {format_size(chunk.bytes_freed)}"
-            what = removed if chunk.objects else "let go"
-            since = f", without files since {chunk.retired_at[:19]}Z" if chunk.retired_at else ""
-            self._print(f"chunk {chunk.uuid} {self._would}{what}{since}")
+            removed = f"removed: {plural(event.objects, 'object')}, {format_size(event.bytes_freed)}"
+            what = removed if event.objects else "let go"
+            since = f", without files since {event.retired_at[:19]}Z" if event.retired_at else ""
+            self._print(f"chunk {event.uuid} {self._would}{what}{since}")
 
 
-def prune(
-    call: Call,
-    *,
-    grace: Annotated[
-        str,
-        typer.Option("--grace", metavar="TIME", help="Only what has had no file for so long, as 12h, 7d or 0."),
-    ] = _DEFAULT_GRACE,
-    yes: Yes = False,
-) -> int:
+def prune(call: Call, options: PruneOptions) -> int:
     """Remove chunks that no file is in any more. Says what it would do; --yes does it.
 
     Example: cafcat prune --grace 30d --yes
     """
-    grace_seconds = 0 if grace.strip() == "0" else parse_duration(grace)
-    stop = StopOnSignal("the removal of a chunk", as_json=call.json)
-    with stop, call.repository() as repository, _Progress(call, dry_run=not yes) as progress:
-        try:
-            report = repository.custody.prune(
-                grace_seconds=grace_seconds,
-                store=repository.settings.store_from_flag,
-                dry_run=not yes,
-                progress=progress,
-                on_pruned=progress.pruned,
-                should_stop=stop,
-            )
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; what was removed is gone, the next prune goes on")
-            return INTERRUPTED
+    with operation(
+        call,
+        _Progress(call, dry_run=options.dry_run),
+        at_hand="the removal of a chunk",
+        if_interrupted="what was removed is gone, the next prune goes on",
+    ) as repository:
+        from cafcat.operations.prune.run import run
+
+        report = run(repository.session, options)
+    grace = format_duration(options.grace_seconds)
     call.summarize({"summary": asdict(report)}, _summary(report, grace), report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
 

@@ -1,21 +1,22 @@
 """`cafcat recover`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import StopOnSignal
+from cafcat.events import ChunkRecovered, CopyRecovered, Event
+from cafcat.operations.recover.options import RecoverOptions
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
-    from cafcat.operations.recover.left_copies import RecoveredCopy
-    from cafcat.operations.recover.run import RecoveredChunk, RecoverReport
+    from cafcat.operations.recover.report import RecoverReport
 
 __all__ = ["register"]
 
@@ -27,45 +28,35 @@ class _Progress(ShownProgress):
         super().__init__(call)
         self._would = "would be " if dry_run else ""
 
-    def settled(self, chunk: "RecoveredChunk | RecoveredCopy") -> None:
+    def show(self, event: Event) -> None:
+        assert isinstance(event, ChunkRecovered | CopyRecovered)  # noqa: S101 - recover reports no other events
         if self._call.verbose and self._call.json:
-            self._call.output.document(chunk._asdict())
+            self._call.output.document(event._asdict())
         elif self._call.verbose:
-            self._print(self._in_words(chunk))
+            self._print(self._in_words(event))
 
-    def _in_words(self, chunk: "RecoveredChunk | RecoveredCopy") -> str:
-        from cafcat.operations.recover.left_copies import RecoveredCopy
-
-        why = f": {chunk.reason}" if chunk.reason else ""
-        if isinstance(chunk, RecoveredCopy):
-            return f"copy of chunk {chunk.copy_of} in {chunk.store} {self._would}{chunk.outcome}{why}"
-        whole = f": {plural(chunk.files, 'file')}, {format_size(chunk.size_bytes)}" if chunk.size_bytes else ""
-        return f"chunk {chunk.uuid} {self._would}{chunk.outcome}{whole}{why}"
+    def _in_words(self, event: ChunkRecovered | CopyRecovered) -> str:
+        why = f": {event.reason}" if event.reason else ""
+        if isinstance(event, CopyRecovered):
+            return f"copy of chunk {event.copy_of} in {event.store} {self._would}{event.outcome}{why}"
+        whole = f": {plural(event.files, 'file')}, {format_size(event.size_bytes)}" if event.size_bytes else ""
+        return f"chunk {event.uuid} {self._would}{event.outcome}{whole}{why}"
 
 
-def recover(
-    call: Call,
-    *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
-) -> int:
+def recover(call: Call, options: RecoverOptions) -> int:
     """Settle what ingests left behind that were killed: adopt whole chunks, remove half ones.
 
     Example: cafcat recover --dry-run -v
     """
-    stop = StopOnSignal("the check of a chunk", as_json=call.json)
-    with stop, call.repository() as repository, _Progress(call, dry_run=dry_run) as progress:
-        try:
-            report = repository.recover(
-                store=repository.settings.store_from_flag,
-                dry_run=dry_run,
-                progress=progress,
-                on_settled=progress.settled,
-                should_stop=stop,
-            )
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; what was settled before stays so, the next recover goes on")
-            return INTERRUPTED
+    with operation(
+        call,
+        _Progress(call, dry_run=options.dry_run),
+        at_hand="the check of a chunk",
+        if_interrupted="what was settled before stays so, the next recover goes on",
+    ) as repository:
+        from cafcat.operations.recover.run import run
+
+        report = run(repository.session, options)
     call.summarize({"summary": asdict(report)}, _summary(report), report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
 

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.custody.names import names_from
-from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
+from cafcat.cli.errors import SOME_FAILED
+from cafcat.cli.operation import operation
 from cafcat.cli.output import location_document, plural, timestamp
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import StopOnSignal
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import FileProblem, ProblemKind
+from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.model import RetiredLocation
-    from cafcat.operations.remove.run import RemoveReport, UndeleteReport
+    from cafcat.operations.rm.report import RemoveReport
+    from cafcat.operations.undelete.report import UndeleteReport
     from cafcat.repository import Repository
 
 __all__ = ["register"]
@@ -71,16 +72,10 @@ def rm(
     folders = (paths or []) if recursive else []
     dry_run = dry_run or (recursive and not yes)
     single = files_from is None and len(paths or []) == 1
-    stop = StopOnSignal("the removal", as_json=call.json)
-    with stop, call.repository() as repository, _Progress(call, single=single) as progress:
-        try:
-            report = repository.custody.remove(
-                names, folders=folders, dry_run=dry_run, progress=progress, should_stop=stop
-            )
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; nothing was removed")
-            return INTERRUPTED
+    with operation(
+        call, _Progress(call, single=single), at_hand="the removal", if_interrupted="nothing was removed"
+    ) as repository:
+        report = repository.rm(names, folders=folders, dry_run=dry_run)
     call.summarize({"summary": asdict(report)}, _removed(report, can_do=recursive and not yes))
     return SOME_FAILED if report.files_failed else 0
 
@@ -116,14 +111,10 @@ def undelete(
     names = _names(paths, files_from, null=null, recursive=recursive)
     folders = (paths or []) if recursive else []
     single = files_from is None and len(paths or []) == 1
-    stop = StopOnSignal("the undelete", as_json=call.json)
-    with stop, call.repository() as repository, _Progress(call, single=single) as progress:
-        try:
-            report = repository.custody.undelete(names, folders=folders, progress=progress, should_stop=stop)
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; nothing was brought back")
-            return INTERRUPTED
+    with operation(
+        call, _Progress(call, single=single), at_hand="the undelete", if_interrupted="nothing was brought back"
+    ) as repository:
+        report = repository.undelete(names, folders=folders)
     call.summarize({"summary": asdict(report)}, [_restored(report)])
     left = 0 if recursive else report.files_live + report.files_pruned
     return SOME_FAILED if report.files_failed + report.files_taken + left else 0
@@ -146,7 +137,7 @@ def _list(call: Call, prefixes: Sequence[str], *, refused: bool) -> int:
     prefix = prefixes[0] if prefixes else "."
     found = False
     with call.repository() as repository:
-        for removed in repository.custody.removed(prefix):
+        for removed in repository.removed(prefix):
             found = True
             _show(call, repository, removed)
     if not found and prefix not in (".", "./"):

@@ -1,67 +1,38 @@
 """`cafcat repair`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED
-from cafcat.cli.options import FollowSymlinks, JoinStore, NewSize, NoUnpack, Yes, prefix_option
+from cafcat.cli.operation import operation
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import StopOnSignal
+from cafcat.operations.repair.options import RepairOptions
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
-    from cafcat.operations.repair.run import RepairReport
+    from cafcat.operations.repair.report import RepairReport
 
 __all__ = ["register"]
 
 
-def repair(
-    call: Call,
-    *,
-    from_source: Annotated[
-        list[str] | None,
-        typer.Option("--from-source", metavar="SRC", help="What was ingested, as it was named; repeatable."),
-    ] = None,
-    from_copy: Annotated[bool, typer.Option("--from-copy", help="Take files from copies of the chunks.")] = False,
-    chunk: Annotated[
-        list[str] | None,
-        typer.Option("--chunk", metavar="UUID", help="This chunk, whatever verify found; repeatable."),
-    ] = None,
-    prefix: Annotated[str, prefix_option("With --from-source, as for ingest.")] = "",
-    follow_symlinks: FollowSymlinks = False,
-    no_unpack: NoUnpack = False,
-    target_size: NewSize = None,
-    join_store: JoinStore = False,
-    yes: Yes = False,
-) -> int:
+def repair(call: Call, options: RepairOptions) -> int:
     """Mend the chunks that verify found to be damaged. Reads and says what can be mended; --yes does it.
 
     Example: cafcat repair --from-copy --from-source /srv/photos --yes
     """
-    stop = StopOnSignal("the open chunk", as_json=call.json)
-    with stop, call.repository() as repository, ShownProgress(call) as progress:
-        try:
-            report = repository.custody.repair(
-                sources=from_source or (),
-                from_copies=from_copy,
-                chunks=chunk or (),
-                prefix=prefix,
-                follow_symlinks=follow_symlinks,
-                unpack_tars=not no_unpack,
-                target_size=target_size,
-                dry_run=not yes,
-                join_store=join_store,
-                progress=progress,
-                should_stop=stop,
-            )
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; what was committed before stays, all else is as it was")
-            return INTERRUPTED
+    with operation(
+        call,
+        ShownProgress(call),
+        at_hand="the open chunk",
+        if_interrupted="what was committed before stays, all else is as it was",
+    ) as repository:
+        from cafcat.operations.repair.run import run
+
+        report = run(repository.session, options)
     call.summarize({"summary": asdict(report)}, _summary(report))
     left = report.files_lost or report.chunks_left or report.logs_damaged
     return INTERRUPTED if report.interrupted else DAMAGE if left else 0

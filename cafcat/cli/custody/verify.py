@@ -1,22 +1,23 @@
 """`cafcat verify`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cafcat.cli.arguments import parse_duration, parse_percent
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
-from cafcat.cli.options import ONLY_IN_STORE, FollowSymlinks, NoUnpack, prefix_option
+from cafcat.cli.operation import operation
+from cafcat.cli.options import ONLY_IN_STORE
 from cafcat.cli.output import plural, printable
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import StopOnSignal
+from cafcat.events import Event, ObjectChecked
 from cafcat.model import Finding, Verdict, VerifyLevel
+from cafcat.operations.verify.options import VerifyOptions
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
-    from cafcat.operations.verify.run import CheckedObject, VerifyReport
+    from cafcat.operations.verify.report import VerifyReport
 
 __all__ = ["register"]
 
@@ -24,17 +25,19 @@ __all__ = ["register"]
 class _Progress(ShownProgress):
     """A line for each finding; with -v, one for each object, too."""
 
-    def checked(self, checked: "CheckedObject") -> None:
+    def show(self, event: Event) -> None:
+        assert isinstance(event, ObjectChecked)  # noqa: S101 - verify reports no other events
+        checked = event
         for finding in checked.findings:
-            self._tell(checked, finding)
+            self._print_finding(checked, finding)
         if self._call.verbose and self._call.json:
-            document = asdict(checked) | {"findings": len(checked.findings)}
+            document = checked._asdict() | {"findings": len(checked.findings)}
             self._call.output.document({"checked": document})
         elif self._call.verbose:
             read = f", {format_size(checked.bytes_read)} read" if checked.bytes_read else ""
             self._print(f"{_name(checked)}: {checked.verdict} ({plural(checked.files, 'file')}{read})")
 
-    def _tell(self, checked: "CheckedObject", finding: Finding) -> None:
+    def _print_finding(self, checked: ObjectChecked, finding: Finding) -> None:
         if self._call.json:
             where = {name: getattr(checked, name) for name in ("chunk", "store", "is_copy", "object")}
             self._call.output.document({"finding": where | finding._asdict()})
@@ -43,7 +46,7 @@ class _Progress(ShownProgress):
         self._call.output.flush()
 
 
-def _name(checked: "CheckedObject") -> str:
+def _name(checked: ObjectChecked) -> str:
     if checked.chunk is None:
         return printable(checked.object or "catalog")
     return f"chunk {checked.chunk}" + (f", copy in {checked.store}" if checked.is_copy else "")
@@ -56,75 +59,20 @@ def _shown(finding: Finding) -> str:
     return f"{finding.kind}{path}{span}: {printable(finding.detail)}"
 
 
-def verify(
-    call: Call,
-    *,
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SRC...", help="With --level source: what was ingested, as it was named.", show_default=False
-        ),
-    ] = None,
-    level: Annotated[
-        VerifyLevel,
-        typer.Option("--level", help="How closely: SQL only, each chunk's index, every byte, or the sources."),
-    ] = VerifyLevel.INDEX,
-    sample: Annotated[
-        float | None,
-        typer.Option("--sample", metavar="SHARE", parser=parse_percent, help="Only so many of the chunks, as 5%."),
-    ] = None,
-    older_than: Annotated[
-        int | None,
-        typer.Option(
-            "--older-than",
-            metavar="TIME",
-            parser=parse_duration,
-            help="Only chunks not found whole since then, as 90d.",
-        ),
-    ] = None,
-    chunk: Annotated[
-        list[str] | None, typer.Option("--chunk", metavar="UUID", help="Only this chunk; repeatable.")
-    ] = None,
-    prefix: Annotated[
-        str, prefix_option("Only chunks with files of this folder; with sources, as for ingest.")
-    ] = "",
-    follow_symlinks: FollowSymlinks = False,
-    no_unpack: NoUnpack = False,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Begin anew, not where the same verify was interrupted.")
-    ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", metavar="N", help="Check so many chunks at once; else one per processor."),
-    ] = None,
-) -> int:
+def verify(call: Call, options: VerifyOptions) -> int:
     """Prove that what was packed is still there, and whole. Exit code 5 if it is not.
 
     Example: cafcat verify --level data --older-than 90d
     """
-    stop = StopOnSignal("the chunk at hand", as_json=call.json)
-    with stop, call.repository() as repository, _Progress(call) as progress:
-        try:
-            report = repository.custody.verify(
-                sources or (),
-                level=level,
-                chunks=chunk or (),
-                prefix=prefix,
-                store=repository.settings.store_from_flag,
-                older_than=older_than,
-                sample=sample,
-                follow_symlinks=follow_symlinks,
-                unpack_tars=not no_unpack,
-                restart=restart,
-                jobs=jobs,
-                progress=progress,
-                on_checked=progress.checked,
-                should_stop=stop,
-            )
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; what was checked is in the catalog, the same verify goes on there")
-            return INTERRUPTED
+    with operation(
+        call,
+        _Progress(call),
+        at_hand="the chunk at hand",
+        if_interrupted="what was checked is in the catalog, the same verify goes on there",
+    ) as repository:
+        from cafcat.operations.verify.run import run
+
+        report = run(repository.session, options)
     call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report)])
     return _exit_code(report)
 

@@ -9,12 +9,12 @@ from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from cafcat.repository import Repository
+    from cafcat.packed_files import PackedFiles
 
 __all__ = ["each"]
 
 
-def each(call: Call, paths: Sequence[str], action: "Callable[[Repository, str], None]") -> int:
+def each(call: Call, paths: Sequence[str], action: "Callable[[PackedFiles, str], None]") -> int:
     """Run the action on every path. A single path that fails ends the command with its own error; of several, each
     failure is one message and the exit code is 3."""
     with call.reading() as repository:

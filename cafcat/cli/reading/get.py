@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cafcat.cli.arguments import WHOLE, ByteRange, parse_range, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.output import location_document, plural
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.model import Location, ProblemKind
+from cafcat.support.arguments import WHOLE, ByteRange, parse_range, parse_text
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
+    from cafcat.packed_files import PackedFiles
     from cafcat.reading.plan import ReadPlan
-    from cafcat.repository import Repository
 
 __all__ = ["Paths", "register"]
 
@@ -65,7 +65,7 @@ def get(
 
 
 def _get_many(
-    call: Call, repository: "Repository", targets: dict[str, Path], byte_range: ByteRange, *, force: bool
+    call: Call, repository: "PackedFiles", targets: dict[str, Path], byte_range: ByteRange, *, force: bool
 ) -> int:
     failed = 0
     for path, found in repository.get_many(targets, *byte_range, overwrite=force):
@@ -115,7 +115,7 @@ def cat(call: Call, paths: Paths, byte_range: Range = None, explain: Explain = F
         return _cat_many(call, repository, paths, byte_range or WHOLE)
 
 
-def _cat_many(call: Call, repository: "Repository", paths: list[str], byte_range: ByteRange) -> int:
+def _cat_many(call: Call, repository: "PackedFiles", paths: list[str], byte_range: ByteRange) -> int:
     failed = 0
     for _, blocks in repository.stream_many(paths, *byte_range):
         try:
@@ -183,7 +183,8 @@ def extract(
             return _show_plan(call, repository.plan_extract(prefix))
     stop = StopOnSignal("the open file", as_json=call.json)
     with stop, call.reading() as repository, ShownProgress(call) as progress:
-        report = repository.extract(prefix, directory, overwrite=force, progress=progress, should_stop=stop)
+        progress.stop = stop
+        report = repository.with_progress(progress).extract(prefix, directory, overwrite=force)
     first = "interrupted; " if report.interrupted else ""
     failed = f", failed {report.files_failed}" if report.files_failed else ""
     work = f"{format_size(report.bytes)}, {progress.seconds:.1f} s"

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cafcat.cli.arguments import parse_date, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
@@ -14,10 +13,11 @@ from cafcat.cli.reading.shell import cat_line, curl_line, dd_line
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
+from cafcat.support.arguments import parse_date, parse_text
 from cafcat.support.quantities import format_size, parse_size
 
 if TYPE_CHECKING:
-    from cafcat.repository import Repository
+    from cafcat.packed_files import PackedFiles
 
 __all__ = ["register"]
 
@@ -39,7 +39,7 @@ def ls(
 
     Example: cafcat ls -l photos/2024
     """
-    with call.repository() as repository:
+    with call.files() as repository:
         found = False
         for item in repository.list(prefix) if recursive else repository.list_folder(prefix):
             found = True
@@ -54,7 +54,7 @@ def ls(
         raise NotFound("nothing of that name in the catalog", path=prefix, hint="cafcat ls shows what is there")
 
 
-def _show_json(call: Call, repository: "Repository", item: Location | Folder) -> None:
+def _show_json(call: Call, repository: "PackedFiles", item: Location | Folder) -> None:
     if isinstance(item, Folder):
         call.output.document(folder_document(item))
     else:
@@ -95,7 +95,7 @@ def find(
 
     Example: cafcat find photos --name '*.jpg' --min-size 1MB
     """
-    with call.repository() as repository:
+    with call.files() as repository:
         found = repository.find(
             prefix, name=name, newer_ns=newer, older_ns=older, min_size=min_size, max_size=max_size
         )
@@ -117,7 +117,7 @@ def stat(call: Call, paths: Paths) -> int:
     return each(call, paths, lambda repository, path: _stat(call, repository, path))
 
 
-def _stat(call: Call, repository: "Repository", path: str) -> None:
+def _stat(call: Call, repository: "PackedFiles", path: str) -> None:
     location = repository.locate(path)
     document = location_document(location, repository.object_of(location))
     history = [
@@ -152,7 +152,7 @@ def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expir
     return each(call, paths, lambda repository, path: _locate(call, repository, path, seconds))
 
 
-def _locate(call: Call, repository: "Repository", path: str, seconds: int | None) -> None:
+def _locate(call: Call, repository: "PackedFiles", path: str, seconds: int | None) -> None:
     location = repository.locate(path)
     document = location_document(location, repository.object_of(location))
     command = _command(repository, location, seconds)
@@ -163,7 +163,7 @@ def _locate(call: Call, repository: "Repository", path: str, seconds: int | None
         call.output.line(command)
 
 
-def _command(repository: "Repository", location: Location, seconds: int | None) -> str:
+def _command(repository: "PackedFiles", location: Location, seconds: int | None) -> str:
     """Return one line for a POSIX shell that prints the file."""
     start, end = location.start_byte, location.end_byte
     if seconds is not None:

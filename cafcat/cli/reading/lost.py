@@ -6,16 +6,16 @@ from cafcat.cli.call import Call
 from cafcat.errors import CafcatError
 
 if TYPE_CHECKING:
-    from cafcat.repository import Repository
+    from cafcat.packed_files import PackedFiles
 
 __all__ = ["warn_if_lost"]
 
 
-def warn_if_lost(call: Call, repository: "Repository") -> CafcatError | None:
+def warn_if_lost(call: Call, repository: "PackedFiles") -> CafcatError | None:
     """Print the notice, and return it, if the catalog is empty and its store is not. Costs a query; the store is
     asked only if the catalog is empty."""
     try:
-        lost = repository.custody.lost_catalog()
+        lost = repository.lost_catalog()
     except CafcatError:
         return None  # the verb's own error tells more
     if lost is not None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cafcat.cli.arguments import parse_date, parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import SOME_FAILED
 from cafcat.cli.output import plural
+from cafcat.support.arguments import parse_date, parse_text
 
 if TYPE_CHECKING:
     from cafcat.logs.searching import LogSearch, SearchReport
@@ -59,7 +59,7 @@ def search(
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)  # the program that searches ends with us
     with call.repository() as repository:
-        found = repository.custody.search(
+        found = repository.search(
             query,
             prefix,
             from_ms=None if since is None else -(-since // _NS_PER_MS),

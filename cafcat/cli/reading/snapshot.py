@@ -5,12 +5,11 @@ from typing import Annotated
 
 import typer
 
-from cafcat.cli.arguments import parse_new_file, parse_text
 from cafcat.cli.call import Call, verb
-from cafcat.cli.errors import INTERRUPTED
+from cafcat.cli.operation import operation
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.stopping import interrupted_by_signals
+from cafcat.support.arguments import parse_new_file, parse_text
 from cafcat.support.quantities import format_size
 
 __all__ = ["register"]
@@ -34,14 +33,8 @@ def snapshot(
 
     Example: cafcat snapshot photos/2024 -o photos.cafs
     """
-    with call.repository() as repository, ShownProgress(call) as progress:
-        try:
-            with interrupted_by_signals():
-                report = repository.snapshot(output, prefix, overwrite=force, progress=progress)
-        except KeyboardInterrupt:
-            progress.end()
-            call.output.notice("interrupted; nothing was written")
-            return INTERRUPTED
+    with operation(call, ShownProgress(call), if_interrupted="nothing was written") as repository:
+        report = repository.snapshot(output, prefix, overwrite=force)
     what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) in {plural(report.chunks, 'chunk')}"
     line = f"snapshot of {what} as of {report.made_at}: {call.output.shown(output)}"
     call.summarize(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cafcat.cli.arguments import parse_text
 from cafcat.cli.call import Call, verb
 from cafcat.cli.output import plural
+from cafcat.support.arguments import parse_text
 
 if TYPE_CHECKING:
     from cafcat.catalog.files.log_units import StoredUnit
@@ -32,7 +32,7 @@ def units(
     Example: cafcat units app/2026-11
     """
     with call.repository() as repository:
-        for unit in repository.custody.units(prefix):
+        for unit in repository.units(prefix):
             if call.json:
                 call.output.document(_document(unit))
             else:

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cafcat.cli.arguments import parse_duration
 from cafcat.cli.call import Call, verb
 from cafcat.cli.reading.each import each
 from cafcat.cli.reading.get import Paths
 from cafcat.errors import InvalidInput
+from cafcat.support.arguments import parse_duration
 
 if TYPE_CHECKING:
-    from cafcat.repository import Repository
+    from cafcat.packed_files import PackedFiles
 
 __all__ = ["Expires", "Presign", "register", "seconds_signed"]
 
@@ -46,7 +46,7 @@ def url(
     return each(call, paths, lambda repository, path: _show(call, repository, path, seconds))
 
 
-def _show(call: Call, repository: "Repository", path: str, seconds: int | None) -> None:
+def _show(call: Call, repository: "PackedFiles", path: str, seconds: int | None) -> None:
     location = repository.locate(path)
     if seconds is None:
         address = repository.url_of(location)

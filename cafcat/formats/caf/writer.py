@@ -4,11 +4,11 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.formats.base import FinishedArchive, Sink
 from cafcat.formats.index_text import MAX_INDEX_BYTES, entry_text, longest_text_bytes
 from cafcat.formats.writing import FileWriter, IndexedWriter
 from cafcat.model import Entry, NewFile
+from cafcat.support.checksums import crc32c
 
 __all__ = ["MAX_INDEX_BYTES", "CafEntryWriter", "CafWriter"]
 

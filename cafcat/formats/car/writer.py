@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Unsupported
 from cafcat.formats.base import UNLIMITED, FinishedArchive, HeadSink, Sink
 from cafcat.formats.car import varint
@@ -18,6 +17,7 @@ from cafcat.formats.car.tree_writer import TreeWriter
 from cafcat.formats.index_text import MAX_INDEX_BYTES, entry_text, longest_text_bytes
 from cafcat.formats.writing import BufferedBytes, FileWriter, IndexedWriter
 from cafcat.model import Entry, NewFile
+from cafcat.support.checksums import crc32c
 
 __all__ = ["CarEntryWriter", "CarWriter"]
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.formats.base import FinishedArchive, Sink
 from cafcat.formats.chunkio.decoding import PIECES
 from cafcat.formats.chunkio.metering import MAX_POSITION, offset_at, position_of
@@ -20,6 +19,7 @@ from cafcat.formats.chunkio.records_writer import record_bytes
 from cafcat.formats.index_text import MAX_INDEX_BYTES, entry_text, longest_text_bytes
 from cafcat.formats.writing import FileWriter, IndexedWriter
 from cafcat.model import Entry, NewFile
+from cafcat.support.checksums import crc32c
 
 __all__ = ["MAX_INDEX_BYTES", "ChunkIoEntryWriter", "ChunkIoWriter"]
 

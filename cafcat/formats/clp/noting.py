@@ -4,13 +4,13 @@ checksums of its sections, sizes and times of its log files, in a packet of meta
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt
 from cafcat.formats.clp.metadata import Noted, pack_noted
 from cafcat.formats.clp.packing import pack_head
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.formats.clp.units import units_of
 from cafcat.model import ArchiveUnits, Entry
+from cafcat.support.checksums import crc32c
 
 __all__ = ["LogSource", "NotedArchive", "noted_archive"]
 

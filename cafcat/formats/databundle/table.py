@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import RandomReader
 from cafcat.formats.databundle.decoding import parse_decoding
@@ -11,6 +10,7 @@ from cafcat.formats.databundle.layout import BUNDLE_CONFIG, SHARD_METADATA, Trai
 from cafcat.formats.databundle.messages import FILE_TYPE_URL, REGULAR, messages
 from cafcat.formats.repeats import Superseded
 from cafcat.model import Entry
+from cafcat.support.checksums import crc32c
 
 __all__ = ["Table"]
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Refused
 from cafcat.formats.base import FinishedArchive, Sink
 from cafcat.formats.databundle.bundles.compression import ZLIB
@@ -22,6 +21,7 @@ from cafcat.formats.databundle.packing import FilePacking, Packed, RecordPacker,
 from cafcat.formats.databundle.rows import LONGEST_RECORD_ROW, file_row, longest_row_bytes, record_row, row
 from cafcat.formats.writing import ArchiveWriter, BufferedBytes, FileWriter
 from cafcat.model import Entry, NewFile
+from cafcat.support.checksums import crc32c
 from cafcat.support.spool import Spool
 
 __all__ = ["DataBundleEntryWriter", "DataBundleWriter"]

@@ -5,15 +5,13 @@ said. Then the archive and all its files are entered in one transaction.
 """
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import NamedTuple
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-from cafcat.catalog.catalog import Catalog
+from cafcat.archives.naming import ArchiveLocator, Together, found
 from cafcat.catalog.chunks.adopting import AdoptedArchive
 from cafcat.catalog.files.mapping import Mapping
-from cafcat.checksums import crc32c
 from cafcat.errors import (
     CafcatError,
     CatalogOutdated,
@@ -23,15 +21,42 @@ from cafcat.errors import (
     InvalidInput,
     Unsupported,
 )
+from cafcat.events import ArchiveAdopted
 from cafcat.formats.base import UNCHECKED_HASH, Format, Reader, Remarks, Spread, UnitReader
-from cafcat.formats.read_as import DETECTED, ReadAs
+from cafcat.formats.read_as import ReadAs
+from cafcat.formats.registry import asked_for
 from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
+from cafcat.operations.adopt.options import AdoptOptions
+from cafcat.operations.adopt.report import AdoptReport
 from cafcat.operations.index_rules import unnameable
-from cafcat.progress import Progress
+from cafcat.remote.access import is_s3
+from cafcat.remote.address import parse_s3
+from cafcat.session import Session
+from cafcat.sources.names import prefixed
 from cafcat.stores.base import OpensFiles, Store, StoredObject
+from cafcat.stores.keys import check_key
+from cafcat.support.checksums import crc32c
 from cafcat.support.read_ahead import ReadAhead
 
-__all__ = ["Adopt", "AdoptReport", "AdoptedFile", "Found"]
+__all__ = ["Found", "run"]
+
+
+def run(session: Session, options: AdoptOptions) -> AdoptReport:
+    """Adopt archives. An archive that cannot be adopted is reported, and the others are adopted.
+
+    Raises:
+        InvalidInput: There is no such format, or `archives` is a single name.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    if options.format is not None:
+        asked_for(options.format)
+    if isinstance(options.archives, str | bytes | os.PathLike):
+        raise InvalidInput("archives are a list of names", hint=f"write [{os.fspath(options.archives)!r}]")
+    try:
+        adopt = _Adopt(session, options, OnConflict(options.on_conflict))
+        return adopt.adopt_all([os.fspath(archive) for archive in options.archives])
+    finally:
+        session.progress.end()
 
 
 class Found(NamedTuple):
@@ -43,69 +68,59 @@ class Found(NamedTuple):
     spread: Spread | None = None
 
 
-class AdoptedFile(NamedTuple):
-    """An archive that was adopted, or would be, with its size in bytes. files: entered under their paths; skipped:
-    paths that another file kept; failed: entries that cannot be read; unchecked_blocks: blocks of a CAR with a hash
-    function that is not checked."""
-
-    archive: str
-    uuid: UUID
-    format: str
-    size_bytes: int
-    files: int
-    bytes: int
-    skipped: int
-    failed: int
-    unchecked_blocks: int = 0
-
-
-@dataclass(slots=True)
-class AdoptReport:
-    """What was done, or would be. files, bytes: of the files in the catalog now; skipped: paths that other files
-    kept; files_failed: entries that cannot be read; unchecked_blocks: blocks of CARs with a hash function that is
-    not checked; failed: archives that were not adopted, and why."""
-
-    archives: int = 0
-    files: int = 0
-    bytes: int = 0
-    skipped: int = 0
-    files_failed: int = 0
-    unchecked_blocks: int = 0
-    failed: list[str] = field(default_factory=list)
-    interrupted: bool = False
-    dry_run: bool = False
-
-
 class _Stopped(Exception):
-    """It is to end, with nothing done for the archive at hand."""
+    """The user ended the operation; nothing is done for the archive at hand."""
 
 
-class Adopt:
+class _Adopt:
     """One adopt of several archives."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        *,
-        prefix: str,
-        on_conflict: OnConflict,
-        dry_run: bool,
-        progress: Progress,
-        on_adopted: Callable[[AdoptedFile], object],
-        should_stop: Callable[[], bool],
-        read_as: ReadAs = DETECTED,
-    ) -> None:
-        """Args: prefix: a folder of the catalog, without a slash at either end; on_adopted is told of each archive;
-        should_stop is asked before each archive and block, where it ends the work: nothing is then left of the
-        archive at hand. It may raise, to the same effect. read_as: how the archives are read."""
-        self._catalog = catalog
-        self._prefix = prefix
+    def __init__(self, session: Session, options: AdoptOptions, on_conflict: OnConflict) -> None:
+        self._session = session
+        self._catalog = session.catalog
+        self._prefix = prefixed(options.prefix, "")
         self._on_conflict = on_conflict
-        self._progress = progress
-        self._on_adopted = on_adopted
-        self._should_stop = should_stop
-        self._read_as = read_as
-        self.report = AdoptReport(dry_run=dry_run)
+        self._read_as = ReadAs(options.format, options.zero_padding)
+        self.report = AdoptReport(dry_run=options.dry_run)
+
+    def adopt_all(self, archives: Sequence[str]) -> AdoptReport:
+        """Adopt archives, one after the other, until the user ends the operation."""
+        for archive in archives:
+            # Checked before the index of a bundle is copied.
+            if self.report.interrupted or self._session.should_end():
+                self.report.interrupted = True
+                break
+            self._adopt_named(archive)
+        return self.report
+
+    def _adopt_named(self, archive: str) -> None:
+        """Adopt the objects that a name stands for."""
+        try:
+            found = self._find(archive)
+        except CafcatError as error:
+            self.fail(archive, error)
+            return
+        for part in found:
+            self.take(part)
+            if self.report.interrupted:
+                break
+
+    def _find(self, archive: str) -> "Sequence[Found]":
+        """Return the objects of an archive: one, or several that are an archive together.
+
+        Each object is in a store that consists of its folder, whatever else is in there.
+        """
+        together = found(archive, self._alone, self._session.stores.__getitem__)
+        if not isinstance(together, Together):
+            return [together]
+        return [Found(together.store, name, together.spread) for name in together.spread.names]
+
+    def _alone(self, place: ArchiveLocator) -> Found:
+        store = self._session.stores[place.folder]
+        if is_s3(place.name):
+            check_key(parse_s3(place.name).key)  # a store leaves slashes out, and has another object then
+            store.stat(place.key)  # raises NotFound: the name may be that of a folder
+        return Found(store, place.key)
 
     def take(self, archive: Found) -> None:
         """What is wrong with one archive costs only itself. Raises CatalogUnavailable, CatalogOutdated."""
@@ -126,7 +141,7 @@ class Adopt:
         self.report.failed.append(f"{name}: {error}")
 
     def _go_on(self) -> None:
-        if self.report.interrupted or self._should_stop():
+        if self.report.interrupted or self._session.should_end():
             raise _Stopped
 
     def _adopt(self, found: Found) -> None:
@@ -156,12 +171,12 @@ class Adopt:
         """Warn of what the reader found beside its entries. Return the number of unchecked blocks."""
         remarks = reader.remarks() if isinstance(reader, Remarks) else ()
         for remark in remarks:
-            self._progress.warn(f"{name}: {remark.message}")
+            self._session.warn(f"{name}: {remark.message}")
         return sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)
 
     def _read_all(self, reader: Reader, archive: StoredObject, prefix: str, mapping: Mapping) -> int:
         """Puts every entry that can be read into the mapping. Returns how many cannot."""
-        self._progress.begin("adopt", size_bytes=archive.size_bytes)
+        self._session.progress.begin("adopt", size_bytes=archive.size_bytes)
         failed = 0
         for entry in reader.entries():
             self._go_on()
@@ -170,8 +185,8 @@ class Adopt:
             except (Corrupt, Unsupported, InvalidInput) as error:
                 failed += 1
                 kind = ProblemKind.NAME if isinstance(error, InvalidInput) else ProblemKind.CORRUPT
-                self._progress.problem(FileProblem(prefix + entry.path, kind, error.message))
-            self._progress.advance(1, 0)
+                self._session.emit(FileProblem(prefix + entry.path, kind, error.message))
+            self._session.progress.advance(1, 0)
         return failed
 
     def _checked(self, reader: Reader, entry: Entry, prefix: str) -> Entry:
@@ -182,7 +197,7 @@ class Adopt:
         checksum = 0
         for block in reader.open(entry):
             checksum = crc32c(block, checksum)
-            self._progress.advance(0, len(block))
+            self._session.progress.advance(0, len(block))
             self._go_on()
         if entry.crc32c not in (None, checksum):
             raise Corrupt(f"CRC-32C {checksum:08x} where the archive says {entry.crc32c:08x}")
@@ -202,7 +217,7 @@ class Adopt:
         report.files_failed += read.failed
         report.unchecked_blocks += read.unchecked_blocks
         counts = files, size_bytes, commit.skipped, read.failed, read.unchecked_blocks
-        self._on_adopted(AdoptedFile(read.name, row.uuid, row.format, row.size_bytes, *counts))
+        self._session.emit(ArchiveAdopted(read.name, row.uuid, row.format, row.size_bytes, *counts))
 
 
 class _Read(NamedTuple):

@@ -2,24 +2,27 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
 from typing import NamedTuple
 from uuid import uuid4
 
-from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.transfer.dump import TABLES, DumpReader
 from cafcat.errors import CafcatError
 from cafcat.operations.backup.keys import backup_key, backup_time
+from cafcat.operations.backup.options import BackupOptions
+from cafcat.operations.backup.report import BackupReport
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, TarWriter
+from cafcat.operations.chosen_stores import join_store, store_to_write
 from cafcat.operations.recover.left_backups import recover_backups, remove_backup
-from cafcat.progress import Progress
+from cafcat.session import Session
 from cafcat.stores.base import Store
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["Backup", "BackupReport", "FoundBackup", "backups_of"]
+__all__ = ["FoundBackup", "backups_of", "run"]
 
 
 class FoundBackup(NamedTuple):
@@ -31,29 +34,32 @@ class FoundBackup(NamedTuple):
     begun_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class BackupReport:
-    """What was written: rows by table; journal_id: the last journal record that is in it. removed: keys of
-    older backups that are gone now."""
+def run(session: Session, options: BackupOptions) -> BackupReport:
+    """Write a backup.
 
-    store: str
-    object_key: str
-    size_bytes: int
-    journal_id: int
-    rows: dict[str, int]
-    removed: tuple[str, ...]
+    Raises:
+        Conflict: The store has chunks of another catalog, and `join_store` is false.
+        InvalidInput: No store has this name, or no backup would stay.
+        StoreFailed, AccessDenied: The store does not take the backup.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    options.check()
+    store = store_to_write(session, options.to)
+    join_store(session, store, asked=options.join_store)
+    try:
+        return _Backup(session, store).run(options.keep)
+    finally:
+        session.progress.end()
 
 
-class Backup:
-    """Writes one."""
+class _Backup:
+    """One backup."""
 
-    def __init__(self, catalog: Catalog, store: Store, *, owner: str, version: str, progress: Progress) -> None:
-        """owner: who has its lease; version: of this program."""
-        self._catalog = catalog
+    def __init__(self, session: Session, store: Store) -> None:
+        self._catalog = session.catalog
         self._store = store
-        self._owner = owner
-        self._version = version
-        self._progress = progress
+        self._owner = owner_name("backup")
+        self._progress = session.progress
 
     def run(self, keep: int | None) -> BackupReport:
         """Afterwards removes all but the `keep` newest backups of the store. After an error nothing is left behind
@@ -108,7 +114,7 @@ class Backup:
         head = {
             "cafcat_backup": VERSION,
             "schema_revision": reading.revision,
-            "cafcat_version": self._version,
+            "cafcat_version": version("cafcat"),
             "taken_at": reading.taken_at,
             "journal_id": reading.journal_id,
             "catalog": reading.catalog,

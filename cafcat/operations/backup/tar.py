@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from cafcat.checksums import crc32c
 from cafcat.errors import Corrupt
+from cafcat.support.checksums import crc32c
 
 __all__ = ["HEAD_NAME", "MANIFEST_NAME", "VERSION", "Member", "TarReader", "TarWriter", "unpacked"]
 

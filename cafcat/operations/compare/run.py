@@ -6,14 +6,18 @@ equal lines of bytes, and are never taken apart.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
+from cafcat.catalog.connection import connect
 from cafcat.catalog.transfer.comparing import ComparedTable, Comparing
+from cafcat.events import CatalogsDiffer
+from cafcat.operations.compare.options import CompareOptions
+from cafcat.operations.compare.report import CompareReport
 from cafcat.progress import Progress
+from cafcat.session import Session
 
-__all__ = ["CompareReport", "Difference", "compare_catalogs"]
+__all__ = ["run"]
 
 _ADVANCE_ROWS: Final = 5000
 _ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
@@ -24,47 +28,33 @@ _UNKNOWN: Final = ("crc64nvme", "index_crc32c")
 _Row = tuple[bytes | None, ...]
 
 
-class Difference(NamedTuple):
-    """A row that only one side has, or that differs: its values by column, None for the side that does not have it.
-    name: the path, or the uuid of the chunk."""
+def run(session: Session, options: CompareOptions) -> CompareReport:
+    """Compare both catalogs.
 
-    table: ComparedTable
-    name: str
-    ours: dict[str, str | None] | None
-    theirs: dict[str, str | None] | None
-
-
-@dataclass(frozen=True, slots=True)
-class CompareReport:
-    """rows: how many both have alike, by table; differences: how many not."""
-
-    rows: dict[str, int]
-    differences: dict[str, int]
-
-    @property
-    def equal(self) -> bool:
-        """Whether nothing differs."""
-        return not any(self.differences.values())
-
-
-def compare_catalogs(
-    ours: Comparing, theirs: Comparing, progress: Progress, on_difference: Callable[[Difference], object]
-) -> CompareReport:
-    """Tells `on_difference` of every difference, in order. Raises CatalogUnavailable, CatalogOutdated."""
+    Raises:
+        CatalogUnavailable, CatalogOutdated: A database does not answer, or has another schema.
+        InvalidInput: The URL is none of a database.
+        AccessDenied: The other database refuses the connection.
+    """
+    progress = session.progress
+    theirs = Comparing(lambda: connect(options.other))
     rows, differences = Counter[str](), Counter[str]()
-    with ours.reading() as left, theirs.reading() as right:
-        for table in ComparedTable:
-            progress.begin(f"compare {table}")
-            rows[table], differences[table] = 0, 0
-            for difference in _merged(table, left.rows(table), right.rows(table), progress, rows):
-                differences[table] += 1
-                on_difference(difference)
+    try:
+        with session.catalog.comparing.reading() as left, theirs.reading() as right:
+            for table in ComparedTable:
+                progress.begin(f"compare {table}")
+                rows[table], differences[table] = 0, 0
+                for difference in _merged(table, left.rows(table), right.rows(table), progress, rows):
+                    differences[table] += 1
+                    session.emit(difference)
+    finally:
+        progress.end()
     return CompareReport(*({str(table): found[table] for table in ComparedTable} for found in (rows, differences)))
 
 
 def _merged(
     table: ComparedTable, ours: Iterator[bytes], theirs: Iterator[bytes], progress: Progress, rows: Counter[str]
-) -> Iterator[Difference]:
+) -> Iterator[CatalogsDiffer]:
     equal = 0
     left, right = next(ours, None), next(theirs, None)
     while left is not None or right is not None:
@@ -96,7 +86,7 @@ def _order(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> int:
     return (left > right) - (left < right)
 
 
-def _difference(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> Difference | None:
+def _difference(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> CatalogsDiffer | None:
     """None if all that differs is that one side does not know something."""
     columns = Comparing.columns(table)
     left, right = (
@@ -112,7 +102,7 @@ def _difference(table: ComparedTable, ours: _Row | None, theirs: _Row | None) ->
     ):
         return None
     row = left if left is not None else right
-    return Difference(table, (row or {}).get(columns[0]) or "", left, right)
+    return CatalogsDiffer(table, (row or {}).get(columns[0]) or "", left, right)
 
 
 def _values(line: bytes | None) -> _Row | None:

@@ -7,16 +7,12 @@ checksum that the catalog has of the chunk, before the copy gets its name.
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
-from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.copies import ChunkToCopy, Selection
-from cafcat.checksums import from_base64
+from cafcat.catalog.chunks.owners import owner_name
 from cafcat.errors import (
     CafcatError,
     CatalogOutdated,
@@ -27,61 +23,53 @@ from cafcat.errors import (
     Locked,
     NotFound,
 )
+from cafcat.events import ChunkCopied, CopyOutcome
 from cafcat.formats import registry as formats
 from cafcat.model import ChunkState
+from cafcat.operations.chosen_stores import join_store, store_for_new_objects
+from cafcat.operations.copy.options import CopyOptions
+from cafcat.operations.copy.report import CopyReport
+from cafcat.operations.known_stores import KnownStores
+from cafcat.operations.names import check_names
 from cafcat.operations.object_bytes import object_blocks, object_crc64nvme
-from cafcat.operations.other_places import OtherReplicas
+from cafcat.operations.other_replicas import OtherReplicas
 from cafcat.operations.own_index import read_whole
-from cafcat.progress import Progress
+from cafcat.operations.recover.before import recover_before
+from cafcat.session import Session
 from cafcat.stores.base import Store, Upload
 from cafcat.stores.distinct import Unproven
+from cafcat.support.checksums import from_base64
 from cafcat.support.paths import from_root
 from cafcat.writing.journal import write_journal
 from cafcat.writing.journal_copies import JournalCopies
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["CopiedChunk", "CopyChunks", "CopyOutcome", "CopyReport", "selection_of"]
+__all__ = ["ChunkCopier", "run"]
 
 
-class CopyOutcome(StrEnum):
-    """What became of a chunk."""
+def run(session: Session, options: CopyOptions) -> CopyReport:
+    """Copy the chosen chunks into a store.
 
-    COPIED = "copied"
-    """Its bytes were written into the store."""
-    FOUND = "found"
-    """The store had an object of that key with the very bytes: it counts as a copy from now on."""
-    THERE = "there"
-    """The store had a copy: nothing was done."""
-    OWN = "own"
-    """The chunk itself is in that store: nothing was done, and it has no copy there."""
-
-
-class CopiedChunk(NamedTuple):
-    """A chunk and what was done; size of the object in bytes."""
-
-    uuid: UUID
-    store: str
-    outcome: CopyOutcome
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class CopyReport:
-    """What was done, in numbers of chunks: copied, found (objects that were there, and are taken for copies), there
-    (before), own (the chunks themselves are there: no copies). bytes_copied: of those copied. damaged: chunks whose
-    bytes are not what they should be, or not there; failed: what could not be copied (these too), and why. store:
-    URL of where the copies are."""
-
-    store: str
-    copied: int
-    found: int
-    there: int
-    own: int
-    damaged: int
-    bytes_copied: int
-    failed: tuple[str, ...]
-    interrupted: bool
+    Raises:
+        NotFound: The catalog has no such chunk, folder or store.
+        InvalidInput: A chunk cannot be copied, or options contradict each other.
+        Conflict: The store has chunks of another catalog, and `join_store` is false.
+        StoreFailed, AccessDenied: The store does not take the copies.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    target = KnownStores(session).open(store_for_new_objects(session, options.to).url)
+    selection = _selection_of(session.catalog, check_names(options.chunks), options.prefix, target)
+    session.catalog.stores.register(target.url)
+    recover_before(session, target.url)
+    join_store(session, target, asked=options.join_store)
+    copier = ChunkCopier(session, target, owner_name("copy"))
+    try:
+        for copied in copier.copy(selection):
+            session.emit(copied)
+    finally:
+        session.progress.end()
+    return copier.report
 
 
 class _Unreadable(Exception):
@@ -92,7 +80,7 @@ class _Unreadable(Exception):
         self.error = error
 
 
-def selection_of(catalog: Catalog, names: Iterable[str], prefix: str | None, target: Store) -> Selection:
+def _selection_of(catalog: Catalog, names: Iterable[str], prefix: str | None, target: Store) -> Selection:
     """Chunks by uuid or the beginning of one, which have to be committed, and elsewhere; or by a prefix as typed;
     or all. Raises NotFound, InvalidInput."""
     uuids = []
@@ -118,35 +106,28 @@ def _folder_name(typed: str) -> str | None:
     return from_root(typed).rstrip("/") or None
 
 
-class CopyChunks:
-    """One call: chunks into one store. Any number of them may be at work at once; each chunk is copied by one."""
+class ChunkCopier:
+    """Copies chunks into one store. Several copiers may work at the same time; each chunk is copied by one.
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        store_of: Callable[[str], Store],
-        target: Store,
-        *,
-        owner: str,
-        progress: Progress,
-        on_taken: Callable[[CopiedChunk], object],
-        should_stop: Callable[[], bool],
-    ) -> None:
-        """`store_of` gives the store of a URL in `chunks.store`; `owner` is who has the leases. `should_stop` is
-        asked between chunks, where it ends the work; it may raise in the middle of one, of which nothing is then
-        left."""
-        self._catalog = catalog
-        self._store_of = store_of
+    Attributes:
+        interrupted: True if the user ended the operation.
+    """
+
+    def __init__(self, session: Session, target: Store, owner: str) -> None:
+        """Args:
+        session: The session.
+        target: The store for the copies.
+        owner: Owner of the leases.
+        """
+        self._session = session
+        self._catalog = session.catalog
         self._target = target
         self._owner = owner
-        self._progress = progress
-        self._on_taken = on_taken
-        self._should_stop = should_stop
-        self._journal = JournalCopies(catalog.journal, target, progress.warn)
-        self._places = OtherReplicas(catalog, store_of)
+        self._journal = JournalCopies(session.catalog.journal, target, session.warn)
+        self._replicas = OtherReplicas(session.catalog, session.stores)
         self._counts: Counter[str] = Counter()
         self._failed: list[str] = []
-        self._interrupted = False
+        self.interrupted = False
 
     @property
     def report(self) -> CopyReport:
@@ -161,45 +142,55 @@ class CopyChunks:
             damaged=counts["damaged"],
             bytes_copied=counts["bytes_copied"],
             failed=tuple(self._failed),
-            interrupted=self._interrupted,
+            interrupted=self.interrupted,
         )
 
-    def take(self, selection: Selection) -> None:
-        """Copies the chunks of a selection. What is wrong with one chunk, or its store, costs only that. Raises
-        what the target raises, CatalogUnavailable, CatalogOutdated; NotFound if no chunk has that prefix."""
-        files, size_bytes = self._catalog.copies.totals(selection, self._target.url)
-        self._progress.begin("copy", files=files, size_bytes=size_bytes)
+    def copy(self, selection: Selection) -> Iterator[ChunkCopied]:
+        """Copy the chunks of a selection, and give each chunk when its copy is committed.
+
+        A chunk that fails, or whose store fails, is noted in the report; the others are copied.
+
+        Raises:
+            NotFound: No chunk has a file with the prefix.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema; also every
+                error of the target.
+        """
+        copies, target = self._catalog.copies, self._target.url
+        files, size_bytes = copies.totals(selection, target)
+        self._session.progress.begin("copy", files=files, size_bytes=size_bytes)
         after = 0
-        while page := self._catalog.copies.page(selection, self._target.url, after=after):
+        while page := copies.page(selection, target, after=after):
             for chunk in page:
-                self._interrupted = self._should_stop()
-                if self._interrupted:
+                self.interrupted = self._session.should_end()
+                if self.interrupted:
                     return
-                self._take(chunk)
+                if (outcome := self._copy_one(chunk)) is not None:
+                    yield self._count(chunk, outcome)
             after = page[-1].id
         if not after and selection.prefix:
             raise NotFound("the catalog has no such file or folder", path=selection.prefix)
 
-    def _take(self, chunk: ChunkToCopy) -> None:
+    def _copy_one(self, chunk: ChunkToCopy) -> CopyOutcome | None:
+        """Copy a chunk; None if that failed."""
         if chunk.store == self._target.url:
-            return self._tell(chunk, CopyOutcome.OWN)
+            return CopyOutcome.OWN
         if chunk.copy_state == "committed" and not chunk.is_left:
-            return self._tell(chunk, CopyOutcome.THERE)
+            return CopyOutcome.THERE
         try:
-            self._tell(chunk, self._keep(chunk) if chunk.copy_state == "committed" else self._copy(chunk))
+            return self._keep(chunk) if chunk.copy_state == "committed" else self._copy(chunk)
         except _Unreadable as unreadable:
             self._fail(chunk, unreadable.error)
         except (Conflict, Locked) as error:
             self._fail(chunk, error)
         return None
 
-    def _tell(self, chunk: ChunkToCopy, outcome: CopyOutcome) -> None:
+    def _count(self, chunk: ChunkToCopy, outcome: CopyOutcome) -> ChunkCopied:
         self._counts[outcome] += 1
         if outcome is CopyOutcome.COPIED:
             self._counts["bytes_copied"] += chunk.size_bytes
         if outcome in (CopyOutcome.COPIED, CopyOutcome.FOUND):
-            self._progress.advance(chunk.file_count, 0)
-        self._on_taken(CopiedChunk(chunk.uuid, self._target.url, outcome, chunk.size_bytes))
+            self._session.progress.advance(chunk.file_count, 0)
+        return ChunkCopied(chunk.uuid, self._target.url, outcome, chunk.size_bytes)
 
     def _fail(self, chunk: ChunkToCopy, error: CafcatError) -> None:
         is_damage = isinstance(error, Corrupt | NotFound)
@@ -210,7 +201,7 @@ class CopyChunks:
     def _keep(self, chunk: ChunkToCopy) -> CopyOutcome:
         """A migration left a copy there: a look at its bytes, and it stays."""
         with _of_source():
-            source = self._store_of(chunk.store)
+            source = self._session.stores[chunk.store]
         self._check_place(chunk)
         if not self._is_there(chunk, self._checksum(source, chunk)):
             raise Conflict(
@@ -225,7 +216,7 @@ class CopyChunks:
             hint = "if nobody is at it any more, cafcat recover settles it"
             raise Locked(f"a copy of it in {self._target.url} is {chunk.copy_state}", hint=hint)
         with _of_source():
-            source = self._store_of(chunk.store)
+            source = self._session.stores[chunk.store]
         self._check_place(chunk)
         expected = self._checksum(source, chunk)
         is_there = self._is_there(chunk, expected)
@@ -251,7 +242,7 @@ class CopyChunks:
     def _check_place(self, chunk: ChunkToCopy) -> None:
         """One store may have two names: an object is no copy of itself."""
         try:
-            self._places.check(self._target, chunk.uuid, chunk.object_key)
+            self._replicas.check(self._target, chunk.uuid, chunk.object_key)
         except (InvalidInput, Unproven) as error:
             raise _Unreadable(error) from error
 
@@ -261,7 +252,7 @@ class CopyChunks:
             return from_base64(chunk.crc64nvme)
         archive_format = formats.by_name(chunk.format)
         with _of_source():
-            summary = read_whole(source, chunk.object_key, archive_format, _ignore, lambda _: self._should_stop())
+            summary = read_whole(source, chunk.object_key, archive_format, _ignore, self._check)
         return summary.crc64nvme
 
     def _is_there(self, chunk: ChunkToCopy, expected: int) -> bool:
@@ -285,8 +276,11 @@ class CopyChunks:
                 yield block
 
     def _advance(self, size_bytes: int) -> None:
-        self._should_stop()
-        self._progress.advance(0, size_bytes)
+        self._session.checkpoint()
+        self._session.progress.advance(0, size_bytes)
+
+    def _check(self, _size_bytes: int) -> None:
+        self._session.checkpoint()
 
 
 class _OpenCopy:
@@ -358,4 +352,4 @@ def _of_source() -> Iterator[None]:
 
 
 def _ignore(_: object) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""

@@ -17,12 +17,12 @@ from cafcat.reading.outputs import Output
 from cafcat.reading.plan import merged
 from cafcat.reading.reader import Reading
 from cafcat.reading.request import ReadRequest
+from cafcat.session import Session
 from cafcat.support.paths import file_of, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from cafcat.catalog.catalog import Catalog
     from cafcat.catalog.files.exporting import Export
 
 __all__ = ["ExportReport", "export_archive"]
@@ -43,20 +43,15 @@ class ExportReport:
 
 
 def export_archive(
-    catalog: "Catalog",
-    reading: Reading,
-    prefixes: Sequence[str],
-    output: Output,
-    name: str | None,
-    *,
-    progress: Progress,
+    session: Session, reading: Reading, prefixes: Sequence[str], output: Output, name: str | None
 ) -> ExportReport:
-    """As `Repository.export`; name: of the format."""
+    """Write an archive: see Repository.export. `name` is the name of the format."""
+    progress = session.progress
     target = formats.to_write(format_of_output(output.path, name).name)
     try:
         with (
             new_archive(output, target, progress=progress) as made,
-            catalog.export() as found,
+            session.catalog.export() as found,
         ):
             _take_all(found, reading, prefixes, made, progress)
     finally:

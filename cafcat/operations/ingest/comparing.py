@@ -1,16 +1,15 @@
 """Files whose size and time leave it open whether they changed: they are read, and their checksums compared."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from typing import Final
 
-from cafcat.catalog.files.sources import Sources
-from cafcat.checksums import crc32c
 from cafcat.errors import SourceFailed
 from cafcat.model import NewFile, SourceFile
-from cafcat.progress import Progress
 from cafcat.scanning.batches import Opened, blocks_of, read_each
+from cafcat.session import Session
 from cafcat.sources.base import ReadOnceSource, Source
+from cafcat.support.checksums import crc32c
 
 __all__ = ["ContentComparison"]
 
@@ -21,10 +20,9 @@ _ASSIGNED: Final = 1_000
 class ContentComparison:
     """Compares files of sources with the checksums that the catalog has."""
 
-    def __init__(self, sources: Sources, progress: Progress, should_stop: Callable[[], bool]) -> None:
-        self._sources = sources
-        self._progress = progress
-        self._should_stop = should_stop
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._sources = session.catalog.sources
         self._verdicts: dict[tuple[SourceFile, int], bool] = {}
         self._file_count = 0
 
@@ -41,7 +39,7 @@ class ContentComparison:
 
         Returns:
             Positions of the files that have other content, or could not be read: packing them reports the reason.
-            Incomplete if `should_stop` has returned True meanwhile.
+            Incomplete if the user ended the operation meanwhile.
 
         Raises:
             SourceBroke: The source ended before its end.
@@ -76,8 +74,8 @@ class ContentComparison:
                 with nullcontext() if isinstance(result, NewFile | SourceFailed) else result:
                     self._verdicts[file, checksum] = _checksum_of(result) == checksum
                 self._file_count += 1
-                self._progress.advance(0, file.size_bytes)
-                if self._should_stop():
+                self._session.progress.advance(0, file.size_bytes)
+                if self._session.should_end():
                     return
 
 

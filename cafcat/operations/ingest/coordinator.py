@@ -1,18 +1,20 @@
 """The ingest: scan the sources, decide by sets what is new, have it packed."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 from cafcat.catalog.chunks.chunks import ExistingFiles
 from cafcat.errors import Conflict
-from cafcat.model import Comparison, FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
+from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.operations.ingest.comparing import ContentComparison
 from cafcat.operations.ingest.packer import Packer, PendingFile
+from cafcat.operations.ingest.worker import Setup
 from cafcat.operations.ingest.worker_pool import WorkerPool, total
-from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke, batches_of
+from cafcat.scanning.opening import SourceOptions
 from cafcat.scanning.positions import Positions
+from cafcat.session import Session, SessionFactory
 from cafcat.sources.base import RootedSource, ShareableSource, Source
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
@@ -27,54 +29,56 @@ _WORTH_BYTES: Final = 64 << 20
 
 
 class Ingest:
-    """One run. `report` is what it has done so far, `positions` those of its listings that can be gone on with."""
+    """One ingest of files.
+
+    Attributes:
+        positions: Where the listings of the sources can be continued.
+    """
 
     def __init__(
         self,
-        place: ChunkTarget,
+        session: Session,
+        target: ChunkTarget,
         limits: Limits,
+        options: SourceOptions,
         *,
-        on_conflict: OnConflict,
-        comparison: Comparison = Comparison.TIME,
-        dry_run: bool,
-        progress: Progress,
-        should_stop: Callable[[], bool],
-        team: Callable[[], AbstractContextManager[WorkerPool]] | None = None,
+        dry_run: bool = False,
+        jobs: int = 1,
     ) -> None:
-        """Args: team: starts packers in other processes, which is done when there is enough to do for them."""
-        self._team_of = team
-        self._team: WorkerPool | None = None
+        """Args:
+        session: The session.
+        target: Where new chunks go.
+        limits: When a chunk is full.
+        options: How files are compared with the catalog.
+        dry_run: Write nothing.
+        jobs: Number of processes that pack, once there is enough to do for them.
+        """
+        self._session = session
+        self._catalog = session.catalog
+        self._target = target
+        self._limits = limits
+        self._jobs = 1 if dry_run else jobs
+        self._pool: WorkerPool | None = None
         self._stack = ExitStack()
-        self._catalog = place.catalog
-        self._on_conflict = on_conflict
-        self._comparison = comparison
-        self._contents = ContentComparison(place.catalog.sources, progress, should_stop)
+        self._on_conflict = options.on_conflict
+        self._comparison = options.comparison
+        self._contents = ContentComparison(session)
         self._source_ids: dict[str, int] = {}
         self._dry_run = dry_run
-        self._progress = progress
-        self._source: Source | None = None
+        self._progress = session.progress
         self.positions = Positions()
-        self._packer = Packer(
-            place,
-            limits,
-            on_conflict=on_conflict,
-            progress=progress,
-            should_stop=should_stop,
-            on_passed=self._passed,
-            on_unreadable=self._hold,
-            on_settled=self._settle,
-        )
+        self._packer = Packer(session, target, limits, options.on_conflict, self.positions)
         self._packer.report.dry_run = dry_run
-        self._packer.report.run = None if dry_run else place.run
+        self._packer.report.run = None if dry_run else target.run
 
     @property
     def report(self) -> IngestReport:
         """What was done so far."""
-        return total([self._packer.report, *(self._team.reports if self._team else ())])
+        return total([self._packer.report, *(self._pool.reports if self._pool else ())])
 
     def take(self, sources: Iterable[Source]) -> None:
-        """Ingests all of the sources, or all until `should_stop` says so; what was packed is committed, unless
-        `should_stop` raises: that drops the open chunk.
+        """Ingest all sources, or until the user ends the operation. The packed files are committed, unless
+        `Session.checkpoint` raises: then the open chunk is abandoned.
 
         Raises Conflict under OnConflict.FAIL, and errors of store and catalog. Then the open chunk is
         abandoned; those committed before stay. What ends a source (its server is gone, say) is raised when the
@@ -97,10 +101,10 @@ class Ingest:
             self._finish_chunks()
             raise broke.reason from broke
         self._finish_chunks()
-        self.positions.settle()  # also of sources that had nothing for a chunk
+        self.positions.save()  # also of sources that had nothing for a chunk
 
     def _take_source(self, source: Source) -> None:
-        self._source = source
+        self.positions.source = source
         for found in batches_of(source):
             if self._stopped():
                 return
@@ -114,7 +118,7 @@ class Ingest:
             if self._stopped():
                 return
             if not self._packer.has_open_chunk:
-                self.positions.settle()
+                self.positions.save()
         self.positions.ended(source)
 
     def _take_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
@@ -131,7 +135,7 @@ class Ingest:
             if self._stopped():
                 return
             if count:
-                self._passed(batch[count - 1])
+                self.positions.passed(batch[count - 1])
             batch, source_ids = batch[count:], source_ids[count:]
             if batch:
                 self._finish_chunks()
@@ -162,24 +166,34 @@ class Ingest:
         return found
 
     def _pack(self, source: Source, wanted: Sequence[PendingFile]) -> None:
-        """Other processes take what they can open, once there has been enough to do for them."""
-        if isinstance(source, ShareableSource) and (team := self._team_for(wanted)) is not None:
+        """Pack files in worker processes if these can open the files and have enough to do, else in this
+        process."""
+        if isinstance(source, ShareableSource) and (pool := self._pool_for(wanted)) is not None:
             self._packer.finish_chunk()
-            team.take(source.opener, wanted)
+            pool.pack(source.opener, wanted)
         else:
-            if self._team is not None:
-                self._team.finish()
+            if self._pool is not None:
+                self._pool.finish()
             self._packer.take(source, wanted)
 
-    def _team_for(self, wanted: Sequence[PendingFile]) -> WorkerPool | None:
-        """Started, if it is not yet and these files are worth it."""
-        if self._team is None and self._team_of is not None and _is_worth_a_pool(wanted):
-            self._team = self._stack.enter_context(self._team_of())
-        return self._team
+    def _pool_for(self, wanted: Sequence[PendingFile]) -> WorkerPool | None:
+        """Return the worker pool; start the pool if these files are the first that are worth it."""
+        if self._pool is None and self._jobs > 1 and _is_worth_a_pool(wanted):
+            target = self._target
+            setup = Setup(
+                SessionFactory(self._session.settings),
+                target.store.url,
+                target.archive_format.name,
+                target.run,
+                self._limits,
+                self._on_conflict,
+            )
+            self._pool = self._stack.enter_context(WorkerPool(self._session, setup, self._jobs))
+        return self._pool
 
     def _finish_chunks(self) -> None:
-        if self._team is not None:
-            self._team.finish()
+        if self._pool is not None:
+            self._pool.finish()
         self._packer.finish_chunk()
 
     def _stopped(self) -> bool:
@@ -214,18 +228,7 @@ class Ingest:
         return len(batch), wanted
 
     def _may_contain(self, path: str) -> bool:
-        return self._packer.may_contain(path) or (self._team is not None and self._team.may_contain(path))
-
-    def _passed(self, file: SourceFile) -> None:
-        if self._source is not None:
-            self.positions.passed(self._source, file)
-
-    def _hold(self) -> None:
-        if self._source is not None:
-            self.positions.hold(self._source)
-
-    def _settle(self) -> None:
-        self.positions.settle()
+        return self._packer.may_contain(path) or (self._pool is not None and self._pool.may_contain(path))
 
     def _conflict(self, file: SourceFile) -> None:
         message = "the catalog has this file with other content, or another size or time"

@@ -3,16 +3,18 @@
 Small files are taken in groups: what has to be asked for each of them costs as much as all the rest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from typing import Final, NamedTuple
 
 from cafcat.errors import Refused, SourceFailed
+from cafcat.events import ChunkCommitted
 from cafcat.formats.base import NullSink, Writer
 from cafcat.model import FileProblem, IngestReport, NewFile, OnConflict, ProblemKind, SourceFile
-from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke, blocks_of, read_each
+from cafcat.scanning.positions import Positions
 from cafcat.scanning.problems import Problems
+from cafcat.session import Session
 from cafcat.sources.base import Opener, OpenFile
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
@@ -35,32 +37,25 @@ class Packer:
     """Fills one chunk after the other. `report` counts what was committed, and what could not be taken."""
 
     def __init__(
-        self,
-        place: ChunkTarget,
-        limits: Limits,
-        *,
-        on_conflict: OnConflict,
-        progress: Progress,
-        should_stop: Callable[[], bool],
-        on_passed: Callable[[SourceFile], object] = lambda _: None,
-        on_unreadable: Callable[[], object] = lambda: None,
-        on_settled: Callable[[], object] = lambda: None,
+        self, session: Session, target: ChunkTarget, limits: Limits, on_conflict: OnConflict, positions: Positions
     ) -> None:
-        """Args: should_stop: is asked between groups of files; it may raise in the middle of one. on_passed: is
-        told of a file when it, and all before it, are in the open chunk or need nothing more; on_unreadable: when
-        one could not be read now; on_settled: when what was passed is committed."""
-        self._place = place
+        """Args:
+        session: The session.
+        target: Where new chunks go.
+        limits: When a chunk is full.
+        on_conflict: What to do with a path that the catalog has.
+        positions: Gets each file that is in the open chunk or needs nothing more, and each commit.
+        """
+        self._session = session
+        self._progress = session.progress
+        self._target = target
         self._limits = limits
         self._on_conflict = on_conflict
-        self._progress = progress
-        self._should_stop = should_stop
-        self._on_passed = on_passed
-        self._on_unreadable = on_unreadable
-        self._on_settled = on_settled
-        self._empty: Writer = place.archive_format.writer(NullSink())
+        self._positions = positions
+        self._empty: Writer = target.archive_format.writer(NullSink())
         self._chunk: OpenChunk | None = None
-        self.report = IngestReport(run=place.run)
-        self.problems = Problems(place.catalog, self.report, progress)
+        self.report = IngestReport(run=target.run)
+        self.problems = Problems(target.catalog, self.report, session.progress)
 
     def may_contain(self, path: str) -> bool:
         """False if the open chunk has no such path. True may be a coincidence."""
@@ -72,8 +67,8 @@ class Packer:
 
     def take(self, opener: Opener, wanted: Sequence[PendingFile]) -> None:
         """Reads and packs these files, of distinct paths that the open chunk does not contain; all of them, or
-        until `should_stop` says so. A file that fails costs only itself. Raises SourceBroke, and what ends the run:
-        errors of store and catalog."""
+        until the user ends the operation. A file that fails costs only itself. Raises SourceBroke, and what ends
+        the run: errors of store and catalog."""
         if self.stopped():
             return
         group: list[NewFile] = []
@@ -96,8 +91,8 @@ class Packer:
             self._take_group(group, wanted[taken:])
 
     def stopped(self) -> bool:
-        """Whether the run is to end. May raise, as `should_stop` does."""
-        self.report.interrupted = self._should_stop() or self.report.interrupted
+        """Return True if the run is to end. May raise, as `Session.checkpoint` does."""
+        self.report.interrupted = self._session.should_end() or self.report.interrupted
         return self.report.interrupted
 
     def _take_group(self, files: Sequence[NewFile], wanted: Sequence[PendingFile]) -> None:
@@ -117,7 +112,7 @@ class Packer:
         """One of the group cannot be taken: which it is turns out when each is taken for itself."""
         if len(files) == 1:
             self._problem(wanted[0].file, ProblemKind.TOO_LARGE, error.message)
-            self._on_passed(wanted[0].file)
+            self._positions.passed(wanted[0].file)
         else:
             for file, want in zip(files, wanted, strict=True):
                 self._take_group([file], [want])
@@ -132,7 +127,7 @@ class Packer:
     def _note(self, chunk: OpenChunk, files: Sequence[NewFile], wanted: Sequence[PendingFile]) -> None:
         if any(want.replaces for want in wanted):
             chunk.all_new = False
-        self._on_passed(wanted[-1].file)
+        self._positions.passed(wanted[-1].file)
         self._progress.advance(len(files), sum(len(file.content) for file in files))
         chunk.check_lease()
 
@@ -146,12 +141,12 @@ class Packer:
         except SourceFailed as error:
             kind = ProblemKind(error.problem)
             if kind is ProblemKind.UNREADABLE:
-                self._on_unreadable()
+                self._positions.hold()
             self._problem(file, kind, error.message)
         except Refused as error:
             self._problem(file, ProblemKind.TOO_LARGE, error.message)
         if not self.report.interrupted:  # perhaps in the middle of this file
-            self._on_passed(file)
+            self._positions.passed(file)
 
     def _take_opened(self, opened: OpenFile, want: PendingFile) -> None:
         path = want.file.path
@@ -191,7 +186,7 @@ class Packer:
             return self._chunk
         self._check_size(path, size_bytes)
         self.finish_chunk()
-        self._chunk = OpenChunk(self._place)
+        self._chunk = OpenChunk(self._target)
         return self._chunk
 
     def _check_size(self, path: str, size_bytes: int) -> None:
@@ -207,7 +202,7 @@ class Packer:
         if chunk.file_count == 0:
             chunk.abandon("no file was taken into it")
             self._chunk = None
-            self._on_settled()
+            self._positions.save()
             return
         finished = chunk.finish(self._on_conflict, checkpoint=self.stopped)
         self._chunk = None
@@ -216,8 +211,8 @@ class Packer:
         self.report.files_skipped += finished.commit.skipped
         self.report.bytes_added += finished.commit.live_bytes
         self.report.chunks_committed += 1
-        self._on_settled()
-        self._progress.chunk_committed(finished.uuid, chunk.file_count, finished.size_bytes)
+        self._positions.save()
+        self._session.emit(ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes))
 
     def abandon(self, reason: str) -> None:
         """Nothing is left of the open chunk."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import starmap
 from queue import SimpleQueue
@@ -11,28 +11,39 @@ from typing import Any, Final
 
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.errors import CafcatError, StoreFailed
+from cafcat.events import ChunkCommitted, Event, Warned
 from cafcat.formats import registry as formats
-from cafcat.model import FileProblem, IngestReport, OnConflict, SourceFile
+from cafcat.model import IngestReport, OnConflict, SourceFile
 from cafcat.operations.ingest.packer import Packer, PendingFile
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke
+from cafcat.scanning.positions import Positions
+from cafcat.session import Session, SessionFactory
 from cafcat.sources.base import Opener
 from cafcat.support.workers import WorkerPipe
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
-from cafcat.writing.rooms import Rooms
 
 __all__ = ["Piece", "Setup", "serve"]
 
-_TOLD_FILES: Final = 1000
-_TOLD_BYTES: Final = 16 << 20
+_SENT_FILES: Final = 1000
+_SENT_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a worker has to know. store: a URL; run: ingest_runs.id."""
+    """First message to a worker.
 
-    rooms: Rooms
+    Attributes:
+        open_session: Opens the session of the worker.
+        store: URL of the store.
+        format: Name of the format of new chunks.
+        run: `ingest_runs.id`.
+        limits: When a chunk is full.
+        on_conflict: What to do with a path that the catalog has.
+    """
+
+    open_session: SessionFactory
     store: str
     format: str
     run: int | None
@@ -63,7 +74,8 @@ class GivenUp(Exception):
 
 
 class _Inbox:
-    """What the parent says, taken in by a thread: so it never waits for us to listen while we wait for it."""
+    """Messages of the parent. A thread receives them, so that the parent never waits for this process while this
+    process waits for the parent."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
         self._pipe = pipe
@@ -87,15 +99,9 @@ class _Inbox:
         self.is_given_up = True
         self._messages.put(("give up", None))
 
-    def take(self) -> tuple[str, Any]:
-        """The next message; waits for it."""
+    def receive(self) -> tuple[str, Any]:
+        """Wait for the next message, and return it."""
         return self._messages.get()
-
-    def should_stop(self) -> bool:
-        """Raises GivenUp if nobody wants what is open any more, or nobody is there."""
-        if self.is_given_up:
-            raise GivenUp
-        return self.is_stopped
 
 
 class _ToParent(logging.Handler):
@@ -106,86 +112,94 @@ class _ToParent(logging.Handler):
         self._pipe = pipe
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._pipe.send(("warn", record.getMessage()))
+        self._pipe.send(("event", Warned(record.getMessage())))
 
 
-class _Told(Progress):
-    """Tells the parent."""
+class _SentProgress(Progress):
+    """Sends progress and events to the parent, and stops when the parent asks for it."""
 
-    def __init__(self, pipe: WorkerPipe) -> None:
+    def __init__(self, pipe: WorkerPipe, inbox: _Inbox) -> None:
         self._pipe = pipe
+        self._inbox = inbox
         self._files = self._bytes = 0
         self.report: IngestReport | None = None
 
     def advance(self, files: int, size_bytes: int) -> None:
+        """Count progress, and send the count from time to time."""
         self._files += files
         self._bytes += size_bytes
-        if self._files >= _TOLD_FILES or self._bytes >= _TOLD_BYTES:
+        if self._files >= _SENT_FILES or self._bytes >= _SENT_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """What was not told yet."""
+        """Send the progress that was not sent yet."""
         self._pipe.send(("advance", (self._files, self._bytes)))
         self._files = self._bytes = 0
 
-    def problem(self, problem: FileProblem) -> None:
-        self._pipe.send(("problem", problem))
+    def emit(self, event: Event) -> None:
+        """Send an event; before a commit, the report that counts it."""
+        if isinstance(event, ChunkCommitted):
+            self.flush()
+            self._pipe.send(("report", self.report))
+        self._pipe.send(("event", event))
 
-    def warn(self, message: str) -> None:
-        self._pipe.send(("warn", message))
+    @property
+    def stopping(self) -> bool:
+        """True if the parent asked for the end of the run."""
+        return self._inbox.is_stopped
 
-    def chunk_committed(self, chunk: str, files: int, size_bytes: int) -> None:
-        self.flush()
-        self._pipe.send(("report", self.report))
-        self._pipe.send(("committed", (chunk, files, size_bytes)))
+    def checkpoint(self) -> None:
+        """Raise GivenUp if the run has ended by an error, or the parent is gone."""
+        if self._inbox.is_given_up:
+            raise GivenUp
 
 
 def serve(pipe: WorkerPipe) -> None:
-    """Packs pieces until it is told to finish, again and again, until it is told to give up or nobody is there to
-    tell it anything: then nothing is left of the open chunk. Each message to the parent is a kind and a value."""
+    """Pack files in a worker process.
+
+    The first message is a Setup. Each further message is a pair: ("take", Piece), ("finish", None), ("stop", None)
+    or ("give up", None). After "give up", or if the parent is gone, nothing is left of the open chunk. Each
+    message to the parent is a pair of a kind and a value.
+    """
     setup: Setup = pipe.recv()
     inbox = _Inbox(pipe)
     logging.getLogger("cafcat").addHandler(_ToParent(pipe))
     try:
-        catalog, store_of = setup.rooms()
-        catalog.announce_waits(lambda message: pipe.send(("warn", message)))
-        try:
-            owner = owner_name(f"run {setup.run}")
-            place = ChunkTarget(catalog, store_of(setup.store), formats.by_name(setup.format), setup.run, owner)
-            _serve(pipe, inbox, setup, place)
-        finally:
-            catalog.close()
+        progress = _SentProgress(pipe, inbox)
+        with closing(setup.open_session(progress)) as session:
+            session.catalog.announce_waits(progress.warn)
+            _serve(pipe, inbox, setup, session, progress)
     except GivenUp:
         return
     except BaseException as error:  # noqa: BLE001 - it is raised by the parent
         pipe.send(("error", _sendable(error)))
 
 
-def _serve(pipe: WorkerPipe, inbox: _Inbox, setup: Setup, place: ChunkTarget) -> None:
-    told = _Told(pipe)
-    packer = Packer(
-        place, setup.limits, on_conflict=setup.on_conflict, progress=told, should_stop=inbox.should_stop
-    )
-    told.report = packer.report
+def _serve(pipe: WorkerPipe, inbox: _Inbox, setup: Setup, session: Session, progress: _SentProgress) -> None:
+    owner = owner_name(f"run {setup.run}")
+    archive_format = formats.by_name(setup.format)
+    target = ChunkTarget(session.catalog, session.stores[setup.store], archive_format, setup.run, owner)
+    packer = Packer(session, target, setup.limits, setup.on_conflict, Positions())
+    progress.report = packer.report
     try:
-        _pack(pipe, inbox, packer, told)
+        _pack(pipe, inbox, packer, progress)
     except BaseException as error:
         packer.abandon("the run was given up" if inbox.is_given_up else f"the run ended: {error}")
         packer.problems.record()
-        told.flush()
+        progress.flush()
         pipe.send(("report", packer.report))
         raise
 
 
-def _pack(pipe: WorkerPipe, inbox: _Inbox, packer: Packer, told: _Told) -> None:
+def _pack(pipe: WorkerPipe, inbox: _Inbox, packer: Packer, progress: _SentProgress) -> None:
     while True:
-        kind, value = inbox.take()
+        kind, value = inbox.receive()
         if kind == "give up":
             raise GivenUp
         if kind == "finish":
             packer.finish_chunk()
             packer.problems.record()
-            told.flush()
+            progress.flush()
             pipe.send(("report", packer.report))
             pipe.send(("finished", None))
         else:

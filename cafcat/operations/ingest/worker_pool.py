@@ -2,18 +2,19 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from cafcat.errors import Unavailable
+from cafcat.events import ChunkCommitted
 from cafcat.model import IngestReport
 from cafcat.operations.ingest.packer import PendingFile
 from cafcat.operations.ingest.worker import Piece, Setup, serve
-from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke
+from cafcat.session import Session
 from cafcat.sources.base import Opener
 from cafcat.support.workers import WorkerPipe, Workers
 
@@ -32,9 +33,8 @@ class WorkerPool:
     """A context manager: leaving it because of an error leaves nothing of open chunks; leave it otherwise after
     finish. Paths have to be distinct between two calls of finish."""
 
-    def __init__(self, setup: Setup, count: int, progress: Progress, should_stop: Callable[[], bool]) -> None:
-        self._progress = progress
-        self._should_stop = should_stop
+    def __init__(self, session: Session, setup: Setup, count: int) -> None:
+        self._session = session
         self._workers = Workers(serve, count, what="ingest")
         self._busy: Counter[WorkerPipe] = Counter()
         self._unfinished: set[WorkerPipe] = set()
@@ -52,9 +52,9 @@ class WorkerPool:
         """False if no worker has that path in its open chunk. True may be wrong, for paths that do not ascend."""
         return bool(self._unfinished) and path <= self._last_path
 
-    def take(self, opener: Opener, wanted: Sequence[PendingFile]) -> None:
+    def pack(self, opener: Opener, wanted: Sequence[PendingFile]) -> None:
         """Has these files packed, some of them later. Raises SourceBroke, what a worker raises, Unavailable if one
-        died, and what `should_stop` raises."""
+        died, and what `Session.checkpoint` raises."""
         for piece in _pieces(wanted):
             if self.stopped():
                 return
@@ -74,8 +74,8 @@ class WorkerPool:
             self._listen(list(self._unfinished))
 
     def stopped(self) -> bool:
-        """Whether the run is to end. Tells the workers, once."""
-        if self._should_stop() and not self._is_stopped:
+        """Return True if the run is to end. The workers get a message about that once."""
+        if self._session.should_end() and not self._is_stopped:
             self._is_stopped = True
             for pipe in self._workers.pipes:
                 self._send(pipe, ("stop", None))
@@ -88,7 +88,7 @@ class WorkerPool:
         except Unavailable:
             with suppress(Unavailable):
                 while True:
-                    self._heard(pipe)
+                    self._receive(pipe)
             raise
 
     @property
@@ -109,18 +109,16 @@ class WorkerPool:
     def _listen(self, pipes: Sequence[WorkerPipe], seconds: float | None = None) -> None:
         ready = self._workers.ready(pipes) if seconds is None else self._workers.ready(pipes, seconds)
         for pipe in ready:
-            self._heard(pipe)
+            self._receive(pipe)
 
-    def _heard(self, pipe: WorkerPipe) -> None:
+    def _receive(self, pipe: WorkerPipe) -> None:
         kind, value = self._workers.receive(pipe)
         if kind == "advance":
-            self._progress.advance(*value)
-        elif kind == "problem":
-            self._progress.problem(value)
-        elif kind == "warn":
-            self._progress.warn(value)
-        elif kind in ("report", "committed"):
-            self._take_note(pipe, kind, value)
+            self._session.progress.advance(*value)
+        elif kind == "event":
+            self._session.emit(value)
+        elif kind == "report":
+            self._reports[pipe] = value
         elif kind == "done":
             self._busy[pipe] -= 1
         elif kind == "finished":
@@ -129,12 +127,6 @@ class WorkerPool:
             raise SourceBroke(value)
         else:
             raise value
-
-    def _take_note(self, pipe: WorkerPipe, kind: str, value: Any) -> None:
-        if kind == "report":
-            self._reports[pipe] = value
-        else:
-            self._progress.chunk_committed(*value)
 
     def __enter__(self) -> Self:
         return self
@@ -162,8 +154,10 @@ class WorkerPool:
                 except Unavailable:
                     left.discard(pipe)
                     continue
-                if kind in ("report", "committed"):
-                    self._take_note(pipe, kind, value)
+                if kind == "report":
+                    self._reports[pipe] = value
+                elif kind == "event" and isinstance(value, ChunkCommitted):
+                    self._session.emit(value)
 
 
 def total(reports: Sequence[IngestReport]) -> IngestReport:

@@ -6,88 +6,60 @@ record, which without the objects says nothing. What says that files were remove
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
-from uuid import UUID
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.pruning import ChunkObject, LeftCopy, PrunableChunk
 from cafcat.errors import Corrupt
+from cafcat.events import ChunkPruned
+from cafcat.operations.chosen_stores import url_of_store_with_chunks
 from cafcat.operations.failures import reported
 from cafcat.operations.known_stores import KnownStores
-from cafcat.operations.other_places import OtherReplicas
-from cafcat.progress import Progress
+from cafcat.operations.other_replicas import OtherReplicas
+from cafcat.operations.prune.options import PruneOptions
+from cafcat.operations.prune.report import PruneReport
+from cafcat.session import Session
 from cafcat.stores.base import Store
 from cafcat.stores.distinct import check_files
 from cafcat.writing.journal import remove_journal, write_journal
 
-__all__ = ["Prune", "PruneReport", "PrunedChunk"]
+__all__ = ["run"]
 
 
-class PrunedChunk(NamedTuple):
-    """A chunk that was removed, or would be; or one copy that a migration left. bytes_freed: of all its objects;
-    retired_at: when the last file left it, or when the chunk was migrated, ISO 8601 in UTC."""
+def run(session: Session, options: PruneOptions) -> PruneReport:
+    """Remove chunks that no path points to, when their grace period is over.
 
-    uuid: UUID
-    store: str
-    objects: int
-    bytes_freed: int
-    retired_at: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class PruneReport:
-    """What was removed, or would be: chunks, their objects (copies too), and the bytes of these. chunks_waiting,
-    bytes_waiting: nothing points to them, but their grace period is not over. let_go: adopted archives that the
-    catalog forgets; their objects stay. copies_waiting: copies that a migration of their store left, whose grace
-    period is not over. failed: what could not be removed, and why."""
-
-    chunks: int
-    objects: int
-    bytes_freed: int
-    chunks_waiting: int
-    bytes_waiting: int
-    let_go: int
-    failed: tuple[str, ...]
-    interrupted: bool
-    dry_run: bool
-    copies_waiting: int = 0
+    Raises:
+        NotFound: The catalog has no chunk in the store.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    store = url_of_store_with_chunks(session, options.store)
+    session.progress.begin("prune")
+    try:
+        return _Prune(session, options).prune_all(store)
+    finally:
+        session.progress.end()
 
 
-class Prune:
-    """One pass. Any number of them may be at work at once, beside everything else."""
+class _Prune:
+    """One prune. Several prunes, readers and writers may work at the same time."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        stores: KnownStores,
-        *,
-        grace_seconds: int,
-        dry_run: bool,
-        progress: Progress,
-        on_pruned: Callable[[PrunedChunk], object],
-        should_stop: Callable[[], bool],
-    ) -> None:
-        """`on_pruned` is told of each chunk; `should_stop` is asked between chunks, and may raise there."""
-        self._catalog = catalog
-        self._stores = stores
-        self._places = OtherReplicas(catalog, stores.open)
-        self._grace_seconds = grace_seconds
-        self._dry_run = dry_run
-        self._progress = progress
-        self._on_pruned = on_pruned
-        self._should_stop = should_stop
+    def __init__(self, session: Session, options: PruneOptions) -> None:
+        self._session = session
+        self._catalog = session.catalog
+        self._stores = KnownStores(session)
+        self._replicas = OtherReplicas(session.catalog, self._stores)
+        self._grace_seconds = options.grace_seconds
+        self._dry_run = options.dry_run
         self._counts: Counter[str] = Counter()
         self._failed: list[str] = []
 
-    def take(self, store: str | None) -> PruneReport:
-        """See Custody.prune."""
+    def prune_all(self, store: str | None) -> PruneReport:
+        """Prune the chunks of a store, or of all stores."""
         interrupted = False
         for chunk in self._catalog.pruning.prunable(self._grace_seconds, store):
-            if interrupted := self._should_stop():
+            if interrupted := self._session.should_end():
                 break
             with reported(self._failed, f"chunk {chunk.uuid}"):
                 self._prune(chunk)
@@ -109,7 +81,7 @@ class Prune:
     def _prune_left_copies(self, store: str | None) -> bool:
         """Whether it was interrupted."""
         for copy in self._catalog.pruning.left_copies(self._grace_seconds, store):
-            if self._should_stop():
+            if self._session.should_end():
                 return True
             with reported(self._failed, f"chunk {copy.uuid}"):
                 self._prune_left(copy)
@@ -124,13 +96,13 @@ class Prune:
             raise Corrupt(f"{where} has {found.size_bytes:,} bytes, the catalog says {copy.size_bytes:,}")
         check_files(store, new, (copy.object_key, copy.chunk_key))
         if not self._dry_run:
-            self._places.prove(store, copy.uuid, copy.object_key)
+            self._replicas.prove(store, copy.uuid, copy.object_key)
             if not self._catalog.pruning.decide_copy(copy, self._grace_seconds):
                 return
             left = ChunkObject(copy.id, copy.store, copy.object_key, copy.size_bytes)
             self._remove(store, copy.chunk_id, [left])
         self._counts.update(objects=1, bytes=copy.size_bytes)
-        self._on_pruned(PrunedChunk(copy.uuid, copy.store, 1, copy.size_bytes, copy.retired_at))
+        self._session.emit(ChunkPruned(copy.uuid, copy.store, 1, copy.size_bytes, copy.retired_at))
 
     def _prune(self, chunk: PrunableChunk) -> None:
         if not chunk.is_decided and not self._decide(chunk):
@@ -143,16 +115,16 @@ class Prune:
             freed = sum(found.size_bytes for found in removed)
             itself = sum(found.copy is None for found in removed)
             self._counts.update(chunks=itself, objects=len(removed), bytes=freed)
-            self._progress.advance(chunk.file_count, freed)
-            self._on_pruned(PrunedChunk(chunk.uuid, chunk.store, len(removed), freed, chunk.retired_at))
+            self._session.progress.advance(chunk.file_count, freed)
+            self._session.emit(ChunkPruned(chunk.uuid, chunk.store, len(removed), freed, chunk.retired_at))
 
     def _let_go(self, chunk: PrunableChunk) -> None:
         """What is not cafcat's is not touched, nor looked for."""
         if not self._dry_run:
             self._catalog.chunks.record_removed(chunk.id)
         self._counts["let_go"] += 1
-        self._progress.advance(chunk.file_count, 0)
-        self._on_pruned(PrunedChunk(chunk.uuid, chunk.store, 0, 0, chunk.retired_at))
+        self._session.progress.advance(chunk.file_count, 0)
+        self._session.emit(ChunkPruned(chunk.uuid, chunk.store, 0, 0, chunk.retired_at))
 
     def _decide(self, chunk: PrunableChunk) -> bool:
         """Nothing is decided of a chunk whose store is not there, or cannot be told what was removed: a rebuild of

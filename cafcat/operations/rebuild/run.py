@@ -7,12 +7,10 @@ goes to one transaction of the catalog as it comes. docs/formats/journal.md has 
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.catalog.history.journal import JournalRecord
 from cafcat.catalog.transfer.rebuilding import FoundObject, FoundRecord, PlannedChunk, RebuiltCounts, Stage
@@ -22,14 +20,17 @@ from cafcat.formats.base import Format
 from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.operations.backup.keys import backup_time
 from cafcat.operations.belonging import catalog_of_backup
+from cafcat.operations.chosen_stores import default_store, named_store
 from cafcat.operations.index_reading import read_index
 from cafcat.operations.index_rules import own_prefix, units_in
 from cafcat.operations.index_section import head_of
 from cafcat.operations.joining import CHUNK_KEY
 from cafcat.operations.rebuild.damage import Damage, DamageKind, Damages
 from cafcat.operations.rebuild.lost_catalogs import LostCatalogs
-from cafcat.progress import Progress
+from cafcat.operations.rebuild.options import RebuildOptions
+from cafcat.operations.rebuild.report import RebuildReport
 from cafcat.remote.errors import ServerFailed
+from cafcat.session import Session
 from cafcat.stores.base import ObjectInfo, Store, StoredObject
 from cafcat.stores.keys import MARKER_PREFIX, is_probe_key
 from cafcat.stores.marker import remove_marker
@@ -37,7 +38,7 @@ from cafcat.support.in_order import in_order
 from cafcat.writing.journal import journal_key, parse_journal_key, write_journal
 from cafcat.writing.journal_reader import JournalObject, read_head
 
-__all__ = ["Damage", "DamageKind", "Rebuild", "RebuildReport"]
+__all__ = ["Rebuild", "run"]
 
 _BATCH_OBJECTS: Final = 1000
 _INDEX_BYTES_AT_ONCE: Final = 64 << 20
@@ -45,55 +46,33 @@ _INDEX_BYTES_AT_ONCE: Final = 64 << 20
 _NO_COUNTS: Final = RebuiltCounts(0, 0, 0, 0, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildReport:
-    """What the catalog has now, or would have if written is False: then it is as empty as before.
+def run(session: Session, options: RebuildOptions) -> RebuildReport:
+    """Rebuild the catalog.
 
-    catalog: its identity, that of the lost one if the stores tell it. files, bytes: found under their paths.
-    retired_files: what paths pointed to before. adopted: chunks
-    without a journal record. unclaimed: chunks without one where several catalogs wrote: they were left alone, as
-    they may be of any. files_lost: paths that, as the journal says, were in chunks that are lost; that is
-    not all of them. foreign_objects: what is no chunk, journal record or backup by its name. damages:
-    the first thousand of damage_count; lost_count of these cost something.
+    Raises:
+        Conflict: The catalog is not empty.
+        Locked: Another process writes to the catalog.
+        NotFound: The stores have neither a chunk nor a journal.
+        InvalidInput: Several catalogs wrote to the stores, and none is chosen.
+        StoreFailed, AccessDenied: A store does not answer.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-
-    written: bool
-    catalog: UUID
-    stores: tuple[str, ...]
-    chunks: int
-    copies: int
-    files: int
-    bytes: int
-    retired_files: int
-    journal_records: int
-    backups: int
-    adopted: tuple[UUID, ...]
-    unclaimed: tuple[UUID, ...]
-    foreign_objects: int
-    files_lost: int
-    damages: tuple[Damage, ...]
-    damage_count: int
-    lost_count: int
+    found = [named_store(session, store) for store in options.stores] or [default_store(session)]
+    try:
+        return Rebuild(session, list({store.url: store for store in found}.values()), options).run()
+    finally:
+        session.progress.end()
 
 
 class Rebuild:
-    """One rebuild. In memory is what is being read just now; all else is in temporary tables of the catalog."""
+    """One rebuild. Only the objects that are being read are in memory; temporary tables hold everything else."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        stores: Sequence[Store],
-        *,
-        lost: str | None = None,
-        accept_loss: bool,
-        progress: Progress,
-    ) -> None:
-        """lost: the catalog to rebuild, a uuid or its beginning, if several wrote to the stores."""
-        self._catalog = catalog
+    def __init__(self, session: Session, stores: Sequence[Store], options: RebuildOptions) -> None:
+        self._catalog = session.catalog
         self._stores = stores
-        self._lost = lost
-        self._accept_loss = accept_loss
-        self._progress = progress
+        self._lost = options.catalog
+        self._accept_loss = options.accept_loss
+        self._progress = session.progress
         self._threads = max(2, *(store.reads_in_flight for store in stores))
         self._damages = Damages()
         self._adopted: list[UUID] = []

@@ -1,5 +1,7 @@
-"""What came late to a store: a request that was on its way when its writer died may begin an upload, or complete
-one, at any time after the chunk was settled."""
+"""Uploads and objects that appear in a store after `recover` has dealt with their chunk.
+
+A request that was on its way when its writer died can begin or complete an upload at any later time.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -12,15 +14,22 @@ from cafcat.model import ChunkState
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX, is_chunk_key, is_probe_key
 
-__all__ = ["Sweeping"]
+__all__ = ["LateObjects"]
 
 _BATCH_KEYS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Sweeping:
-    """Of one store. counts: gets what was removed, or would be, and what no row of the catalog names, which is left
-    alone."""
+class LateObjects:
+    """Late uploads and objects of one store.
+
+    Attributes:
+        recovery: Queries of the catalog.
+        store: The store.
+        url: URL of the store in the catalog.
+        counts: Gets the numbers of removed uploads and objects, and of those without a row, which are left alone.
+        dry_run: Only look; change nothing.
+    """
 
     recovery: Recovery
     store: Store
@@ -28,8 +37,8 @@ class Sweeping:
     counts: Counter[str]
     dry_run: bool
 
-    def take(self) -> None:
-        """Removes uploads of what is settled, and objects of what was abandoned."""
+    def remove(self) -> None:
+        """Remove uploads of chunks that are no longer being written, and objects of abandoned chunks."""
         others = (JOURNAL_PREFIX, *self._nested())
         uploads = (key for key in self.store.uploads() if not key.startswith(others))
         self._sweep("uploads", uploads, frozenset(ChunkState), self.store.discard)
@@ -52,12 +61,12 @@ class Sweeping:
                     self.counts[f"{kind}_removed"] += 1
 
     def _remove_probe(self, key: str, remove: Callable[[str], object]) -> None:
-        """One that a dead process left. Whoever lives notices that its own is gone."""
+        """Remove a probe object of a dead process. A living process notices that its probe is gone."""
         if not self.dry_run:
             remove(key)
 
     def _nested(self) -> tuple[str, ...]:
-        """How keys begin that belong to other stores of the catalog, below this one."""
+        """Return the key prefixes of other stores of the catalog that are below this one."""
         below = self.url.rstrip("/") + "/"
         others = (other for other in self.recovery.stores() if other.startswith(below))
         return tuple(f"{other.removeprefix(below)}/" for other in others)

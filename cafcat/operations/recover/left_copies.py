@@ -1,140 +1,142 @@
-"""What dead writers left of copies: those that are whole are adopted, of all others nothing stays.
+"""Copies whose writer died: complete ones are adopted, all others are removed.
 
-As of chunks (recover.py): the row decides, and is changed first. A copy is whole if it has its chunk's checksum.
+As with chunks, the row in the catalog decides, and is changed first. A copy is complete if it has the checksum of
+its chunk.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.objects import WrittenObject
-from cafcat.checksums import to_base64
 from cafcat.errors import CafcatError, Conflict, NotFound
+from cafcat.events import CopyRecovered, RecoverOutcome
+from cafcat.operations.known_stores import KnownStores
 from cafcat.operations.object_bytes import object_crc64nvme
-from cafcat.operations.other_places import OtherReplicas
+from cafcat.operations.other_replicas import OtherReplicas
+from cafcat.session import Session
 from cafcat.stores.base import Store, has
+from cafcat.support.checksums import to_base64
 from cafcat.writing.journal import remove_journal
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 
-__all__ = ["LeftCopies", "RecoveredCopy"]
-
-
-class RecoveredCopy(NamedTuple):
-    """copy_of: uuid of the chunk. outcome: "adopted", "abandoned" or "cleaned", as of chunks. reason: why it was
-    abandoned."""
-
-    copy_of: str
-    store: str
-    outcome: str
-    reason: str | None = None
+__all__ = ["LeftCopies"]
 
 
 class LeftCopies:
-    """The part of recover that is about copies."""
+    """The part of `recover` that deals with copies."""
 
     def __init__(
-        self,
-        catalog: Catalog,
-        places: OtherReplicas,
-        *,
-        owner: str,
-        dry_run: bool,
-        advance: Callable[[int], object],
-        on_settled: Callable[[RecoveredCopy], object],
+        self, session: Session, stores: KnownStores, owner: str, counts: Counter[str], *, dry_run: bool
     ) -> None:
-        """`owner` is who has the leases that are taken. `advance` is called with the size of each block before it
-        is looked at; it may raise, then the copy stays as it is."""
-        self._catalog = catalog
-        self._copies = catalog.copies
-        self._places = places
+        """Args:
+        session: The session.
+        stores: The stores of the recover.
+        owner: Owner of the leases.
+        counts: Gets the numbers of adopted and removed copies.
+        dry_run: Only look; change nothing.
+        """
+        self._session = session
+        self._catalog = session.catalog
+        self._copies = session.catalog.copies
+        self._replicas = OtherReplicas(session.catalog, stores)
         self._owner = owner
+        self._counts = counts
         self._dry_run = dry_run
-        self._advance = advance
-        self._on_settled = on_settled
 
-    def are_in(self, url: str) -> bool:
-        """Whether the catalog knows of something to settle in a store."""
-        return bool(self._copies.remains(url) or self._copies.overdue(url))
+    def any_in(self, store_url: str) -> bool:
+        """Return True if the catalog has leftovers of copies in a store."""
+        return bool(self.remains(store_url) or self.overdue(store_url))
 
-    def works(self, store: Store, url: str) -> Iterator[tuple[str, Callable[[], None]]]:
-        """What there is to do, each with what it is about. Remains first: what fails here to be removed is then not
-        tried twice."""
-        for found in self._copies.remains(url):
-            yield f"copy {store.locate(found.object_key)}", partial(self._clean, store, found)
-        for found in self._copies.overdue(url):
-            yield f"copy {store.locate(found.object_key)}", partial(self._settle, store, found)
+    def remains(self, store_url: str) -> Sequence[WrittenObject]:
+        """Return abandoned copies whose objects were not removed yet."""
+        return self._copies.remains(store_url)
 
-    def _clean(self, store: Store, found: WrittenObject) -> None:
-        self._remove(store, found)
-        self._tell(found, "cleaned")
+    def overdue(self, store_url: str) -> Sequence[WrittenObject]:
+        """Return copies whose writer died."""
+        return self._copies.overdue(store_url)
 
-    def _settle(self, store: Store, found: WrittenObject) -> None:
+    def clean(self, store: Store, copy: WrittenObject) -> None:
+        """Remove the objects of an abandoned copy."""
+        self._remove(store, copy)
+        self._report(copy, RecoverOutcome.CLEANED)
+
+    def recover(self, store: Store, copy: WrittenObject) -> None:
+        """Adopt a complete copy, or abandon and remove an incomplete one."""
         if self._dry_run:
-            why_not = self._why_not(store, found)
-            return self._tell(found, "abandoned" if why_not else "adopted", why_not)
-        if not self._copies.take(found, self._owner, LEASE_SECONDS):
+            why_not = self._why_incomplete(store, copy)
+            outcome = RecoverOutcome.ABANDONED if why_not else RecoverOutcome.ADOPTED
+            return self._report(copy, outcome, why_not)
+        if not self._copies.take(copy, self._owner, LEASE_SECONDS):
             return None
         try:
-            why_not = self._looked_at(store, found)
+            why_not = self._check_under_lease(store, copy)
         except BaseException:
-            # So that the next recover need not wait for it.
+            # The next recover need not wait for the end of the lease.
             with contextlib.suppress(CafcatError):
-                self._copies.renew_lease(found.id, self._owner, 0)
+                self._copies.renew_lease(copy.id, self._owner, 0)
             raise
-        return self._adopt_or_abandon(store, found, why_not)
+        return self._adopt_or_abandon(store, copy, why_not)
 
-    def _looked_at(self, store: Store, found: WrittenObject) -> str | None:
-        lease = Lease(partial(self._copies.renew_lease, found.id, self._owner, LEASE_SECONDS))
+    def _check_under_lease(self, store: Store, copy: WrittenObject) -> str | None:
+        lease = Lease(partial(self._copies.renew_lease, copy.id, self._owner, LEASE_SECONDS))
         try:
-            return self._why_not(store, found)
+            return self._why_incomplete(store, copy)
         finally:
             lease.end()
 
-    def _adopt_or_abandon(self, store: Store, found: WrittenObject, why_not: str | None) -> None:
-        """A row that is not `writing` any more was settled by its writer, which lives after all, or another
-        recover."""
+    def _adopt_or_abandon(self, store: Store, copy: WrittenObject, why_not: str | None) -> None:
+        """Change the row. Do nothing if another recover, or the writer itself, has changed the row meanwhile."""
         if why_not is None:
             try:
-                self._copies.commit(found.id, None)
-                return self._tell(found, "adopted")
+                self._copies.commit(copy.id, None)
+                return self._report(copy, RecoverOutcome.ADOPTED)
             except Conflict as error:
                 why_not = error.message
         try:
-            self._copies.abandon(found.id)
+            self._copies.abandon(copy.id)
         except Conflict:
             return None
-        self._tell(found, "abandoned", why_not)
-        return self._remove(store, found)
+        self._report(copy, RecoverOutcome.ABANDONED, why_not)
+        return self._remove(store, copy)
 
-    def _why_not(self, store: Store, found: WrittenObject) -> str | None:
-        """Why a copy cannot be adopted; None if it can. Reads all of it, once."""
-        chunk = self._copies.chunk(found.id)
+    def _why_incomplete(self, store: Store, copy: WrittenObject) -> str | None:
+        """Return the reason why a copy cannot be adopted; None for a complete copy. Reads the whole object once."""
+        chunk = self._copies.chunk(copy.id)
         if chunk.crc64nvme is None:
             return "the catalog has no checksum of its chunk"
         try:
-            size_bytes = store.stat(found.object_key).size_bytes
+            size_bytes = store.stat(copy.object_key).size_bytes
         except NotFound as error:
             return error.message
         if size_bytes != chunk.size_bytes:
             return f"it has {size_bytes:,} bytes, its chunk has {chunk.size_bytes:,}"
-        checksum = object_crc64nvme(store, found.object_key, size_bytes, self._advance)
+        checksum = object_crc64nvme(store, copy.object_key, size_bytes, self._advance)
         return None if to_base64(checksum) == chunk.crc64nvme else "its checksum is not that of its chunk"
 
-    def _remove(self, store: Store, found: WrittenObject) -> None:
-        """The upload first: while it is there, it can still become an object. Then nothing in that store is of the
-        chunk: its journal record goes, too. An object is removed only if it is not the chunk by another name."""
+    def _advance(self, size_bytes: int) -> None:
+        self._session.checkpoint()
+        self._session.progress.advance(0, size_bytes)
+
+    def _remove(self, store: Store, copy: WrittenObject) -> None:
+        """Remove upload, object and journal record of an abandoned copy.
+
+        The upload is aborted first: until then, a late request can complete it to an object. The object is removed
+        only if it is not the chunk's own object under another name.
+        """
         if self._dry_run:
             return
-        chunk = self._copies.chunk(found.id)
-        store.discard(found.object_key, found.upload_id)
-        if has(store, found.object_key):
-            self._places.prove(store, chunk.uuid, found.object_key)
-            store.delete(found.object_key)
+        chunk = self._copies.chunk(copy.id)
+        store.discard(copy.object_key, copy.upload_id)
+        if has(store, copy.object_key):
+            self._replicas.prove(store, chunk.uuid, copy.object_key)
+            store.delete(copy.object_key)
         with self._catalog.journal.exclusively(store.url):
             remove_journal(self._catalog.journal, store, chunk.id)
-        self._copies.record_removed(found.id)
+        self._copies.record_removed(copy.id)
 
-    def _tell(self, found: WrittenObject, outcome: str, reason: str | None = None) -> None:
-        self._on_settled(RecoveredCopy(str(self._copies.chunk(found.id).uuid), found.store, outcome, reason))
+    def _report(self, copy: WrittenObject, outcome: RecoverOutcome, reason: str | None = None) -> None:
+        self._counts["copies_adopted" if outcome is RecoverOutcome.ADOPTED else "copies_removed"] += 1
+        uuid = str(self._copies.chunk(copy.id).uuid)
+        self._session.emit(CopyRecovered(uuid, copy.store, outcome, reason))

@@ -8,143 +8,79 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
-from typing import Final, NamedTuple
-from uuid import UUID
+from typing import Final
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.commit import ChunkCommit
-from cafcat.catalog.chunks.owners import role_of
+from cafcat.catalog.chunks.owners import owner_name, role_of
 from cafcat.catalog.chunks.recovery import LeftChunk
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import CafcatError, CatalogUnavailable, Conflict, Corrupt, Locked, NotFound
+from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.formats import registry as formats
 from cafcat.model import ArchiveUnits, ChunkSummary
+from cafcat.operations.chosen_stores import url_of_store_with_chunks
 from cafcat.operations.failures import reported
 from cafcat.operations.index_rules import units_in
 from cafcat.operations.known_stores import KnownStores
-from cafcat.operations.other_places import OtherReplicas
 from cafcat.operations.own_index import read_whole
-from cafcat.operations.recover.late_objects import Sweeping
+from cafcat.operations.recover.late_objects import LateObjects
 from cafcat.operations.recover.left_backups import recover_backups
-from cafcat.operations.recover.left_copies import LeftCopies, RecoveredCopy
-from cafcat.progress import Progress
+from cafcat.operations.recover.left_copies import LeftCopies
+from cafcat.operations.recover.options import RecoverOptions
+from cafcat.operations.recover.report import RecoverReport
+from cafcat.session import Session
 from cafcat.stores.base import OpensFiles, Store, StoredObject, has
 from cafcat.writing.journal import remove_journal, sweep_journal, write_journal
 from cafcat.writing.lease import LEASE_SECONDS
 
-__all__ = ["Outcome", "Recover", "RecoverReport", "RecoveredChunk"]
+__all__ = ["Recovery", "run"]
 
 _RENEW_SECONDS: Final = 60
 
 
-class Outcome(StrEnum):
-    """What became of a chunk."""
+def run(session: Session, options: RecoverOptions) -> RecoverReport:
+    """Adopt or remove the leftovers of writers that died.
 
-    ADOPTED = "adopted"
-    """Its object is whole: it was committed."""
-    ABANDONED = "abandoned"
-    """Its object is not there or not whole: nothing points to it, and its remains were removed."""
-    CLEANED = "cleaned"
-    """It was abandoned before; now its remains were removed, too."""
-
-
-class RecoveredChunk(NamedTuple):
-    """files and size_bytes: of an adopted chunk, those in its index and the size of the object. reason: why it was
-    abandoned."""
-
-    uuid: UUID
-    store: str
-    outcome: Outcome
-    files: int = 0
-    size_bytes: int = 0
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecoverReport:
-    """What was done, or would be; the first eight in numbers of chunks, uploads and objects.
-
-    uploads_removed, objects_removed: what came late to chunks that were settled before. still_leased: chunks that
-    are being written; leases_end_at: when the last of their leases ends, ISO 8601 in UTC. unknown_uploads,
-    unknown_objects: what no chunk of this catalog names; left alone. failed: what could not be settled, and why.
-    files_adopted: found under their paths now; files_skipped: in adopted chunks, where their paths had newer files,
-    or other files that the run was told to keep. bytes_adopted: of the files adopted. A dry run counts all files of
-    a chunk as adopted. copies_adopted; copies_removed, backups_removed: of which something was left.
-    records_written: of the journal, that a store could not be told when they were made; a thousand at most are
-    counted.
+    Raises:
+        NotFound: The catalog has no chunk in the store.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-
-    adopted: int
-    abandoned: int
-    cleaned: int
-    uploads_removed: int
-    objects_removed: int
-    still_leased: int
-    unknown_uploads: int
-    unknown_objects: int
-    leases_end_at: str | None
-    failed: tuple[str, ...]
-    files_adopted: int
-    files_skipped: int
-    bytes_adopted: int
-    copies_adopted: int
-    copies_removed: int
-    backups_removed: int
-    records_written: int
-    interrupted: bool
-    dry_run: bool
+    store = url_of_store_with_chunks(session, options.store)
+    recovery = Recovery(session, dry_run=options.dry_run)
+    session.progress.begin("recover")
+    try:
+        recovery.recover(url for url in session.catalog.recovery.stores() if store in (None, url))
+    finally:
+        session.progress.end()
+    return recovery.report
 
 
-class Recover:
-    """One pass. Any number of them may be at work at once, beside writers."""
+class Recovery:
+    """One recover. Several recovers and writers may work at the same time."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        store_of: Callable[[str], Store],
-        *,
-        owner: str,
-        dry_run: bool,
-        progress: Progress,
-        on_settled: Callable[[RecoveredChunk | RecoveredCopy], object],
-        should_stop: Callable[[], bool],
-    ) -> None:
-        """`store_of` gives the store of a URL in `chunks.store`; `owner` is who has the leases that are taken;
-        `on_settled` is told of each chunk and copy. `should_stop` is asked between chunks; it may raise in the
-        middle of one, which then stays as it is."""
-        self._catalog = catalog
-        self._stores = KnownStores(catalog, store_of)
-        self._owner = owner
+    def __init__(self, session: Session, *, dry_run: bool) -> None:
+        self._session = session
+        self._catalog = session.catalog
+        self._stores = KnownStores(session)
+        self._owner = owner_name("recover")
         self._dry_run = dry_run
-        self._progress = progress
-        self._on_settled = on_settled
-        self._should_stop = should_stop
         self._renewed = 0.0
         self._interrupted = False
         self._counts: Counter[str] = Counter()
         self._leases_end_at: str | None = None
         self._failed: list[str] = []
         self._reported = partial(reported, self._failed)
-        self._copies = LeftCopies(
-            catalog,
-            OtherReplicas(catalog, self._stores.open),
-            owner=owner,
-            dry_run=dry_run,
-            advance=self._pass,
-            on_settled=self._tell_of_copy,
-        )
+        self._copies = LeftCopies(session, self._stores, self._owner, self._counts, dry_run=dry_run)
 
     @property
     def report(self) -> RecoverReport:
         """What was done so far."""
         counts = self._counts
         return RecoverReport(
-            adopted=counts[Outcome.ADOPTED],
-            abandoned=counts[Outcome.ABANDONED],
-            cleaned=counts[Outcome.CLEANED],
+            adopted=counts[RecoverOutcome.ADOPTED],
+            abandoned=counts[RecoverOutcome.ABANDONED],
+            cleaned=counts[RecoverOutcome.CLEANED],
             uploads_removed=counts["uploads_removed"],
             objects_removed=counts["objects_removed"],
             still_leased=counts["still_leased"],
@@ -163,35 +99,39 @@ class Recover:
             dry_run=self._dry_run,
         )
 
-    def take(self, stores: Iterable[str]) -> None:
-        """Settles the chunks of these stores. What a store refuses, or damage in it, costs only its chunks and is
-        reported. Raises CatalogUnavailable, CatalogOutdated."""
+    def recover(self, stores: Iterable[str]) -> None:
+        """Deal with the leftovers in stores, by their URLs.
+
+        Damage, and a store that fails, are noted in the report. Raises CatalogUnavailable, CatalogOutdated.
+        """
         for url in stores:
             if self._stopped():
                 return
             with self._reported(f"store {url}"):
                 store = self._open(url)
-                self._settle_all(store, url)
+                self._recover_store(store, url)
                 self._prove(store, url)
                 self._sweep(store, url)
             self._count_leases(url)
         if not self._dry_run:
             self._catalog.runs.end_dead()
 
-    def settle(self, url: str) -> None:
-        """The part of `take` that costs a query or two if nothing was left in that store: what the catalog itself
-        knows of. Errors as there."""
+    def recover_known(self, url: str) -> None:
+        """Deal with the leftovers in one store that have rows in the catalog.
+
+        Without leftovers, this costs one or two queries. Errors as of `recover`.
+        """
         recovery = self._catalog.recovery
         with self._reported(f"store {url}"):
-            are_left = recovery.remains(url) or recovery.overdue(url) or self._copies.are_in(url)
+            are_left = recovery.remains(url) or recovery.overdue(url) or self._copies.any_in(url)
             if are_left or self._catalog.journal.unwritten([url]):
-                self._settle_all(self._open(url), url)
+                self._recover_store(self._open(url), url)
         self._catalog.runs.end_dead()
 
-    def _settle_all(self, store: Store, url: str) -> None:
+    def _recover_store(self, store: Store, url: str) -> None:
         """Remains first: what fails here to be removed is then not tried twice."""
         recovery = self._catalog.recovery
-        untold = len(self._catalog.journal.unwritten([url]))
+        unwritten = len(self._catalog.journal.unwritten([url]))
         for chunk in recovery.remains(url):
             if self._stopped():
                 return
@@ -201,16 +141,19 @@ class Recover:
             if self._stopped():
                 return
             with self._reported(f"chunk {chunk.uuid}"):
-                self._settle(store, chunk)
-        for what, settle in self._copies.works(store, url):
+                self._recover_chunk(store, chunk)
+        for found, recover in (
+            *((copy, self._copies.clean) for copy in self._copies.remains(url)),
+            *((copy, self._copies.recover) for copy in self._copies.overdue(url)),
+        ):
             if self._stopped():
                 return
-            with self._reported(what):
-                settle()
-        self._settle_backups(store, url)
+            with self._reported(f"copy {store.locate(found.object_key)}"):
+                recover(store, found)
+        self._recover_backups(store, url)
         if not self._dry_run:
             write_journal(self._catalog.journal, store)
-        self._counts["records_written"] += untold
+        self._counts["records_written"] += unwritten
 
     def _prove(self, store: Store, url: str) -> None:
         """Chunks whose lease is not over, but whose object is there: a whole one proves itself. If its writer
@@ -220,10 +163,10 @@ class Recover:
                 return
             if role_of(chunk.owner) != "recover" and has(store, chunk.object_key):
                 with contextlib.suppress(Corrupt, NotFound, Locked, Conflict), Mapping(chunk.id) as mapping:
-                    summary = self._read_whole(store, chunk, mapping, self._pass)
+                    summary = self._read_whole(store, chunk, mapping, self._report_bytes)
                     self._adopt(chunk, summary, mapping, self._units(store, chunk))
 
-    def _settle_backups(self, store: Store, url: str) -> None:
+    def _recover_backups(self, store: Store, url: str) -> None:
         """None is adopted: the next one is newer."""
         with self._reported(f"backups in {url}"):
             if self._dry_run:
@@ -235,12 +178,12 @@ class Recover:
     def _sweep(self, store: Store, url: str) -> None:
         """What no row of the catalog led to: it came after its row was settled."""
         if not self._stopped():
-            Sweeping(self._catalog.recovery, store, url, self._counts, self._dry_run).take()
+            LateObjects(self._catalog.recovery, store, url, self._counts, self._dry_run).remove()
             if not self._dry_run:
                 sweep_journal(self._catalog.journal, store, self._catalog.identities.of(url).catalog)
 
     def _stopped(self) -> bool:
-        self._interrupted = self._should_stop() or self._interrupted
+        self._interrupted = self._session.should_end() or self._interrupted
         return self._interrupted
 
     def _count_leases(self, url: str) -> None:
@@ -259,7 +202,7 @@ class Recover:
 
     def _clean(self, store: Store, chunk: LeftChunk) -> None:
         self._remove(store, chunk)
-        self._tell(RecoveredChunk(chunk.uuid, chunk.store, Outcome.CLEANED))
+        self._report_chunk(ChunkRecovered(chunk.uuid, chunk.store, RecoverOutcome.CLEANED))
 
     def _remove(self, store: Store, chunk: LeftChunk) -> None:
         """What is left of an abandoned chunk. The upload first: while it is there, it can still become an
@@ -270,7 +213,7 @@ class Recover:
             remove_journal(self._catalog.journal, store, chunk.id)
             self._catalog.chunks.record_removed(chunk.id)
 
-    def _settle(self, store: Store, found: LeftChunk) -> None:
+    def _recover_chunk(self, store: Store, found: LeftChunk) -> None:
         """Adopts or abandons an overdue chunk. If that cannot be done now, its lease is given back."""
         chunk = found if self._dry_run else self._catalog.recovery.take(found, self._owner, LEASE_SECONDS)
         if chunk is None:
@@ -311,13 +254,13 @@ class Recover:
             raise conflict
         return units
 
-    def _pass(self, size_bytes: int) -> None:
-        self._should_stop()
-        self._progress.advance(0, size_bytes)
+    def _report_bytes(self, size_bytes: int) -> None:
+        self._session.checkpoint()
+        self._session.progress.advance(0, size_bytes)
 
     def _advance(self, chunk: LeftChunk, size_bytes: int) -> None:
         """With each block. A catalog that does not answer right now is no reason to stop: the lease is long."""
-        self._pass(size_bytes)
+        self._report_bytes(size_bytes)
         now = time.monotonic()
         if now - self._renewed >= _RENEW_SECONDS and not self._dry_run:
             self._renewed = now
@@ -331,9 +274,9 @@ class Recover:
                 commit = self._commit(chunk, summary, mapping, units)
             files, skipped, live_bytes = commit.added + commit.replaced, commit.skipped, commit.live_bytes
         self._counts.update(files_adopted=files, files_skipped=skipped, bytes_adopted=live_bytes)
-        self._progress.advance(summary.file_count, 0)
-        outcome = Outcome.ADOPTED
-        self._tell(RecoveredChunk(chunk.uuid, chunk.store, outcome, summary.file_count, summary.size_bytes))
+        self._session.progress.advance(summary.file_count, 0)
+        outcome = RecoverOutcome.ADOPTED
+        self._report_chunk(ChunkRecovered(chunk.uuid, chunk.store, outcome, summary.file_count, summary.size_bytes))
 
     def _commit(
         self, chunk: LeftChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits
@@ -351,16 +294,12 @@ class Recover:
         if not self._dry_run:
             with _ours(chunk):
                 self._catalog.chunks.abandon_chunk(chunk.id, f"its writer died: {reason}")
-        self._tell(RecoveredChunk(chunk.uuid, chunk.store, Outcome.ABANDONED, reason=reason))
+        self._report_chunk(ChunkRecovered(chunk.uuid, chunk.store, RecoverOutcome.ABANDONED, reason=reason))
         self._remove(store, chunk)
 
-    def _tell(self, settled: RecoveredChunk) -> None:
-        self._counts[settled.outcome] += 1
-        self._on_settled(settled)
-
-    def _tell_of_copy(self, settled: RecoveredCopy) -> None:
-        self._counts["copies_adopted" if settled.outcome == Outcome.ADOPTED else "copies_removed"] += 1
-        self._on_settled(settled)
+    def _report_chunk(self, recovered: ChunkRecovered) -> None:
+        self._counts[recovered.outcome] += 1
+        self._session.emit(recovered)
 
 
 @contextlib.contextmanager

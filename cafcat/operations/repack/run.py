@@ -5,11 +5,9 @@ in the one in which its last live file leaves it. Whatever happens in between, e
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.rewriting import RewritableChunk
 from cafcat.errors import (
     AccessDenied,
@@ -20,31 +18,23 @@ from cafcat.errors import (
     StoreFailed,
     Unsupported,
 )
+from cafcat.events import ChunkChosen
 from cafcat.formats import registry as formats
-from cafcat.model import DEFAULT_MAX_UNUSED, Entry, FileProblem, ProblemKind
+from cafcat.model import Entry, FileProblem, ProblemKind
+from cafcat.operations.chosen_stores import default_store, join_store, store_to_write, url_of_store_with_chunks
 from cafcat.operations.chunk_contents import Unreadable, contents, decoded
 from cafcat.operations.known_stores import KnownStores
-from cafcat.operations.rewriting import Rewriter, chunk_target, format_after, live_files
-from cafcat.progress import Progress
+from cafcat.operations.recover.before import recover_before
+from cafcat.operations.repack.options import RepackOptions
+from cafcat.operations.repack.report import RepackReport
+from cafcat.operations.rewriting import Rewriter, chunk_limits, chunk_target, format_after, live_files
+from cafcat.session import Session
 from cafcat.stores.base import RemoteStore, Store
 from cafcat.writing.limits import Limits
 
-__all__ = ["Repack", "RepackOptions", "RepackPlan", "RepackReport"]
+__all__ = ["Repack", "RepackPlan", "run"]
 
 _HINT: Final = "run cafcat repair"
-
-
-class RepackOptions(NamedTuple):
-    """Which chunks: those named by uuid or the beginning of one; else those in which a larger share than this (0 to
-    1) is dead, those of less than small_bytes, and those of another format, if one is given; of this store, if one
-    is given. max_live_bytes: so much is copied at most. format: of the new chunks; None: that of the old ones."""
-
-    chunks: Sequence[str] = ()
-    max_unused: float = DEFAULT_MAX_UNUSED
-    small_bytes: int | None = None
-    max_live_bytes: int | None = None
-    store: str | None = None
-    format: str | None = None
 
 
 class RepackPlan(NamedTuple):
@@ -62,59 +52,46 @@ class RepackPlan(NamedTuple):
         return chunk.store, self.format or format_after(chunk.format)
 
 
-@dataclass(slots=True)
-class RepackReport:
-    """What was done, or would be, in chunks, files and bytes.
+def run(session: Session, options: RepackOptions) -> RepackReport:
+    """Copy the live files of the chosen chunks into new chunks.
 
-    chunks: that were chosen, of bytes_dead dead bytes; taken, waiting: as in RepackPlan. chunks_retired: those
-    chosen that nothing points to now. chunks_written: new ones, of bytes_written. files_moved, bytes_moved: live
-    files. files_changed: replaced or removed meanwhile. files_damaged: that stay where they are. failed: stores
-    that could not be used, chunks that are missing, and why. A dry run counts all files as moved.
+    Raises:
+        NotFound: The catalog has no such chunk or store.
+        InvalidInput: A chunk has no live files, or an option is out of range.
+        Unsupported, NotInstalled: Chunks of the format cannot be written.
+        StoreFailed: A store failed; chunks that were committed before stay.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-
-    chunks: int = 0
-    taken: int = 0
-    waiting: int = 0
-    bytes_dead: int = 0
-    chunks_retired: int = 0
-    chunks_written: int = 0
-    bytes_written: int = 0
-    files_moved: int = 0
-    bytes_moved: int = 0
-    files_changed: int = 0
-    files_damaged: int = 0
-    failed: list[str] = field(default_factory=list)
-    interrupted: bool = False
-    dry_run: bool = True
+    if options.format is not None:
+        formats.to_write(formats.asked_for(options.format))
+    store = url_of_store_with_chunks(session, options.store)
+    repack = Repack(session, options, chunk_limits(session, options.target_size))
+    if not options.dry_run:
+        for url in session.catalog.recovery.stores() if store is None else [store]:
+            recover_before(session, url)
+    plan = repack.plan(options, store)
+    if any(chunk.is_adopted for chunk in plan.chunks):
+        store_to_write(session, dry_run=options.dry_run)
+    for chunk in plan.chunks:
+        session.emit(_chosen_event(chunk))
+    try:
+        return repack.take(plan, dry_run=options.dry_run)
+    finally:
+        session.progress.end()
 
 
 class Repack:
-    """One repack. Any number of them may be at work at once, beside writers."""
+    """One repack. Several repacks and writers may work at the same time."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        store_of: Callable[[str], Store],
-        limits: Limits,
-        *,
-        store: str,
-        join: Callable[[Store], object],
-        progress: Progress,
-        should_stop: Callable[[], bool],
-    ) -> None:
-        """`store_of` gives the store of a URL in `chunks.store`; store: URL of the one that takes the files of
-        adopted archives; join: raises an error if the catalog may not write into a store. `should_stop` is asked
-        between files and blocks: when it returns True, packed files are committed; when it raises, the open chunk
-        is given up."""
-        self._catalog = catalog
-        self._stores = KnownStores(catalog, store_of)
+    def __init__(self, session: Session, options: RepackOptions, limits: Limits) -> None:
+        self._session = session
+        self._catalog = session.catalog
+        self._stores = KnownStores(session)
+        self._default_url = default_store(session).url
         self._limits = limits
-        self._store = store
-        self._join = join
-        self._progress = progress
-        self._should_stop = should_stop
+        self._joins = options.join_store
 
-    def plan(self, options: RepackOptions) -> RepackPlan:
+    def plan(self, options: RepackOptions, store: str | None) -> RepackPlan:
         """Raises NotFound for a chunk that is not in the catalog, InvalidInput for one without live files,
         Unsupported for an archive of logs, unless its sections are to become files of another format."""
         rewriting = self._catalog.rewriting
@@ -123,7 +100,7 @@ class Repack:
             found = rewriting.by_uuid(uuids)
             _refuse_logs(found, options)
             return _chosen(found, options)
-        found = rewriting.wasteful(options.max_unused, options.small_bytes, options.store, options.format)
+        found = rewriting.wasteful(options.max_unused, options.small, store, options.format)
         plan = _chosen(found, options)
         together = Counter(map(plan.group_of, plan.chunks))
         worth = [
@@ -147,11 +124,11 @@ class Repack:
         if dry_run:
             report.files_moved, report.bytes_moved = files, size_bytes
             return report
-        self._progress.begin("repack", files=files, size_bytes=size_bytes)
+        self._session.progress.begin("repack", files=files, size_bytes=size_bytes)
         groups: dict[tuple[str, str, str], list[RewritableChunk]] = defaultdict(list)
         for chunk in plan.chunks:
             store, archive_format = plan.group_of(chunk)
-            groups[store, self._store if chunk.is_adopted else store, archive_format].append(chunk)
+            groups[store, self._default_url if chunk.is_adopted else store, archive_format].append(chunk)
         for (url, target, archive_format), chunks in sorted(groups.items()):
             if not report.interrupted:
                 # The oldest first: names that are near each other were packed near each other, and stay so.
@@ -170,14 +147,14 @@ class Repack:
         try:
             store = self._stores.open(url)
             to = self._stores.open(target)
-            self._join(to)
+            join_store(self._session, to, asked=self._joins)
             place = chunk_target(self._catalog, to, "repack", archive_format)
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError as error:
             report.failed.append(f"store {url}: {error}")
             return
-        rewriter = Rewriter(place, self._limits, progress=self._progress, should_stop=self._should_stop)
+        rewriter = Rewriter(self._session, place, self._limits)
         try:
             with rewriter:
                 self._take_chunks(store, chunks, rewriter, report)
@@ -233,7 +210,7 @@ class Repack:
             return
         report.files_damaged += 1
         kind = ProblemKind.UNREADABLE if isinstance(error.reason, StoreFailed) else ProblemKind.CORRUPT
-        self._progress.problem(FileProblem(file.path, kind, f"{error}; {_HINT}"))
+        self._session.emit(FileProblem(file.path, kind, f"{error}; {_HINT}"))
 
     def _is_still_there(self, chunk: RewritableChunk, file: Entry) -> bool:
         try:
@@ -255,10 +232,15 @@ def _chosen(found: Sequence[RewritableChunk], options: RepackOptions) -> RepackP
     chosen: list[RewritableChunk] = []
     live_bytes = 0
     for chunk in free:
-        if options.max_live_bytes is None or live_bytes + chunk.live_bytes <= options.max_live_bytes:
+        if options.max_repack_size is None or live_bytes + chunk.live_bytes <= options.max_repack_size:
             chosen.append(chunk)
             live_bytes += chunk.live_bytes
     return RepackPlan(chosen, len(found) - len(free), len(free) - len(chosen), options.format)
+
+
+def _chosen_event(chunk: RewritableChunk) -> ChunkChosen:
+    counts = (chunk.size_bytes, chunk.data_bytes, chunk.dead_bytes, chunk.live_bytes, chunk.live_files)
+    return ChunkChosen(str(chunk.uuid), chunk.store, *counts)
 
 
 def _count(rewriter: Rewriter, report: RepackReport) -> None:

@@ -6,13 +6,12 @@ chunk; one whose files have all moved is retired, whatever else in it is damaged
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 from uuid import UUID
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.rewriting import RewritableChunk
 from cafcat.errors import (
     AccessDenied,
@@ -28,48 +27,25 @@ from cafcat.errors import (
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 from cafcat.model import Entry, FileProblem, Location, ProblemKind
+from cafcat.operations.chosen_stores import default_store, join_store, store_to_write
 from cafcat.operations.chunk_contents import Unreadable, check_all, contents, decoded
-from cafcat.operations.rewriting import Rewriter, format_after, live_files
+from cafcat.operations.opened_sources import opening
+from cafcat.operations.recover.before import recover_before
+from cafcat.operations.repair.options import RepairOptions
+from cafcat.operations.repair.report import RepairReport
+from cafcat.operations.rewriting import Rewriter, chunk_limits, chunk_target, format_after, live_files
 from cafcat.operations.source_files import opened_again
-from cafcat.progress import Progress
 from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
+from cafcat.scanning.opening import SourceOptions
+from cafcat.session import Session
 from cafcat.sources.base import OpenFile, Source
 from cafcat.stores.base import RemoteStore, Store
 from cafcat.writing.limits import MAX_FILES, WHOLE_FILE_BYTES
 
-__all__ = ["Repair", "RepairReport"]
+__all__ = ["Repair", "run"]
 
 _WINDOW_FILES: Final = 5000
 _KEPT_REASONS: Final = 1000
-
-
-@dataclass(slots=True)
-class RepairReport:
-    """What was done, or would be.
-
-    chunks: that were looked at; chunks_mended: those of them that nothing points to any more. files, bytes: live in
-    them when they were read; files_kept: whose bytes in the chunk are right; files_from_copy, files_from_source;
-    files_lost: that nobody could give. chunks_written: new ones, of bytes_written bytes; files_changed: copied into
-    them, but replaced or removed meanwhile. All in numbers and bytes; a dry run has none of the last three.
-    chunks_left: of these, whose format cannot be written here, and which stay as they are.
-    logs_damaged: archives of logs that are known to be damaged, and stay so: none of the other numbers has them.
-    """
-
-    chunks: int = 0
-    chunks_mended: int = 0
-    files: int = 0
-    bytes: int = 0
-    files_kept: int = 0
-    files_from_copy: int = 0
-    files_from_source: int = 0
-    files_lost: int = 0
-    chunks_written: int = 0
-    bytes_written: int = 0
-    files_changed: int = 0
-    chunks_left: int = 0
-    logs_damaged: int = 0
-    interrupted: bool = False
-    dry_run: bool = True
 
 
 @dataclass(slots=True)
@@ -89,35 +65,55 @@ class _Origin:
         self.is_gone = far or isinstance(reason, (NotFound, AccessDenied))
 
 
+def run(session: Session, options: RepairOptions) -> RepairReport:
+    """Pack the live files of damaged chunks into new chunks of the store of the settings.
+
+    Raises:
+        NotFound: The catalog has no such chunk, or there is no such source.
+        InvalidInput: A chunk has no live files, or an option is out of range.
+        StoreFailed: New chunks cannot be written; chunks that were committed before stay.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    options.check()
+    store = default_store(session)
+    limits = chunk_limits(session, options.target_size)
+    source_options = SourceOptions(
+        prefix=options.prefix,
+        follow_symlinks=options.follow_symlinks,
+        unpack_tars=options.unpack_tars,
+        restart_listing=True,
+    )
+    sources = opening(session, source_options).open(options.sources)
+    if not options.dry_run:
+        store_to_write(session)
+        recover_before(session, store.url)
+    join_store(session, store, asked=options.join_store, dry_run=options.dry_run)
+    rewriter = Rewriter(session, chunk_target(session.catalog, store, "repair"), limits)
+    repair = Repair(session, options, rewriter, sources)
+    try:
+        repair.take(repair.damaged(options.chunks))
+    finally:
+        session.progress.end()
+    return repair.report
+
+
 class Repair:
-    """One repair. Others may be at work beside it, and writers too."""
+    """One repair. Several repairs and writers may work at the same time."""
 
     def __init__(
-        self,
-        catalog: Catalog,
-        store_of: Callable[[str], Store],
-        rewriter: Rewriter,
-        *,
-        from_copies: bool,
-        sources: Sequence[Source],
-        sources_again: bool = True,
-        dry_run: bool,
-        progress: Progress,
+        self, session: Session, options: RepairOptions, rewriter: Rewriter, sources: Sequence[Source]
     ) -> None:
-        """`store_of` gives the store of a URL in `chunks.store`. sources_again: whether all sources can be gone
-        through more than once. dry_run: reads all, changes nothing."""
-        self._catalog = catalog
-        self._store_of = store_of
+        self._session = session
+        self._catalog = session.catalog
         self._rewriter = rewriter
-        self._from_copies = from_copies
+        self._from_copies = options.from_copies
         self._sources = sources
-        self._sources_again = sources_again
-        self._dry_run = dry_run
-        self._progress = progress
+        self._can_repeat_sources = "-" not in options.sources
+        self._dry_run = options.dry_run
         self._lost: set[int] = set()  # hashes of paths: a chunk may have a million
         self._lost_of: Counter[int] = Counter()
         self._reasons: dict[str, str] = {}
-        self.report = RepairReport(dry_run=dry_run)
+        self.report = RepairReport(dry_run=options.dry_run)
 
     def damaged(self, names: Sequence[str]) -> list[RewritableChunk]:
         """Chunks by uuid, or the beginning of one; otherwise those that verify found to be damaged, of which
@@ -130,7 +126,7 @@ class Repair:
             chunks = rewriting.by_id([chunk.id for chunk in self._catalog.verification.damaged()])
         logs = [chunk for chunk in chunks if chunk.format == formats.LOGS]
         for chunk in logs:
-            self._progress.warn(_left(chunk))
+            self._session.warn(_left(chunk))
         self.report.logs_damaged = len(self._catalog.verification.damaged([chunk.uuid for chunk in logs]))
         return [chunk for chunk in chunks if chunk.format != formats.LOGS]
 
@@ -140,9 +136,9 @@ class Repair:
         what was packed is committed."""
         self.report.chunks = len(chunks)
         files, size_bytes = sum(chunk.live_files for chunk in chunks), sum(chunk.live_bytes for chunk in chunks)
-        self._progress.begin("repair", files=files, size_bytes=size_bytes)
+        self._session.progress.begin("repair", files=files, size_bytes=size_bytes)
         groups = list(_groups(chunks))
-        if len(groups) > 1 and not self._sources_again:
+        if len(groups) > 1 and not self._can_repeat_sources:
             hint = "name fewer of the damaged chunks with --chunk"
             message = "standard input can be read only once, for a million files of one format"
             raise InvalidInput(message, hint=hint)
@@ -161,7 +157,7 @@ class Repair:
             self._rewriter.write_as(format_after(group[0].format))
         except (NotInstalled, Unsupported) as error:
             self.report.chunks_left += len(group)
-            self._progress.warn(f"chunks of the format {group[0].format} are left as they are: {error}")
+            self._session.warn(f"chunks of the format {group[0].format} are left as they are: {error}")
             return
         self._lost.clear()
         self._lost_of.clear()
@@ -198,11 +194,11 @@ class Repair:
             places += self._catalog.copies.of_chunk(chunk.uuid)
         for n, (url, key) in enumerate(places):
             try:
-                store = self._store_of(url)
+                store = self._session.stores[url]
                 yield _Origin(store, key, store.stat(key).size_bytes, archive_format, is_copy=n > 0)
             except CafcatError as error:
                 what = "a copy of chunk" if n else "chunk"
-                self._progress.warn(f"{what} {chunk.uuid} cannot be read: {error}")
+                self._session.warn(f"{what} {chunk.uuid} cannot be read: {error}")
 
     def _take_from(self, origin: _Origin, chunk_id: int, files: Sequence[Entry]) -> list[Entry]:
         """Takes those whose bytes are right there. Returns the others, in order of their bytes."""
@@ -236,7 +232,7 @@ class Repair:
         return self._take_checked(file) if self._dry_run else self._rewriter.take(chunk_id, file, blocks)
 
     def _take_checked(self, file: Entry) -> bool:
-        self._progress.advance(1, file.size_bytes)
+        self._session.progress.advance(1, file.size_bytes)
         return True
 
     def _watched(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -273,7 +269,7 @@ class Repair:
         if self._is_lost(problem.path):
             self._note(problem.path, f"its source is no help: {problem.message}")
         elif problem.kind is ProblemKind.CORRUPT:
-            self._progress.warn(f"{problem.path}: {problem.message}")
+            self._session.warn(f"{problem.path}: {problem.message}")
 
     def _take_opened(self, location: Location, opened: Opened, chunk_id: int | None) -> bool:
         """False for a file that came to another chunk meanwhile, or that an earlier source gave."""
@@ -313,7 +309,7 @@ class Repair:
                     self.report.files_lost += 1
                     reason = self._reasons.pop(file.path, "its bytes are not there")
                     message = f"{reason}; nothing that was asked has the right ones"
-                    self._progress.problem(FileProblem(file.path, ProblemKind.CORRUPT, message))
+                    self._session.emit(FileProblem(file.path, ProblemKind.CORRUPT, message))
 
     def _count(self) -> None:
         report, rewriter = self.report, self._rewriter

@@ -1,53 +1,56 @@
 """A backup of a catalog into an empty one: one transaction, all checked before it is committed."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.schema import HEAD_REVISION
 from cafcat.catalog.transfer.dump import Loader, StoredBackup
 from cafcat.errors import CafcatError, CatalogOutdated, Corrupt, InvalidInput, NotFound, Unsupported
 from cafcat.operations.backup.run import FoundBackup, backups_of
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader, unpacked
 from cafcat.operations.belonging import catalog_of_backup, catalogs_of_records
-from cafcat.progress import Progress
+from cafcat.operations.chosen_stores import chosen_store
+from cafcat.operations.restore.options import RestoreOptions
+from cafcat.operations.restore.report import RestoreReport
+from cafcat.session import Session
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
 from cafcat.stores.marker import catalogs_of, read_marker
 from cafcat.writing.journal import parse_journal_key
 
-__all__ = ["Restore", "RestoreReport"]
+__all__ = ["run"]
 
 _BATCH_OBJECTS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreReport:
-    """What was restored: rows by table; taken_at: of which moment, ISO 8601 in UTC; journal_id: the last journal
-    record that is in it. newer_records: what changed since, as the journals beside the chunks say;
-    newer_unknown: stores that could not be asked. moved_from: URL of the store in the backup, if the store moved
-    later: the catalog has it at `store` now."""
+def run(session: Session, options: RestoreOptions) -> RestoreReport:
+    """Restore a backup.
 
-    store: str
-    object_key: str
-    taken_at: str
-    journal_id: int
-    rows: dict[str, int]
-    newer_records: int
-    newer_unknown: tuple[str, ...]
-    moved_from: str | None
+    Raises:
+        NotFound: The store has no such backup.
+        InvalidInput: The store has backups of several catalogs, and none is named.
+        Conflict: The catalog is not empty.
+        Locked: Another process writes to the catalog.
+        Corrupt: The backup is damaged.
+        CatalogOutdated: The backup has another schema revision.
+        Unsupported, StoreFailed, AccessDenied, CatalogUnavailable: The backup or the database cannot be used.
+    """
+    store = chosen_store(session, options.source)
+    try:
+        return _Restore(session).run(store, options.name)
+    finally:
+        session.progress.end()
 
 
-class Restore:
-    """Restores one."""
+class _Restore:
+    """One restore."""
 
-    def __init__(self, catalog: Catalog, store_of: Callable[[str], Store], *, progress: Progress) -> None:
-        self._catalog = catalog
-        self._store_of = store_of
-        self._progress = progress
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._catalog = session.catalog
+        self._progress = session.progress
         self._last_sequence = 0
         self._unknown: list[str] = []
 
@@ -92,7 +95,7 @@ class Restore:
         if old is None or old == store.url:
             return None
         try:
-            is_copy = read_marker(self._store_of(old), catalog) is not None
+            is_copy = read_marker(self._session.stores[old], catalog) is not None
         except CafcatError:
             return None  # nobody can tell: `cafcat store move` is for the user to run
         return old if not is_copy and loader.move_store(old, store.url) else None
@@ -124,7 +127,7 @@ class Restore:
         """Return how many journal records of this catalog a store has that the backup does not have."""
         newer = 0
         try:
-            store = self._store_of(url)
+            store = self._session.stores[url]
             is_shared = not set(catalogs_of(store)) <= {catalog}
             keys = (parse_journal_key(found.key) for found in store.list(JOURNAL_PREFIX))
             records = (record for record in keys if record is not None)

@@ -9,23 +9,29 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.copies import Selection
+from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.stores.stores import moved_meanwhile
 from cafcat.catalog.transfer.dump import StoredBackup
-from cafcat.checksums import from_base64
-from cafcat.errors import CafcatError, Conflict, Corrupt
-from cafcat.operations.copy.run import CopiedChunk, CopyChunks, CopyOutcome
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput
+from cafcat.events import ChunkCopied, ChunkMigrated, CopyOutcome
+from cafcat.operations.chosen_stores import join_store as join
+from cafcat.operations.chosen_stores import store_for_new_objects
+from cafcat.operations.copy.run import ChunkCopier
 from cafcat.operations.failures import reported
+from cafcat.operations.known_stores import KnownStores
 from cafcat.operations.object_bytes import object_blocks, object_crc64nvme
+from cafcat.operations.recover.before import recover_before
 from cafcat.operations.recover.left_backups import remove_backup
-from cafcat.progress import Progress
+from cafcat.operations.stores.rows import store_row
+from cafcat.session import Session
 from cafcat.stores.base import Store, has
 from cafcat.stores.distinct import DistinctStores
+from cafcat.support.checksums import from_base64
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["Migrate", "MigrateReport"]
+__all__ = ["MigrateReport", "migrate_store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,52 +50,76 @@ class MigrateReport:
     interrupted: bool
 
 
-class Migrate:
-    """One migration. Readers and writers may be at work beside it."""
+def migrate_store(session: Session, old: str, new: str, *, join_store: bool = False) -> MigrateReport:
+    """Copy all chunks, copies and backups of a store to another store, and read them from there.
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        store_of: Callable[[str], Store],
-        old: Store,
-        new: Store,
-        *,
-        owner: str,
-        progress: Progress,
-        on_switched: Callable[[CopiedChunk], object],
-        should_stop: Callable[[], bool],
-    ) -> None:
-        """Args: owner: of leases; on_switched: called with each chunk; should_stop: as of CopyChunks."""
-        self._catalog = catalog
+    Each object is copied, read back and compared with its checksum; then the catalog points to the new store.
+    `prune` removes the old objects after its grace period. Adopted archives stay where they are. An interrupted
+    migration continues when it is called again. An object that fails is reported; the others are migrated.
+
+    Args:
+        session: The session.
+        old: A store of the catalog: a name, a URL or a folder.
+        new: The new store: a name, a URL or a folder.
+        join_store: Write into a store that has chunks of another catalog.
+
+    Raises:
+        NotFound: The catalog has no such store.
+        InvalidInput: Both are the same store, or one place under two names, or `new` is a bare word without a
+            meaning.
+        Conflict: The other store has chunks of another catalog, and join_store is false.
+        Unavailable, StoreFailed, AccessDenied: One of the stores cannot be used.
+    """
+    source, target = _prepare(session, old, new, join_store=join_store)
+    try:
+        return _Migration(session, source, target).run()
+    finally:
+        session.progress.end()
+
+
+def _prepare(session: Session, old: str, new: str, *, join_store: bool) -> tuple[Store, Store]:
+    """Check both stores, and make the new one a store of the catalog."""
+    url, target = store_row(session, old).url, store_for_new_objects(session, new)
+    if url == target.url:
+        raise InvalidInput(f"both are the store {url}", hint="name another store to migrate to")
+    known = KnownStores(session)
+    source = known.open(url)
+    known.check_place(target.url)
+    DistinctStores().check(target, source)
+    join(session, target, asked=join_store, dry_run=True)  # a store that is refused gets no row
+    session.catalog.stores.register(target.url)
+    join(session, target, asked=join_store)
+    for store in (source, target):
+        recover_before(session, store.url)
+    return source, target
+
+
+class _Migration:
+    """One migration. Readers and writers may work at the same time."""
+
+    def __init__(self, session: Session, old: Store, new: Store) -> None:
+        self._session = session
+        self._catalog = session.catalog
         self._old = old
         self._new = new
         self._distinct = DistinctStores()
-        self._owner = owner
-        self._on_switched = on_switched
-        self._should_stop = should_stop
+        self._owner = owner_name("migrate")
         self._chunks = self._bytes = self._backups = 0
         self._failed: list[str] = []
         self._interrupted = False
-        self._copy = CopyChunks(
-            catalog,
-            store_of,
-            new,
-            owner=owner,
-            progress=progress,
-            on_taken=self._copied,
-            should_stop=should_stop,
-        )
 
     def run(self) -> MigrateReport:
-        """Migrate all chunks and backups. A failure of one leaves the others unharmed, and is reported.
+        """Migrate all chunks and backups.
 
         Raises:
             CatalogUnavailable, CatalogOutdated: and all errors of the new store.
         """
-        self._copy.take(Selection(store=self._old.url))
-        self._interrupted = self._copy.report.interrupted
+        copier = ChunkCopier(self._session, self._new, self._owner)
+        for copied in copier.copy(Selection(store=self._old.url)):
+            self._switch(copied)
+        self._interrupted = copier.interrupted
         for backup in [] if self._interrupted else self._catalog.backups.committed(self._old.url):
-            if self._should_stop():
+            if self._session.should_end():
                 self._interrupted = True
                 break
             with reported(self._failed, f"backup {backup.object_key}"):
@@ -101,23 +131,23 @@ class Migrate:
             self._bytes,
             self._backups,
             self._catalog.stores.count(self._old.url),
-            (*self._copy.report.failed, *self._failed),
+            (*copier.report.failed, *self._failed),
             self._interrupted,
         )
 
-    def _copied(self, taken: CopiedChunk) -> None:
-        """A copy is in the new store. One that was written just now is read back, and so is one from before."""
-        if taken.outcome is CopyOutcome.OWN:
+    def _switch(self, copied: ChunkCopied) -> None:
+        """Let the catalog point to a copy. The copy is read back first, unless it was just compared."""
+        if copied.outcome is CopyOutcome.OWN:
             return
-        with reported(self._failed, f"chunk {taken.uuid}"):
-            if taken.outcome is not CopyOutcome.FOUND:
-                self._check(taken)
-            self._catalog.copies.switch(taken.uuid, self._old.url, self._new.url)
+        with reported(self._failed, f"chunk {copied.uuid}"):
+            if copied.outcome is not CopyOutcome.FOUND:
+                self._check(copied)
+            self._catalog.copies.switch(copied.uuid, self._old.url, self._new.url)
             self._chunks += 1
-            self._bytes += taken.size_bytes
-            self._on_switched(taken)
+            self._bytes += copied.size_bytes
+            self._session.emit(ChunkMigrated(*copied))
 
-    def _check(self, taken: CopiedChunk) -> None:
+    def _check(self, taken: ChunkCopied) -> None:
         chunk = self._catalog.chunks.chunk(str(taken.uuid))
         keys = dict(self._catalog.copies.of_chunk(taken.uuid))
         if (key := keys.get(self._new.url)) is None:
@@ -127,11 +157,11 @@ class Migrate:
         if size_bytes != taken.size_bytes or self._crc(self._new, key, size_bytes) != expected:
             raise Corrupt(f"its copy in {self._new.url} is damaged", hint="the chunk stays where it is")
 
-    def _checksum(self, taken: CopiedChunk, noted: str | None, key: str) -> int:
+    def _checksum(self, taken: ChunkCopied, noted: str | None, key: str) -> int:
         return from_base64(noted) if noted is not None else self._crc(self._old, key, taken.size_bytes)
 
     def _crc(self, store: Store, key: str, size_bytes: int) -> int:
-        return object_crc64nvme(store, key, size_bytes, lambda _: self._should_stop())
+        return object_crc64nvme(store, key, size_bytes, lambda _: self._session.checkpoint())
 
     def _migrate_backup(self, backup: StoredBackup) -> None:
         """Remove the old object at once: backups are found by listing a store, not by their rows."""
@@ -177,7 +207,7 @@ class Migrate:
                 for block in object_blocks(self._old, key, size_bytes):
                     sink.write(block)
                     lease.check()
-                    self._should_stop()
+                    self._session.checkpoint()
             except BaseException:
                 sink.abort()
                 raise

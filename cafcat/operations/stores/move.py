@@ -1,18 +1,20 @@
 """Move of a store to another URL: a look whether its objects have arrived, then one UPDATE in the catalog."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.stores.stores import StoredObject
 from cafcat.errors import NotFound, StoreFailed
+from cafcat.operations.chosen_stores import named_store
+from cafcat.operations.stores.rows import store_row
+from cafcat.session import Session
 from cafcat.stores.base import ObjectInfo, Store, has
 from cafcat.stores.keys import JOURNAL_PREFIX, MARKER_PREFIX
 from cafcat.stores.marker import read_marker
 from cafcat.writing.journal import journal_key
 
-__all__ = ["StoreMove", "StoreMoveReport"]
+__all__ = ["StoreMoveReport", "move_store"]
 
 _SAMPLE_OBJECTS: Final = 100
 _NAMED_OBJECTS: Final = 10
@@ -32,24 +34,42 @@ class StoreMoveReport:
     dropped_name: str | None = None
 
 
-class StoreMove:
-    """One move."""
+def move_store(
+    session: Session, old: str, new: str, *, look_at_all: bool = False, dry_run: bool = False
+) -> StoreMoveReport:
+    """Enter the new place of a store into the catalog. Its objects have been moved before.
 
-    def __init__(self, catalog: Catalog, should_stop: Callable[[], object]) -> None:
-        """Args: should_stop: is called again and again while objects are looked for; may raise."""
-        self._catalog = catalog
-        self._should_stop = should_stop
+    A hundred random objects are looked for at the new place, or all of them.
+
+    Args:
+        session: The session.
+        old: A store of the catalog: a name, a URL or a folder.
+        new: The new place: a name, a URL or a folder.
+        look_at_all: Look for every object.
+        dry_run: Only look; change nothing.
+
+    Raises:
+        StoreFailed: Objects are missing at the new place, or have other sizes. Nothing was changed.
+        Locked: Something is being written to the store.
+        Conflict: The catalog has objects at the new place already.
+        NotFound: The catalog has no such store.
+    """
+    row, target = store_row(session, old), named_store(session, new)
+    return _Move(session).run(row.url, target, look_at_all=look_at_all, dry_run=dry_run)
+
+
+class _Move:
+    """One move of a store."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._catalog = session.catalog
         self._looked_at = 0
         self._wrong: list[str] = []
         self._wrong_count = 0
 
     def run(self, old: str, new: Store, *, look_at_all: bool, dry_run: bool) -> StoreMoveReport:
-        """Move the store at a URL.
-
-        Raises:
-            StoreFailed: objects are missing at the new place, or have another size. Nothing was changed.
-            NotFound, Conflict, Locked: as `Stores.move` of the catalog.
-        """
+        """See move_store."""
         stores = self._catalog.stores
         stores.check_movable(old, new.url)
         self._check_marker(old, new)
@@ -93,7 +113,7 @@ class StoreMove:
         keys = [journal_key(sequence, uuid) for sequence, uuid in records]
         there = {found.key for found in new.list(JOURNAL_PREFIX)} if look_at_all else None
         for key in keys:
-            self._should_stop()
+            self._session.checkpoint()
             if not (has(new, key) if there is None else key in there):
                 self._looked_at += 1
                 self._tell(f"{key} is missing")
@@ -105,7 +125,7 @@ class StoreMove:
             after = page[-1].object_key
 
     def _compare(self, expected: StoredObject, found: ObjectInfo | None) -> None:
-        self._should_stop()
+        self._session.checkpoint()
         self._looked_at += 1
         if found is None:
             self._tell(f"{expected.object_key} is missing")

@@ -6,10 +6,8 @@ from queue import Full, Queue
 from threading import Event, Thread
 from typing import Final, NamedTuple
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.rows import ChunkRow
 from cafcat.catalog.chunks.verification import CheckResult, CheckTarget
-from cafcat.checksums import crc64nvme, to_base64
 from cafcat.errors import (
     CafcatError,
     CatalogOutdated,
@@ -31,8 +29,10 @@ from cafcat.operations.index_section import IndexSection, head_of
 from cafcat.operations.verify.data_check import DataCheck
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.index_check import compare, index_error
+from cafcat.session import Session
 from cafcat.sources.names import printable
 from cafcat.stores.base import Store, StoredObject
+from cafcat.support.checksums import crc64nvme, to_base64
 
 __all__ = ["Advance", "ObjectCheck", "check_target"]
 
@@ -45,22 +45,22 @@ _NAMED_FILES: Final = 10
 _WAIT_SECONDS: Final = 0.1
 
 
-def check_target(
-    catalog: Catalog,
-    store_of: Callable[[str], Store],
-    target: CheckTarget,
-    level: VerifyLevel,
-    advance: Advance,
-) -> CheckResult | None:
-    """The object of a chunk or copy at level index or data. None if it was deleted meanwhile: then nothing is
-    wrong. Memory does not depend on its size. Raises CatalogUnavailable, CatalogOutdated, and what `advance`
-    raises."""
+def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> CheckResult | None:
+    """Check the object of a chunk or copy at level index or data. Memory does not depend on the object's size.
+
+    Returns:
+        The result; None if the object was deleted meanwhile.
+
+    Raises:
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    catalog = session.catalog
     started_at = datetime.now(UTC)
     findings = Findings(is_live=target.state is ChunkState.COMMITTED)
-    progress = _Counted(advance)
+    progress = _CountedProgress(session)
     is_known, unchecked = True, 0
     try:
-        store = store_of(target.store)
+        store = session.stores[target.store]
         with catalog.verification.rows(target.chunk_id) as rows:
             check = ObjectCheck(store, target, rows, findings, progress)
             verdict = check.run(level)
@@ -340,14 +340,16 @@ class _AheadInThread:
         return False
 
 
-class _Counted:
-    """An Advance that counts, too."""
+class _CountedProgress:
+    """Counts files and bytes, and passes them on to the session."""
 
-    def __init__(self, advance: Advance) -> None:
-        self._advance = advance
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self.files = self.size_bytes = 0
 
     def __call__(self, files: int, size_bytes: int) -> None:
         self.files += files
         self.size_bytes += size_bytes
-        self._advance(files, size_bytes)
+        self._session.checkpoint()
+        if files or size_bytes:
+            self._session.progress.advance(files, size_bytes)

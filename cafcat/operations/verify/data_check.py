@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from cafcat.catalog.chunks.rows import ChunkRow
-from cafcat.checksums import crc32c, crc64nvme
 from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.model import FindingKind
 from cafcat.operations.chunk_contents import Unreadable, guarded
 from cafcat.operations.verify.findings import Findings
+from cafcat.support.checksums import crc32c, crc64nvme
 
 __all__ = ["DataCheck"]
 

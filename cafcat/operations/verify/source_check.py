@@ -1,24 +1,23 @@
 """The files of a source, read again, against what the catalog has under their paths."""
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Final
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.verification import CheckResult
-from cafcat.checksums import crc32c
 from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, Verdict
 from cafcat.operations.source_files import opened_again
 from cafcat.operations.verify.findings import Findings
-from cafcat.progress import Progress
 from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
 from cafcat.scanning.opening import UNORDERED, is_remote
+from cafcat.session import Session
 from cafcat.sources.base import Source
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.sources.names import folder_prefix, member_name, prefixed
+from cafcat.support.checksums import crc32c
 
 __all__ = ["SourceCheck", "folder_of"]
 
@@ -42,11 +41,10 @@ def folder_of(typed: str, source: Source, prefix: str) -> str | None:
 class SourceCheck:
     """One source. Memory does not depend on its size."""
 
-    def __init__(self, catalog: Catalog, progress: Progress, should_stop: Callable[[], bool]) -> None:
-        """`should_stop` is asked between files; it may raise."""
-        self._catalog = catalog
-        self._progress = progress
-        self._should_stop = should_stop
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._catalog = session.catalog
+        self._progress = session.progress
         self._findings = Findings()
         self._files = self._bytes = 0
 
@@ -59,7 +57,7 @@ class SourceCheck:
         try:
             with closing(self._opened(source, missing)) as files:
                 for location, opened in files:
-                    if self._should_stop():
+                    if self._session.should_end():
                         return None
                     self._compare(location, opened)
             if missing is not None:
@@ -91,7 +89,7 @@ class SourceCheck:
             after = page[-1].path
 
     def _take_problem(self, problem: FileProblem, missing: "_Missing | None") -> None:
-        self._progress.problem(problem)
+        self._progress.emit(problem)
         if problem.kind.is_failure:
             self._findings.add(FindingKind.UNREADABLE, problem.message, problem.path)
         if missing is not None:

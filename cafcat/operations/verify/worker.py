@@ -1,107 +1,114 @@
-"""Objects checked in processes of their own: with small files, most of the work is Python's."""
+"""Checks of objects, in this process or in worker processes.
+
+With small files, most of the time is spent in Python: then several processes check more objects per second.
+"""
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.verification import CheckResult, CheckTarget
 from cafcat.errors import CafcatError
 from cafcat.model import VerifyLevel
-from cafcat.operations.verify.chunk_check import Advance, check_target
-from cafcat.stores.base import Store
+from cafcat.operations.verify.chunk_check import check_target
+from cafcat.progress import Progress
+from cafcat.session import Session, SessionFactory
 from cafcat.support.workers import WorkerPipe, Workers
-from cafcat.writing.rooms import Rooms
 
 __all__ = ["Checked", "check_here", "check_in_workers", "serve"]
 
-_TOLD_SECONDS: Final = 0.2
+_SEND_SECONDS: Final = 0.2
+"""A worker sends its progress to the parent after so many seconds."""
 
 
 class Checked(NamedTuple):
-    """result None: the object was deleted meanwhile."""
+    """An object and its result; None if the object was deleted meanwhile."""
 
     target: CheckTarget
     result: CheckResult | None
 
 
 def check_here(
-    catalog: Catalog,
-    store_of: Callable[[str], Store],
-    targets: Iterator[CheckTarget],
-    level: VerifyLevel,
-    advance: Advance,
-) -> Iterator[Checked]:
-    """One after the other, in this process."""
+    session: Session, targets: Iterator[CheckTarget], level: VerifyLevel
+) -> Generator[Checked, None, None]:
+    """Check objects one after the other in this process."""
     for target in targets:
-        yield Checked(target, check_target(catalog, store_of, target, level, advance))
+        yield Checked(target, check_target(session, target, level))
 
 
 def check_in_workers(
-    rooms: Rooms, count: int, targets: Iterator[CheckTarget], level: VerifyLevel, advance: Advance
+    session: Session, count: int, targets: Iterator[CheckTarget], level: VerifyLevel
 ) -> Generator[Checked, None, None]:
-    """Each worker gets the next target when it has done one; results as they come. Raises what the worker's check
-    raises, Unavailable for a worker that died, and what `advance` raises, which is called twice a second at
-    least."""
+    """Check objects in worker processes. A worker gets the next object when it has finished one.
+
+    Raises:
+        Unavailable: A worker died.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
     with Workers(serve, count, what="verify") as workers:
         busy: dict[WorkerPipe, CheckTarget] = {}
 
-        def give(pipe: WorkerPipe) -> None:
+        def send_next(pipe: WorkerPipe) -> None:
             target = next(targets, None)
             if target is not None:
                 workers.send(pipe, (target, level))
                 busy[pipe] = target
 
         for pipe in workers.pipes:
-            workers.send(pipe, rooms)
-            give(pipe)
+            workers.send(pipe, SessionFactory(session.settings))
+            send_next(pipe)
         while busy:
-            advance(0, 0)
+            session.checkpoint()
             for pipe in workers.ready(list(busy)):
                 kind, value = workers.receive(pipe)
                 if kind == "advance":
-                    advance(*value)
+                    session.progress.advance(*value)
                 elif kind == "error":
                     raise value
                 else:
                     yield Checked(busy.pop(pipe), value)
-                    give(pipe)
+                    send_next(pipe)
 
 
 def serve(pipe: WorkerPipe) -> None:
-    """What a worker does: first it is told how to open catalog and stores, then what to check; until nobody is
-    there any more to tell it."""
-    catalog, store_of = pipe.recv()()
+    """Check objects in a worker process until the parent closes the pipe.
+
+    The first message is a SessionFactory; each further message is an object and a level.
+    """
+    factory: SessionFactory = pipe.recv()
+    progress = _SentProgress(pipe)
+    session = factory(progress)
     try:
         while True:
             target, level = pipe.recv()
-            told = _Told(pipe)
             try:
-                result = check_target(catalog, store_of, target, level, told)
+                result = check_target(session, target, level)
             except CafcatError as error:
                 pipe.send(("error", error))
                 continue
-            told.flush()
+            progress.flush()
             pipe.send(("done", result))
     finally:
-        catalog.close()
+        session.close()
 
 
-class _Told:
-    """An Advance that tells the parent, a few times a second. If that is gone, it raises OSError."""
+class _SentProgress(Progress):
+    """Sends progress to the parent, a few times a second. Raises OSError if the parent is gone."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
         self._pipe = pipe
         self._files = self._size_bytes = 0
-        self._last = time.monotonic()
+        self._last_sent = time.monotonic()
 
-    def __call__(self, files: int, size_bytes: int) -> None:
+    def advance(self, files: int, size_bytes: int) -> None:
+        """Count progress, and send the count from time to time."""
         self._files += files
         self._size_bytes += size_bytes
-        if time.monotonic() - self._last >= _TOLD_SECONDS:
+        if time.monotonic() - self._last_sent >= _SEND_SECONDS:
             self.flush()
 
     def flush(self) -> None:
+        """Send the progress that was not sent yet."""
         self._pipe.send(("advance", (self._files, self._size_bytes)))
         self._files = self._size_bytes = 0
-        self._last = time.monotonic()
+        self._last_sent = time.monotonic()

@@ -7,12 +7,12 @@ the object is read back once, and our own CRC-64/NVME decides.
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from cafcat.checksums import crc64nvme, to_base64
 from cafcat.errors import Conflict
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
 from cafcat.remote.reading import RemoteObject, unquoted
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
+from cafcat.support.checksums import crc64nvme, to_base64
 
 __all__ = ["Expected", "prove"]
 

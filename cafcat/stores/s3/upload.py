@@ -13,7 +13,6 @@ from mmap import mmap
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
-from cafcat.checksums import combined, crc64nvme, to_base64
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
@@ -22,6 +21,7 @@ from cafcat.stores.s3.parts import PartBody, PartPlan
 from cafcat.stores.s3.proof import Expected, prove
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
 from cafcat.stores.s3.unfinished import abort_uploads
+from cafcat.support.checksums import combined, crc64nvme, to_base64
 
 __all__ = ["S3Upload"]
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from cafcat.checksums import crc32c
 from cafcat.formats.databundle.bundles.compression import NONE, compressed
 from cafcat.formats.databundle.decoding import MOST_RUNS
 from cafcat.formats.databundle.layout import (
@@ -18,6 +17,7 @@ from cafcat.formats.databundle.layout import (
     record_key,
 )
 from cafcat.formats.databundle.rows import record_value
+from cafcat.support.checksums import crc32c
 
 __all__ = ["ShardPlace", "ShardWriter"]
 

@@ -5,17 +5,17 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.settings.stores import chosen_url, possible_name
 from cafcat.settings.values import Given
 from cafcat.stores.probing import Finding, probe
 from cafcat.stores.s3.store import S3Store
-from cafcat.wiring import Stores
 
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
 
-__all__ = ["CheckedStore", "checked_store"]
+__all__ = ["CheckedStore", "check_store"]
 
 
 class CheckedStore(NamedTuple):
@@ -34,7 +34,7 @@ class CheckedStore(NamedTuple):
     is_remembered: bool
 
 
-def checked_store(settings: Settings, named: str) -> CheckedStore:
+def check_store(settings: Settings, named: str) -> CheckedStore:
     """See Repository.check_store."""
     with _catalog_if_any(settings) as catalog:
         store = Stores(settings, warn=lambda _message: None)[_url_of(named, settings, catalog)]

@@ -1,6 +1,6 @@
 """Where else the bytes of a chunk are, and that a place is none of these under another name."""
 
-from collections.abc import Callable
+from typing import Protocol
 from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
@@ -8,16 +8,21 @@ from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Conf
 from cafcat.stores.base import Store
 from cafcat.stores.distinct import DistinctStores
 
-__all__ = ["OtherReplicas"]
+__all__ = ["OtherReplicas", "StoresByUrl"]
+
+
+class StoresByUrl(Protocol):
+    """Stores by their URL in `chunks.store`. A look-up may raise."""
+
+    def __getitem__(self, url: str, /) -> Store: ...
 
 
 class OtherReplicas:
     """For one piece of work. Chunks are named by their uuids."""
 
-    def __init__(self, catalog: Catalog, store_of: Callable[[str], Store]) -> None:
-        """`store_of` gives the store of a URL in `chunks.store`; it may raise."""
+    def __init__(self, catalog: Catalog, stores: StoresByUrl) -> None:
         self._copies = catalog.copies
-        self._store_of = store_of
+        self._stores = stores
         self._distinct = DistinctStores()
 
     def check(self, store: Store, chunk: UUID, key: str) -> None:
@@ -40,14 +45,14 @@ class OtherReplicas:
             if (url, other_key) == (store.url, key):
                 raise Conflict(f"the catalog has the chunk at {store.locate(key)} again", chunk=str(chunk))
             if not is_copy:
-                self._distinct.prove(store, self._store_of(url), (key, other_key))
+                self._distinct.prove(store, self._stores[url], (key, other_key))
             elif (other := self._opened(url)) is not None:
                 self._distinct.check(store, other, (key, other_key))
 
     def _opened(self, url: str) -> Store | None:
         """None for a store that is not there now."""
         try:
-            return self._store_of(url)
+            return self._stores[url]
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError:

@@ -5,23 +5,23 @@ chunks: a rebuild from a store has to know what was removed. A store that cannot
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.files.lookup import LOOKED_UP_PATHS, Below, successor
 from cafcat.catalog.files.path_list import PathList
 from cafcat.catalog.files.removal import Change
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
 from cafcat.model import FileProblem, ProblemKind, RetiredLocation
 from cafcat.operations.known_stores import KnownStores
-from cafcat.progress import Progress
+from cafcat.operations.rm.report import RemoveReport
+from cafcat.operations.undelete.report import UndeleteReport
+from cafcat.session import Session
 from cafcat.support.paths import file_of, folder_of, is_text
 from cafcat.writing.journal import write_journal
 
-__all__ = ["RemoveReport", "Removing", "UndeleteReport"]
+__all__ = ["Removing"]
 
 _LIVE: Final = "it has a file again: that one stays"
 _PRUNED: Final = "its bytes are gone for good: its chunk was pruned"
@@ -30,57 +30,24 @@ _NO_FILE: Final = "the catalog has no such file"
 _A_FOLDER: Final = "that is a folder: rm -r removes all that is in it"
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveReport:
-    """What was removed, or would be: files, their bytes, and how many chunks have no file left. files_failed: names
-    and folders that the catalog does not have. stores_behind: URLs of stores that could not be told yet."""
-
-    files: int
-    bytes: int
-    files_failed: int
-    chunks_retired: int
-    stores_behind: tuple[str, ...]
-    dry_run: bool
-
-
-@dataclass(frozen=True, slots=True)
-class UndeleteReport:
-    """What came back: files and their bytes. files_failed: names and folders of which nothing was removed;
-    files_live: left alone, as the path has a file again; files_pruned: their bytes are gone; files_taken: sections
-    of archives of logs that have a log file that another one has by now. stores_behind: URLs of stores that could
-    not be told yet."""
-
-    files: int
-    bytes: int
-    files_failed: int
-    files_live: int
-    files_pruned: int
-    files_taken: int
-    stores_behind: tuple[str, ...]
-
-
 class Removing:
     """One call of `rm` or `undelete`."""
 
-    def __init__(
-        self, catalog: Catalog, stores: KnownStores, progress: Progress, should_stop: Callable[[], object]
-    ) -> None:
-        """`should_stop` may raise, which it is given the chance to until the last moment before the commit: then
-        nothing has happened."""
-        self._catalog = catalog
-        self._stores = stores
-        self._progress = progress
-        self._should_stop = should_stop
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._catalog = session.catalog
+        self._stores = KnownStores(session)
+        self._progress = session.progress
 
     def remove(self, paths: Iterable[str], folders: Sequence[str], *, dry_run: bool) -> RemoveReport:
-        """See Custody.remove."""
+        """See RmOptions."""
         places = _outermost(folders)
         removal = self._catalog.removal
         act = removal.count if dry_run else removal.remove
         with PathList() as names:
             impossible = self._collect(paths, names, _NO_FILE)
             self._progress.begin("rm", files=names.count or None)
-            with act(names, places, self._should_stop) as change:
+            with act(names, places, self._session.checkpoint) as change:
                 self._progress.advance(change.files, change.bytes)
                 behind = self._tell(change)
                 self._report_missing(change)
@@ -88,13 +55,13 @@ class Removing:
         return RemoveReport(change.files, change.bytes, failed, change.chunks, behind, dry_run)
 
     def undelete(self, paths: Iterable[str], folders: Sequence[str]) -> UndeleteReport:
-        """See Custody.undelete."""
+        """See UndeleteOptions."""
         places = _outermost(folders)
         with PathList() as names:
             impossible = self._collect(paths, names, _NEVER_REMOVED)
             self._progress.begin("undelete", files=names.count or None)
             self._write_pending()
-            with self._catalog.removal.restore(names, places, self._should_stop) as change:
+            with self._catalog.removal.restore(names, places, self._session.checkpoint) as change:
                 self._progress.advance(change.files, change.bytes)
                 behind = self._tell(change)
                 self._report_left(change, of_folders=bool(places))
@@ -103,7 +70,7 @@ class Removing:
         return UndeleteReport(change.files, change.bytes, failed, live, pruned, len(change.taken), behind)
 
     def removed(self, prefix: str) -> Iterator[RetiredLocation]:
-        """See Custody.removed."""
+        """Give the files below a folder, or of that name, that `undelete` can bring back, in order of path."""
         place = _below(prefix or ".")
         if place.itself is not None:
             yield from self._catalog.removal.removed(place.itself, successor(place.itself)).files
@@ -120,13 +87,13 @@ class Removing:
         impossible = 0
         self._progress.begin("reading names")
         for path in paths:
-            self._should_stop()
+            self._session.checkpoint()
             if path and is_text(path):
                 names.add(path)
                 self._progress.advance(1, 0)
             else:
                 impossible += 1
-                self._progress.problem(FileProblem(_printable(path), ProblemKind.MISSING, why_missing))
+                self._progress.emit(FileProblem(_printable(path), ProblemKind.MISSING, why_missing))
         return impossible
 
     def _report_missing(self, change: Change) -> None:
@@ -137,26 +104,26 @@ class Removing:
                 folders = self._catalog.files.folders_among([path.removesuffix("/") for path in paths])
             for path in paths:
                 message = _A_FOLDER if path.removesuffix("/") in folders else _NO_FILE
-                self._progress.problem(FileProblem(path, ProblemKind.MISSING, message))
+                self._progress.emit(FileProblem(path, ProblemKind.MISSING, message))
         for below in change.empty:
             message = "the catalog has no such file or folder"
-            self._progress.problem(FileProblem(below.name, ProblemKind.MISSING, message))
+            self._progress.emit(FileProblem(below.name, ProblemKind.MISSING, message))
 
     def _report_left(self, change: Change, *, of_folders: bool) -> None:
         """Who names a file wants that one back; of a folder, some may have been brought back in other ways."""
         for path in change.missing:
-            self._progress.problem(FileProblem(path, ProblemKind.MISSING, _NEVER_REMOVED))
+            self._progress.emit(FileProblem(path, ProblemKind.MISSING, _NEVER_REMOVED))
         for below in change.empty:
-            self._progress.problem(FileProblem(below.name, ProblemKind.MISSING, _NEVER_REMOVED))
+            self._progress.emit(FileProblem(below.name, ProblemKind.MISSING, _NEVER_REMOVED))
         for path in change.live:
             kind = ProblemKind.CONFLICT if of_folders else ProblemKind.EXISTS
-            self._progress.problem(FileProblem(path, kind, _LIVE))
+            self._progress.emit(FileProblem(path, kind, _LIVE))
         for path in change.pruned:
             kind = ProblemKind.PRUNED if of_folders else ProblemKind.MISSING
-            self._progress.problem(FileProblem(path, kind, _PRUNED))
+            self._progress.emit(FileProblem(path, kind, _PRUNED))
         for path, log_file, archive in change.taken:
             message = f"records of the log file {shown_path(log_file)!r} are in archive {archive} now"
-            self._progress.problem(FileProblem(path, ProblemKind.TAKEN, message))
+            self._progress.emit(FileProblem(path, ProblemKind.TAKEN, message))
 
     def _write_pending(self) -> None:
         """Journal records that stores lack: those before ours. That they cannot be written is no reason to

@@ -9,11 +9,14 @@ from cafcat.errors import InvalidInput
 __all__ = [
     "WHOLE",
     "ByteRange",
+    "format_duration",
     "parse_date",
     "parse_duration",
+    "parse_grace",
     "parse_new_file",
     "parse_percent",
     "parse_range",
+    "parse_share",
     "parse_text",
 ]
 
@@ -93,3 +96,21 @@ def parse_percent(text: str, *, may_be_zero: bool = False) -> float:
     if not 0 <= share <= 1 or (share == 0 and not may_be_zero):
         raise InvalidInput(f"not a share: {text!r}", hint="write 20% or 0.5%")
     return share
+
+
+def parse_share(text: str) -> float:
+    """As `parse_percent`, and "0%" is allowed."""
+    return parse_percent(text, may_be_zero=True)
+
+
+def parse_grace(text: str) -> int:
+    """As `parse_duration`, and "0" is allowed."""
+    return 0 if text.strip() == "0" else parse_duration(text)
+
+
+def format_duration(seconds: int) -> str:
+    """Return a duration as `parse_grace` reads it: 604800 -> "7d", 5400 -> "90m", 0 -> "0"."""
+    for unit in ("d", "h", "m", "s"):
+        if seconds and not seconds % _SECONDS[unit]:
+            return f"{seconds // _SECONDS[unit]}{unit}"
+    return "0"

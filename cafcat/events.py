@@ -1,0 +1,258 @@
+"""What operations report while they work: one small class for each kind of event.
+
+Operations pass events to `Progress.emit`. The command line prints them.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from cafcat.model import FileProblem, Finding, Verdict
+
+__all__ = [
+    "ArchiveAdopted",
+    "CatalogsDiffer",
+    "ChunkChosen",
+    "ChunkCommitted",
+    "ChunkCopied",
+    "ChunkMigrated",
+    "ChunkPruned",
+    "ChunkRecovered",
+    "CopyOutcome",
+    "CopyRecovered",
+    "Event",
+    "ObjectChecked",
+    "RecoverOutcome",
+    "Warned",
+]
+
+
+class Warned(NamedTuple):
+    """A message that the user should read although the operation goes on."""
+
+    message: str
+
+
+class ChunkCommitted(NamedTuple):
+    """A new chunk and all its files are durable and in the catalog.
+
+    Attributes:
+        chunk: Uuid of the chunk.
+        file_count: Number of files in the chunk.
+        size_bytes: Size of the object.
+    """
+
+    chunk: str
+    file_count: int
+    size_bytes: int
+
+
+class ObjectChecked(NamedTuple):
+    """`verify` checked an object, a source, or the catalog, and the result is in the catalog.
+
+    Attributes:
+        chunk: Uuid of the chunk; None for the catalog, a source, or a whole store that is out of reach.
+        store: URL of the store; None for the catalog and for sources.
+        is_copy: True for a copy of a chunk, False for the chunk's own object.
+        object: Path or URL of the object, or the name of the source.
+        verdict: Result of the check.
+        files: Number of files that were checked.
+        bytes_read: Number of bytes that were read.
+        findings: Damage that was found.
+        unchecked_blocks: Number of blocks of an adopted CAR whose hash function cafcat does not check.
+    """
+
+    chunk: str | None
+    store: str | None
+    is_copy: bool
+    object: str | None
+    verdict: Verdict
+    files: int
+    bytes_read: int
+    findings: tuple[Finding, ...]
+    unchecked_blocks: int = 0
+
+
+class RecoverOutcome(StrEnum):
+    """Result of `recover` for one chunk or copy."""
+
+    ADOPTED = "adopted"
+    """The object is whole: the chunk was committed."""
+    ABANDONED = "abandoned"
+    """The object is missing or incomplete: the chunk was given up, and its remains were removed."""
+    CLEANED = "cleaned"
+    """The chunk had been given up before: now its remains were removed, too."""
+
+
+class ChunkRecovered(NamedTuple):
+    """`recover` dealt with a chunk whose writer died.
+
+    Attributes:
+        uuid: Uuid of the chunk.
+        store: URL of the store.
+        outcome: What was done.
+        files: Number of files in the index of an adopted chunk, else 0.
+        size_bytes: Size of the object of an adopted chunk, else 0.
+        reason: Why the chunk was abandoned.
+    """
+
+    uuid: UUID
+    store: str
+    outcome: RecoverOutcome
+    files: int = 0
+    size_bytes: int = 0
+    reason: str | None = None
+
+
+class CopyRecovered(NamedTuple):
+    """`recover` dealt with a copy whose writer died.
+
+    Attributes:
+        copy_of: Uuid of the chunk.
+        store: URL of the store with the copy.
+        outcome: What was done.
+        reason: Why the copy was abandoned.
+    """
+
+    copy_of: str
+    store: str
+    outcome: RecoverOutcome
+    reason: str | None = None
+
+
+class ChunkPruned(NamedTuple):
+    """`prune` removed a chunk with all its copies, or one copy that a migration left; or would remove it.
+
+    Attributes:
+        uuid: Uuid of the chunk.
+        store: URL of the chunk's store.
+        objects: Number of removed objects; 0 for an adopted archive, which the catalog only forgets.
+        bytes_freed: Size of the removed objects.
+        retired_at: When the last file left the chunk, or the chunk was migrated: ISO 8601 in UTC.
+    """
+
+    uuid: UUID
+    store: str
+    objects: int
+    bytes_freed: int
+    retired_at: str | None
+
+
+class CopyOutcome(StrEnum):
+    """Result of `copy` for one chunk."""
+
+    COPIED = "copied"
+    """The bytes of the chunk were written into the store."""
+    FOUND = "found"
+    """The store had an object with this key and these bytes: the object counts as a copy from now on."""
+    THERE = "there"
+    """The store had a copy before: nothing was done."""
+    OWN = "own"
+    """The store has the chunk itself: nothing was done, and the chunk has no copy there."""
+
+
+class ChunkCopied(NamedTuple):
+    """`copy` dealt with a chunk.
+
+    Attributes:
+        uuid: Uuid of the chunk.
+        store: URL of the store with the copy.
+        outcome: What was done.
+        size_bytes: Size of the object.
+    """
+
+    uuid: UUID
+    store: str
+    outcome: CopyOutcome
+    size_bytes: int
+
+
+class ChunkMigrated(NamedTuple):
+    """`store migrate` copied a chunk, and the catalog points to the new store from now on. Attributes as of
+    ChunkCopied."""
+
+    uuid: UUID
+    store: str
+    outcome: CopyOutcome
+    size_bytes: int
+
+
+class ChunkChosen(NamedTuple):
+    """`repack` is going to copy the live files of a chunk into new chunks, or would do so.
+
+    Attributes:
+        chunk: Uuid of the chunk.
+        store: URL of the chunk's store.
+        size_bytes: Size of the object.
+        data_bytes: Bytes of all entries.
+        dead_bytes: Bytes of entries that no path points to.
+        live_bytes: Bytes of files that a path points to.
+        live_files: Number of these files.
+    """
+
+    chunk: str
+    store: str
+    size_bytes: int
+    data_bytes: int
+    dead_bytes: int
+    live_bytes: int
+    live_files: int
+
+
+class ArchiveAdopted(NamedTuple):
+    """`adopt` entered an archive into the catalog, or would do so.
+
+    Attributes:
+        archive: Path or URL of the archive.
+        uuid: Uuid of the new chunk.
+        format: Format of the archive.
+        size_bytes: Size of the archive.
+        files: Number of files that were entered.
+        bytes: Bytes of these files.
+        skipped: Number of paths that keep another file.
+        failed: Number of entries that cannot be read.
+        unchecked_blocks: Number of blocks of a CAR whose hash function cafcat does not check.
+    """
+
+    archive: str
+    uuid: UUID
+    format: str
+    size_bytes: int
+    files: int
+    bytes: int
+    skipped: int
+    failed: int
+    unchecked_blocks: int = 0
+
+
+class CatalogsDiffer(NamedTuple):
+    """`compare` found a row that only one catalog has, or that differs between both.
+
+    Attributes:
+        table: Name of the table.
+        name: Path of the file, or uuid of the chunk.
+        ours: Values by column; None if this catalog does not have the row.
+        theirs: Values by column; None if the other catalog does not have the row.
+    """
+
+    table: str
+    name: str
+    ours: dict[str, str | None] | None
+    theirs: dict[str, str | None] | None
+
+
+Event = (
+    FileProblem
+    | Warned
+    | ChunkCommitted
+    | ObjectChecked
+    | ChunkRecovered
+    | CopyRecovered
+    | ChunkPruned
+    | ChunkCopied
+    | ChunkMigrated
+    | ChunkChosen
+    | ArchiveAdopted
+    | CatalogsDiffer
+)
+"""Everything that an operation can report."""

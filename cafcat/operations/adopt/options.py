@@ -1,0 +1,41 @@
+"""Options of `adopt`."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
+from cafcat.model import OnConflict
+from cafcat.support.parameters import Argument, Flag, InputFormat, ZeroPadding, folder_flag
+
+__all__ = ["AdoptOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptOptions:
+    """Enter existing archives into the catalog. Their bytes stay where they are, and are never changed or removed.
+
+    Every entry is read once. A folder or prefix that is one archive in several files gives one chunk per file. An
+    archive that cannot be adopted, and an entry that cannot be read, is reported; the others are adopted.
+
+    Attributes:
+        archives: Paths, file:// URLs, or s3:// URLs of objects or prefixes.
+        prefix: Folder of the catalog that is put before the names in the archives.
+        on_conflict: What to do with a path that the catalog has.
+        format: Format of all these archives; None to find out from their contents.
+        zero_padding: The first section of size zero ends a CAR.
+        dry_run: Read everything, change nothing.
+    """
+
+    archives: Annotated[
+        Sequence[str | os.PathLike[str]],
+        Argument("ARCHIVE...", "Files, or s3://bucket/key; folders of bundles."),
+    ]
+    _: KW_ONLY
+    prefix: Annotated[str, folder_flag("Put the names in the archives below this folder.")] = ""
+    on_conflict: Annotated[
+        OnConflict | str, Flag("--on-conflict", "What to do with a path that the catalog has.")
+    ] = OnConflict.FAIL
+    format: InputFormat = None
+    zero_padding: ZeroPadding = False
+    dry_run: Annotated[bool, Flag("--dry-run", "Read all, change nothing.")] = False

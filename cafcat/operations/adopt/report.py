@@ -1,0 +1,32 @@
+"""The report of `adopt`."""
+
+from dataclasses import dataclass, field
+
+__all__ = ["AdoptReport"]
+
+
+@dataclass(slots=True)
+class AdoptReport:
+    """What was adopted, or would be.
+
+    Attributes:
+        archives: Number of adopted archives.
+        files: Number of files that the catalog has now.
+        bytes: Bytes of these files.
+        skipped: Number of paths that keep another file.
+        files_failed: Number of entries that cannot be read.
+        unchecked_blocks: Number of blocks of CARs whose hash function cafcat does not check.
+        failed: One message for each archive that was not adopted.
+        interrupted: True if the user ended the operation.
+        dry_run: True if nothing was changed.
+    """
+
+    archives: int = 0
+    files: int = 0
+    bytes: int = 0
+    skipped: int = 0
+    files_failed: int = 0
+    unchecked_blocks: int = 0
+    failed: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    dry_run: bool = False

@@ -1,0 +1,130 @@
+"""Which store a name of the user means, and whether an operation may write there."""
+
+import os
+from pathlib import Path
+
+from cafcat.errors import InvalidInput, NotFound
+from cafcat.operations.joining import Joining
+from cafcat.operations.known_stores import KnownStores
+from cafcat.session import Session
+from cafcat.settings.stores import chosen_url, possible_name
+from cafcat.settings.values import Given
+from cafcat.stores.base import OpensFiles, Store
+
+__all__ = [
+    "chosen_store",
+    "default_store",
+    "join_store",
+    "named_store",
+    "store_for_new_objects",
+    "store_to_write",
+    "url_of_store_with_chunks",
+]
+
+
+def default_store(session: Session) -> Store:
+    """Return the store that the settings name."""
+    settings = session.settings
+    return _store_in_catalog(session, settings.store_name) or session.stores[settings.store]
+
+
+def named_store(session: Session, given: str) -> Store:
+    """Return the store with a name.
+
+    Args:
+        session: The session.
+        given: A name in the configuration or in the catalog, a URL, or a folder.
+
+    Raises:
+        InvalidInput: The text is none of these.
+    """
+    stores = session.settings.stores
+    found = _store_in_catalog(session, possible_name(given, stores))
+    url = chosen_url(Given(given, "argument", Path.cwd()), "store", stores)
+    return found or session.stores[url]
+
+
+def chosen_store(session: Session, given: str | None) -> Store:
+    """Return the named store, or without a name the store of the settings."""
+    return default_store(session) if given is None else named_store(session, given)
+
+
+def store_for_new_objects(session: Session, given: str | None) -> Store:
+    """Return the store that new objects go to.
+
+    Args:
+        session: The session.
+        given: Name of the store; None for the store of the settings.
+
+    Raises:
+        InvalidInput: The text is a bare word, and neither a store nor a folder has this name. A typing error must
+            not create a new store.
+    """
+    settings = session.settings
+    word = settings.store_name if given is None else possible_name(given, settings.stores)
+    store = chosen_store(session, given)
+    is_missing = isinstance(store, OpensFiles) and not os.path.isdir(store.folder)
+    if word is not None and is_missing and not session.catalog.stores.has(store.url):
+        hint = f"`cafcat store add {word} URL` names a store; ./{word} is a folder"
+        raise InvalidInput(f"there is no store or folder {word}", hint=hint)
+    return store
+
+
+def store_to_write(session: Session, given: str | None = None, *, dry_run: bool = False) -> Store:
+    """Return the store that new objects go to, and register the store in the catalog.
+
+    Args:
+        session: The session.
+        given: Name of the store; None for the store of the settings.
+        dry_run: Check the store, but do not register it.
+
+    Raises:
+        Unavailable: The store is somewhere else now.
+        StoreFailed, AccessDenied: The store cannot be used.
+        InvalidInput: No store has this name.
+    """
+    store = store_for_new_objects(session, given)
+    stores = KnownStores(session)
+    return stores.check_to_write(store.url) if dry_run else stores.open_to_write(store.url)
+
+
+def url_of_store_with_chunks(session: Session, given: str | None) -> str | None:
+    """Return the URL of a named store; None without a name.
+
+    Raises:
+        NotFound: The catalog has no chunk in this store. Without this error, a typing error in the name would look
+            like success.
+    """
+    if given is None:
+        return None
+    url = named_store(session, given).url
+    if not session.catalog.recovery.has_store(url):
+        raise NotFound(f"the catalog has no chunk in the store {url}", hint="cafcat chunks ls shows them")
+    return url
+
+
+def join_store(session: Session, store: Store, *, asked: bool = False, dry_run: bool = False) -> None:
+    """Make this catalog one of those that write into a store. Every operation that writes objects calls this first.
+
+    Args:
+        session: The session.
+        store: The store that is going to be written to.
+        asked: The user wants two catalogs to write there.
+        dry_run: Check only, write nothing.
+
+    Raises:
+        Conflict: The store has chunks of another catalog, and `asked` is false.
+        Locked: Another catalog joined at the same moment.
+        StoreFailed, AccessDenied: The store does not answer, or is another one than the catalog means.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    if session.settings.database_url is None:
+        database = session.settings.home.as_uri()
+    else:
+        database = session.catalog.identities.database()
+    Joining(session, database).join(store, asked=asked, dry_run=dry_run)
+
+
+def _store_in_catalog(session: Session, name: str | None) -> Store | None:
+    url = None if name is None else session.catalog.stores.url_of(name)
+    return None if url is None else session.stores[url]

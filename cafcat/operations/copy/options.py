@@ -1,0 +1,32 @@
+"""Options of `copy`."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
+from cafcat.support.arguments import parse_text
+from cafcat.support.parameters import Argument, Flag, JoinStore
+
+__all__ = ["CopyOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """Copy chunks, byte for byte, into another store.
+
+    Reads use a copy when the chunk's own object fails, and `repair` takes right bytes from copies. The journal
+    records of the chunks are copied, too: a catalog can be rebuilt from the copies alone. Copies that exist are
+    left alone. A damaged chunk is reported; the others are copied.
+
+    Attributes:
+        chunks: Uuids of chunks, or their first 8 digits or more; without any, all committed chunks.
+        to: The store for the copies: a name, a URL or a folder.
+        prefix: Only chunks with files below this folder of the catalog, or with this file.
+        join_store: Write into a store that has chunks of another catalog.
+    """
+
+    chunks: Annotated[Sequence[str], Argument("CHUNK...", "Uuids, or their first 8 digits.", parse_text)] = ()
+    _: KW_ONLY
+    to: Annotated[str, Flag("--to", "Where to: a folder, URL or name.", "STORE")]
+    join_store: JoinStore = False
+    prefix: Annotated[str | None, Flag("--prefix", "Chunks with files below FOLDER.", "FOLDER", parse_text)] = None

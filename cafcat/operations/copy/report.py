@@ -1,0 +1,32 @@
+"""The report of `copy`."""
+
+from dataclasses import dataclass
+
+__all__ = ["CopyReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """What was copied.
+
+    Attributes:
+        store: URL of the store with the copies.
+        copied: Number of chunks that were copied.
+        found: Number of chunks whose bytes the store had already, without a row in the catalog.
+        there: Number of chunks that had a copy before.
+        own: Number of chunks whose own object is in this store: they get no copy.
+        damaged: Number of chunks whose object is damaged or missing.
+        bytes_copied: Bytes of the copied chunks.
+        failed: One message for each chunk that was not copied, damaged ones included.
+        interrupted: True if the user ended the operation.
+    """
+
+    store: str
+    copied: int
+    found: int
+    there: int
+    own: int
+    damaged: int
+    bytes_copied: int
+    failed: tuple[str, ...]
+    interrupted: bool

@@ -1,0 +1,17 @@
+"""An empty catalog beside a store with chunks: the sign of a lost database."""
+
+from contextlib import suppress
+
+from cafcat.errors import AccessDenied, CafcatError, InvalidInput, NotFound, StoreFailed, Unsupported
+from cafcat.operations.chosen_stores import default_store
+from cafcat.operations.joining import lost_catalog_of
+from cafcat.session import Session
+
+__all__ = ["lost_catalog"]
+
+
+def lost_catalog(session: Session) -> CafcatError | None:
+    """Return an error with the remedies if the store of the settings has chunks of a lost catalog."""
+    with suppress(AccessDenied, NotFound, StoreFailed, InvalidInput, Unsupported):
+        return lost_catalog_of(session.catalog, default_store(session))
+    return None

@@ -1,0 +1,37 @@
+"""Options of `prune`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from cafcat.model import DEFAULT_GRACE_SECONDS
+from cafcat.support.arguments import parse_grace
+from cafcat.support.parameters import Flag, OnlyInStore, UnlessYes
+
+__all__ = ["PruneOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneOptions:
+    """Remove chunks, and all their copies, that no path has pointed to for a while.
+
+    Files that were removed from these chunks cannot be undeleted any more. An interrupted prune is finished first.
+    A store that fails costs only its own chunks, and is reported.
+
+    Attributes:
+        grace_seconds: Seconds without any file after which a chunk may be removed.
+        store: Only chunks in this store: a name, a URL or a folder.
+        dry_run: Only look; change nothing.
+    """
+
+    grace_seconds: Annotated[
+        int,
+        Flag(
+            "--grace",
+            "Only what has had no file for so long, as 12h, 7d or 0.",
+            "TIME",
+            parse_grace,
+            default=f"{DEFAULT_GRACE_SECONDS // 86_400}d",
+        ),
+    ] = DEFAULT_GRACE_SECONDS
+    store: Annotated[str | None, OnlyInStore()] = None
+    dry_run: UnlessYes = False

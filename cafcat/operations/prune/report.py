@@ -1,0 +1,34 @@
+"""The report of `prune`."""
+
+from dataclasses import dataclass
+
+__all__ = ["PruneReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What was removed, or would be.
+
+    Attributes:
+        chunks: Number of chunks.
+        objects: Number of objects: those of chunks and of copies.
+        bytes_freed: Bytes of these objects.
+        chunks_waiting: Number of chunks without files whose grace period is not over.
+        bytes_waiting: Bytes of these chunks.
+        let_go: Number of adopted archives that the catalog forgets; their objects stay.
+        failed: One message for each chunk that could not be removed.
+        interrupted: True if the user ended the operation.
+        dry_run: True if nothing was changed.
+        copies_waiting: Number of copies that a migration left, and whose grace period is not over.
+    """
+
+    chunks: int
+    objects: int
+    bytes_freed: int
+    chunks_waiting: int
+    bytes_waiting: int
+    let_go: int
+    failed: tuple[str, ...]
+    interrupted: bool
+    dry_run: bool
+    copies_waiting: int = 0

@@ -1,0 +1,37 @@
+"""Options of `rebuild`."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
+from cafcat.support.arguments import parse_text
+from cafcat.support.parameters import Argument, Flag
+
+__all__ = ["RebuildOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildOptions:
+    """Fill an empty catalog from the contents of stores, in one transaction.
+
+    A rebuild reads the journal and the indexes of the chunks, but no file contents. Name all stores of the lost
+    catalog: if a chunk is in several of them, the first object is the chunk, and the others are copies. This
+    catalog takes over the identity of the lost one. If something is lost, nothing is written without `accept_loss`.
+
+    Attributes:
+        stores: Names, URLs or folders; without any, the store of the settings.
+        catalog: Uuid of the lost catalog, or its first 8 digits, if several catalogs wrote to the stores; "unnamed"
+            for a catalog of an early version, which has no identity.
+        accept_loss: Write the catalog although chunks or journal records are missing or damaged. Paths whose newest
+            version is lost may point to an older version.
+    """
+
+    stores: Annotated[Sequence[str], Argument("STORE...", "Where the chunks are: folders, URLs or names.")] = ()
+    _: KW_ONLY
+    catalog: Annotated[
+        str | None,
+        Flag(
+            "--catalog", "Lost catalog, if several wrote there: its uuid or the first 8 digits.", "UUID", parse_text
+        ),
+    ] = None
+    accept_loss: Annotated[bool, Flag("--accept-loss", "Go on without what is missing or damaged.")] = False

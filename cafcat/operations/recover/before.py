@@ -1,0 +1,26 @@
+"""The recover that other operations run before they write."""
+
+from cafcat.errors import CafcatError
+from cafcat.operations.recover.run import Recovery
+from cafcat.session import Session
+
+__all__ = ["recover_before"]
+
+
+def recover_before(session: Session, store_url: str) -> None:
+    """Deal with the leftovers in a store that have rows in the catalog. A failure is only a warning, because the
+    operation itself does not depend on the result."""
+    recovery = Recovery(session, dry_run=False)
+    try:
+        recovery.recover_known(store_url)
+    except CafcatError as error:
+        session.warn(f"leftovers of an earlier run could not be recovered: {error}")
+        return
+    report = recovery.report
+    for message in report.failed:
+        session.warn(f"leftovers of an earlier run could not be recovered: {message}")
+    if report.adopted or report.abandoned:
+        session.warn(
+            f"recovered the leftovers of an earlier run: {report.adopted} chunks adopted "
+            f"({report.files_adopted} files), {report.abandoned} abandoned"
+        )

@@ -1,1 +1,0 @@
-"""Remove files from the catalog, and bring removed files back."""

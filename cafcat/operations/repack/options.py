@@ -1,0 +1,58 @@
+"""Options of `repack`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from cafcat.model import DEFAULT_MAX_UNUSED
+from cafcat.support.arguments import parse_share
+from cafcat.support.parameters import Flag, JoinStore, NewChunkSize, OnlyInStore, UnlessYes
+from cafcat.support.quantities import parse_size
+
+__all__ = ["RepackOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepackOptions:
+    """Copy the live files of chunks with much dead space into new chunks. The old chunks retire; `prune` removes
+    them.
+
+    New chunks go to the store of the old ones; files of adopted archives go to the store of the settings. A damaged
+    file stays where it is and is reported; `repair` is for such files.
+
+    Attributes:
+        max_unused: Choose chunks with more than this share of dead bytes, from 0 to 1.
+        small: Also choose chunks of fewer bytes, if there are several of them.
+        max_repack_size: Copy at most so many live bytes.
+        chunks: Choose only these chunks: uuids, or their first 8 digits or more.
+        store: Only chunks in this store: a name, a URL or a folder.
+        format: Format of the new chunks; chunks of other formats are chosen, too. None: each keeps its format.
+        target_size: Bytes of a new chunk; None for the setting.
+        join_store: Write into a store that has chunks of another catalog.
+        dry_run: Only choose chunks; change nothing.
+    """
+
+    max_unused: Annotated[
+        float,
+        Flag(
+            "--max-unused",
+            "Only chunks of which more is dead.",
+            "SHARE",
+            parse_share,
+            default=f"{DEFAULT_MAX_UNUSED:.0%}",
+        ),
+    ] = DEFAULT_MAX_UNUSED
+    small: Annotated[
+        int | None, Flag("--small", "Also chunks below this size, if several.", "SIZE", parse_size)
+    ] = None
+    max_repack_size: Annotated[
+        int | None, Flag("--max-repack-size", "Copy so much at most, as 100GB.", "SIZE", parse_size)
+    ] = None
+    chunks: Annotated[Sequence[str], Flag("--chunk", "This chunk, whatever it is; repeatable.", "UUID")] = ()
+    store: Annotated[str | None, OnlyInStore()] = None
+    format: Annotated[
+        str | None, Flag("--format", "Of the new chunks; chunks of another are chosen, too.", "FORMAT")
+    ] = None
+    target_size: NewChunkSize = None
+    join_store: JoinStore = False
+    dry_run: UnlessYes = False

@@ -1,0 +1,60 @@
+"""Options of `repair`."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from cafcat.errors import InvalidInput
+from cafcat.support.parameters import (
+    Flag,
+    FollowSymlinks,
+    JoinStore,
+    NewChunkSize,
+    UnlessYes,
+    UnpackTars,
+    folder_flag,
+)
+
+__all__ = ["RepairOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOptions:
+    """Pack the live files of damaged chunks into new chunks, with right bytes from wherever they still are.
+
+    The bytes come from the chunk itself, else from its copies, else from the sources. Only bytes with the checksum
+    in the catalog are used. A file without right bytes anywhere stays where it is and is reported.
+
+    Attributes:
+        sources: The sources, named as for `ingest`.
+        from_copies: Also read copies of the chunks.
+        chunks: Only these chunks: uuids, or their first 8 digits or more; without any, the chunks that `verify`
+            found damaged.
+        prefix: As `ingest` was called.
+        follow_symlinks: As `ingest` was called.
+        unpack_tars: As `ingest` was called.
+        target_size: Bytes of a new chunk; None for the setting.
+        join_store: Write into a store that has chunks of another catalog.
+        dry_run: Read everything, change nothing.
+    """
+
+    sources: Annotated[
+        Sequence[str | os.PathLike[str]],
+        Flag("--from-source", "What was ingested, as it was named; repeatable.", "SRC"),
+    ] = ()
+    from_copies: Annotated[bool, Flag("--from-copy", "Take files from copies of the chunks.")] = False
+    chunks: Annotated[Sequence[str], Flag("--chunk", "This chunk, whatever verify found; repeatable.", "UUID")] = ()
+    prefix: Annotated[str, folder_flag("With --from-source, as for ingest.")] = ""
+    follow_symlinks: FollowSymlinks = False
+    unpack_tars: UnpackTars = True
+    target_size: NewChunkSize = None
+    join_store: JoinStore = False
+    dry_run: UnlessYes = False
+
+    def check(self) -> None:
+        """Raise InvalidInput if the options name neither sources nor copies."""
+        if not self.sources and not self.from_copies:
+            raise InvalidInput(
+                "a repair needs to know where right bytes may be", hint="name sources, or ask copies"
+            )

@@ -1,0 +1,1 @@
+"""Remove files from the catalog."""

@@ -1,0 +1,24 @@
+"""Remove files from the catalog."""
+
+from cafcat.operations.names import check_names
+from cafcat.operations.removing import Removing
+from cafcat.operations.rm.options import RmOptions
+from cafcat.operations.rm.report import RemoveReport
+from cafcat.session import Session
+
+__all__ = ["run"]
+
+
+def run(session: Session, options: RmOptions) -> RemoveReport:
+    """Remove the files. Until the commit, an exception of `Session.checkpoint` leaves everything as it was.
+
+    Raises:
+        InvalidInput: A name is none for a folder.
+        CatalogUnavailable: The files could not be removed, or nobody can tell whether they were.
+        CatalogOutdated: The database has another schema.
+    """
+    paths, folders = check_names(options.paths), check_names(options.folders)
+    try:
+        return Removing(session).remove(paths, folders, dry_run=options.dry_run)
+    finally:
+        session.progress.end()

@@ -1,0 +1,97 @@
+"""Stores of the catalog: listed, named and forgotten."""
+
+from collections.abc import Sequence
+
+from cafcat.catalog.stores.stores import StoreRow
+from cafcat.errors import InvalidInput, NotFound
+from cafcat.operations.chosen_stores import default_store, named_store
+from cafcat.operations.known_stores import KnownStores
+from cafcat.session import Session
+from cafcat.settings.stores import is_store_name
+
+__all__ = ["add_store", "configured_as", "configured_name", "remove_store", "rename_store", "store_row", "stores"]
+
+
+def stores(session: Session) -> Sequence[StoreRow]:
+    """Return all stores of the catalog, in the order of their first use."""
+    return session.catalog.stores.rows()
+
+
+def store_row(session: Session, given: str) -> StoreRow:
+    """Return a store of the catalog.
+
+    Args:
+        session: The session.
+        given: Its name in the configuration, its name or URL in the catalog, or its folder.
+
+    Raises:
+        NotFound: The catalog has no such store.
+    """
+    rows = session.catalog.stores
+    configured = session.settings.stores.get(given)
+    row = rows.find(session.stores[configured.url].url) if configured is not None else None
+    row = row or rows.find(given)
+    row = row or rows.find(named_store(session, given).url)
+    if row is None:
+        raise NotFound(f"the catalog has no store {given}", hint="`cafcat store ls` shows its stores")
+    return row
+
+
+def add_store(session: Session, name: str, url: str) -> StoreRow:
+    """Give a store a name in the catalog.
+
+    Args:
+        session: The session.
+        name: The name.
+        url: A URL, a folder, or a name in the configuration.
+
+    Raises:
+        InvalidInput: The name is none for a store.
+        Conflict: Another store has the name.
+        Unavailable: The store is somewhere else now.
+    """
+    _check_name(name)
+    store = KnownStores(session).check_place(named_store(session, url).url)
+    session.catalog.stores.add(store.url, name)
+    return store_row(session, store.url)
+
+
+def rename_store(session: Session, store: str, name: str) -> StoreRow:
+    """Give a store of the catalog another name. Raises NotFound, InvalidInput, Conflict."""
+    _check_name(name)
+    row = store_row(session, store)
+    session.catalog.stores.rename(row.url, name)
+    return store_row(session, row.url)
+
+
+def remove_store(session: Session, store: str) -> StoreRow:
+    """Remove a store from the catalog, and return its last row. Its objects stay.
+
+    Raises:
+        NotFound: The catalog has no such store.
+        Conflict: The catalog refers to objects in the store.
+    """
+    row = store_row(session, store)
+    session.catalog.stores.remove(row.url)
+    return row
+
+
+def configured_as(session: Session, url: str) -> str | None:
+    """Return the setting that means this URL: `stores.NAME`, or `store` for the default; None for no setting."""
+    named = session.settings.stores.items()
+    names = [name for name, store in named if session.stores[store.url].url == url]
+    if names:
+        return f"stores.{names[0]}"
+    return "store" if default_store(session).url == url else None
+
+
+def configured_name(session: Session, store: str) -> str | None:
+    """Return the name of a store of the catalog if the setting `store` has this name. Raises NotFound."""
+    name = store_row(session, store).name
+    return name if name is not None and name == session.settings.store_name else None
+
+
+def _check_name(name: str) -> None:
+    if not is_store_name(name):
+        hint = "a name has letters, digits, '_', '-' and '.', so that it is never taken for a folder or URL"
+        raise InvalidInput(f"not a name for a store: {name!r}", hint=hint)

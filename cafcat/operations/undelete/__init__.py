@@ -1,0 +1,1 @@
+"""Bring removed files back."""

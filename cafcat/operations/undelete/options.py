@@ -1,0 +1,23 @@
+"""Options of `undelete`."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
+
+__all__ = ["UndeleteOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class UndeleteOptions:
+    """Bring removed files back, as they were at their last removal, all in one transaction.
+
+    A path that has a file again is left alone. A file whose chunk was pruned does not come back, nor does an
+    archive of logs if another archive has its log files. All of these are reported and counted.
+
+    Attributes:
+        paths: Paths of files, any number of them.
+        folders: Folders of the catalog: everything that was removed below them.
+    """
+
+    paths: Iterable[str] = ()
+    _: KW_ONLY
+    folders: Sequence[str] = ()

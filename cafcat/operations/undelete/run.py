@@ -1,0 +1,32 @@
+"""Bring removed files back."""
+
+from collections.abc import Iterator
+
+from cafcat.model import RetiredLocation
+from cafcat.operations.names import check_names
+from cafcat.operations.removing import Removing
+from cafcat.operations.undelete.options import UndeleteOptions
+from cafcat.operations.undelete.report import UndeleteReport
+from cafcat.session import Session
+
+__all__ = ["removed", "run"]
+
+
+def run(session: Session, options: UndeleteOptions) -> UndeleteReport:
+    """Bring the files back. Until the commit, an exception of `Session.checkpoint` leaves everything as it was.
+
+    Raises:
+        InvalidInput: A name is none for a folder.
+        CatalogUnavailable: The files could not be brought back, or nobody can tell whether they were.
+        CatalogOutdated: The database has another schema.
+    """
+    paths, folders = check_names(options.paths), check_names(options.folders)
+    try:
+        return Removing(session).undelete(paths, folders)
+    finally:
+        session.progress.end()
+
+
+def removed(session: Session, prefix: str = "") -> Iterator[RetiredLocation]:
+    """Give the files below a folder, or of that name, that `undelete` can bring back, in order of path."""
+    return Removing(session).removed(prefix)
