@@ -32,7 +32,7 @@ from tests.car_archives import cid, leaf, v1
 from tests.catalog_world import MODIFIED, Opener, commit, live, sql
 from tests.damage import flip
 from tests.killing import killed_at_each_step
-from tests.listeners import Following, Heard, problems
+from tests.listeners import Following, Heard, follow, problems
 from tests.places import Bucket, Folder
 from tests.vector_files import FIXTURES_OF_OTHERS, VECTORS, vector_path
 
@@ -74,7 +74,7 @@ def foreign(path: Path, files: dict[str, bytes] = FILES) -> Path:
 
 
 def adopt(repository: cafcat.Repository, *archives: Path | str, **options: Any) -> AdoptReport:
-    return repository.adopt(list(archives), **options)
+    return follow(repository, options).adopt(list(archives), **options)
 
 
 def adopted(repository: cafcat.Repository, *archives: Path | str, **options: Any) -> AdoptReport:

@@ -22,7 +22,7 @@ from tests.bundles import everything, foreign_bundle, hide_leveldb, inline_shard
 from tests.catalog_world import Opener, commit, live
 from tests.damage import flip
 from tests.killing import killed_at_each_step
-from tests.listeners import Following, Heard, problems
+from tests.listeners import Following, Heard, follow, problems
 from tests.places import Bucket, Folder
 
 NOISE = random.Random(21).randbytes(3 << 20)
@@ -49,7 +49,7 @@ def bundle(folder: Path, compression: str = "zlib", shards: int = SHARDS, **file
 
 
 def adopt(repository: cafcat.Repository, *archives: Path | str, **options: Any) -> AdoptReport:
-    return repository.adopt(list(archives), **options)
+    return follow(repository, options).adopt(list(archives), **options)
 
 
 def verdicts(repository: cafcat.Repository, level: VerifyLevel) -> list[str]:

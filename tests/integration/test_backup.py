@@ -177,7 +177,7 @@ def test_a_store_that_moved_before_the_restore_is_found(local: World, tmp_path: 
     """A lost home, for example: its chunks were saved into another one, with the backup among them."""
     repository = local.repository
     commit(repository, {"a": b"1"})
-    repository.join(repository.session.stores[local.store])
+    join_store(repository.session, repository.session.stores[local.store])
     repository.backup()
     old, new = Path(local.store), tmp_path / "moved"
     shutil.copytree(old, new)
@@ -318,7 +318,7 @@ def test_it_can_be_read_by_tar_and_psql(local: World) -> None:
     empty = local.empty()
     folder = local.folder / "unpacked"
     folder.mkdir()
-    command, environment = cafcat.repository.Database(empty.settings).psql()
+    command, environment = Database(empty.settings).psql()
     (local.folder / "psql").write_text(f'#!/bin/sh\nexec "{command[0]}" "{command[1]}" "$@"\n')
     (local.folder / "psql").chmod(0o755)
     environment |= {
@@ -346,7 +346,7 @@ class Breaking(LocalStore):
 
 def test_a_backup_that_fails_leaves_nothing(local: World) -> None:
     commit(local.repository, {"a": b"1"})
-    local.repository.join(local.objects)
+    join_store(local.repository.session, local.objects)
     before = {found.key for found in local.objects.list()}
     local.repository.session.stores.__getitem__ = lambda _: Breaking(Path(local.store))
     with pytest.raises(StoreFailed, match="no space left"):

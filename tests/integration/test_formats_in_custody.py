@@ -398,7 +398,7 @@ def test_a_flipped_byte_is_mended(packed: cafcat.Repository, tree: Path, path: s
     piece = TREE[path][:20]
     flip(file, file.read_bytes().index(piece, location.start_byte))
     options: dict[str, Any] = {"from_copies": True} if origin == "copy" else {"sources": ["tree"]}
-    report = packed.repair(chunks=[str(location.chunk)], **options)
+    report = follow(packed, options).repair(chunks=[str(location.chunk)], **options)
     mended = report.files_from_copy if origin == "copy" else report.files_from_source
     assert (mended, report.files_lost) == (1, 0)
     assert rows(packed) == before

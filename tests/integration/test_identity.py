@@ -12,9 +12,11 @@ import cafcat
 from cafcat.catalog.stores.identity import Identities
 from cafcat.errors import CafcatError, Conflict, InvalidInput, Locked, NotFound, StoreFailed, Unavailable
 from cafcat.operations import joining
+from cafcat.operations.chosen_stores import join_store
 from cafcat.stores.local.store import LocalStore
 from cafcat.stores.marker import Marker, catalogs_of, marker_key, read_marker, remove_marker, write_marker
 from tests.catalog_world import commit, sql
+from tests.listeners import follow
 from tests.rebuild_world import World, leave_whole, local, world
 
 __all__ = ["local", "world"]
@@ -33,7 +35,11 @@ def ingest(repository: cafcat.Repository, folder: Path, files: dict[str, bytes],
         (folder / path).write_bytes(content)
     listed = folder / "listed"
     listed.write_text("".join(f"{path}\n" for path in files))
-    return repository.ingest([str(folder)], exclude=["listed"], prefix=folder.name, **options).files_added
+    return (
+        follow(repository, options)
+        .ingest([str(folder)], exclude=["listed"], prefix=folder.name, **options)
+        .files_added
+    )
 
 
 def live(repository: cafcat.Repository) -> dict[str, bytes]:
@@ -188,7 +194,7 @@ def test_of_two_first_writers_at_most_one_stays(local: World, monkeypatch: pytes
 
     def join(repository: cafcat.Repository) -> None:
         try:
-            repository.join(repository.session.stores[local.store])
+            join_store(repository.session, repository.session.stores[local.store])
         except CafcatError as error:
             errors.append(error)
 

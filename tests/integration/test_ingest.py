@@ -17,6 +17,7 @@ import cafcat
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import CatalogUnavailable, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.model import MAX_CHUNK_BYTES, ChunkState, OnConflict, ProblemKind, RunState
+from cafcat.operations.chosen_stores import join_store
 from cafcat.stores.local.store import LocalStore
 from cafcat.stores.local.upload import LocalUpload
 from cafcat.support.checksums import crc32c
@@ -595,7 +596,7 @@ def test_an_interrupt_anywhere_leaves_nothing_behind(
         (LocalStore, "create"),
         (OpenChunk, "add_all"),
     ]
-    repository.join(repository.session.stores[repository.settings.store])
+    join_store(repository.session, repository.session.stores[repository.settings.store])
     for owner, step in steps:
         with monkeypatch.context() as patch:
             patch.setattr(owner, step, interrupted)

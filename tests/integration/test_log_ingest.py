@@ -49,7 +49,7 @@ def write_logs(folder: Path, files: int = 4, records: int = 20) -> dict[str, lis
 
 def ingest(repository: cafcat.Repository, *sources: Path, **options: Any) -> IngestReport:
     options = {"format": "clp-s", "timestamp_key": "timestamp", "prefix": "logs"} | options
-    return repository.ingest([os.path.relpath(source) for source in sources], **options)
+    return follow(repository, options).ingest([os.path.relpath(source) for source in sources], **options)
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from cafcat.writing.limits import Limits
 from tests.catalog_world import MODIFIED, Opener, commit, sql, state_of
 from tests.killing import killed_at_each_step
-from tests.listeners import AfterFiles, Following, Heard, problems
+from tests.listeners import AfterFiles, Following, Heard, follow, problems
 from tests.meanwhile import in_background, wait_for_a_waiting_statement
 from tests.places import Folder, Place
 from tests.removal_world import check, rebuilt
@@ -45,7 +45,7 @@ def wasted(repository: cafcat.Repository, files: dict[str, bytes] = FILES, kept:
 
 
 def repack(repository: cafcat.Repository, **options: Any) -> RepackReport:
-    return repository.repack(**{"max_unused": 0.0} | options)
+    return follow(repository, options).repack(**{"max_unused": 0.0} | options)
 
 
 def chunks_of(repository: cafcat.Repository) -> dict[str, str]:

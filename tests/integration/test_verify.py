@@ -21,7 +21,7 @@ from cafcat.errors import Corrupt, InvalidInput, NotFound, Unavailable
 from cafcat.events import ObjectChecked
 from cafcat.formats.caf.format import CAF
 from cafcat.model import Finding, FindingKind, OnConflict, Verdict, VerifyLevel
-from cafcat.operations.chosen_stores import store_to_write
+from cafcat.operations.chosen_stores import join_store, store_to_write
 from cafcat.operations.index_section import IndexSection
 from cafcat.operations.verify import index_check as check_index
 from cafcat.operations.verify.chunk_check import check_target
@@ -242,7 +242,7 @@ def test_damage_that_no_live_file_needs_does_not_count_as_damage(repository: caf
 
 @pytest.mark.parametrize("fault", ["flipped", "missing"])
 def test_verify_is_green_after_a_repair(repository: cafcat.Repository, tmp_path: Path, fault: str) -> None:
-    repository.join(repository.session.stores[repository.settings.store])
+    join_store(repository.session, repository.session.stores[repository.settings.store])
     uuid = commit(repository, FILES)
     repository.copy([uuid], to=str(tmp_path / "copies"))
     if fault == "missing":
