@@ -20,6 +20,7 @@ from cafcat.model import OnConflict
 from cafcat.operations.backup import tar as backup_tar
 from cafcat.operations.backup.report import BackupReport
 from cafcat.operations.chosen_stores import join_store, store_to_write
+from cafcat.settings.database import Database
 from cafcat.stores.local.store import LocalStore
 from cafcat.support.checksums import crc32c
 from tests.catalog_world import begin, commit, sql
