@@ -1,1 +1,1 @@
-"""The command line: parse, call, print."""
+"""The command line: it parses arguments, calls operations, and prints results."""

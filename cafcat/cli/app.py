@@ -1,4 +1,4 @@
-"""The command `cafcat`: its verbs, and what becomes of errors."""
+"""The command `cafcat`: its verbs, and the handling of errors."""
 
 import os
 import sys
@@ -45,7 +45,7 @@ app.callback()(with_shared_options(_start))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command, prints its error if it has one, and returns its exit code."""
+    """Run one command, print its error if there is one, and return the exit code."""
     call = Call()
     try:
         _check_current_folder()
@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _check_current_folder() -> None:
-    """Relative names, and the homes of most things, mean nothing in a folder that is gone."""
+    """Raise InvalidInput if the current folder was deleted: relative names have no meaning there."""
     try:
         os.getcwd()
     except FileNotFoundError as error:
@@ -72,7 +72,7 @@ def _check_current_folder() -> None:
 
 
 def _flushed(call: Call, code: int) -> int:
-    """The code, or that of an output that could not be written to its end."""
+    """Flush the output, and return the exit code, or that of an output error."""
     try:
         call.output.flush()
     except (BrokenPipeError, OutputFailed) as error:

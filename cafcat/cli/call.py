@@ -1,7 +1,7 @@
-"""One call of the command: the options that every verb takes, and what a verb gets from them.
+"""One call of the command, and the options that all verbs share.
 
-The options are written down once and given to every verb, group and the command itself, so that `--json` may
-stand before or after the verb.
+The shared options are declared once, and added to the command, every group and every verb: `--json` is allowed
+before and after the verb.
 """
 
 import inspect
@@ -36,27 +36,30 @@ def _store_option(help: str) -> Any:
 
 _SHARED: dict[str, tuple[Any, Any]] = {
     "json": (
-        Annotated[bool, _option("--json", help="Print JSON: results on stdout, errors on stderr.")],
+        Annotated[bool, _option("--json", help="Print results as JSON on stdout, errors as JSON on stderr.")],
         False,
     ),
-    "quiet": (Annotated[bool, _option("--quiet", "-q", help="No progress, no summary.")], False),
-    "verbose": (Annotated[bool, _option("--verbose", "-v", help="Say more.")], False),
-    "debug": (Annotated[bool, _option("--debug", help="Show the traceback of an error.")], False),
+    "quiet": (Annotated[bool, _option("--quiet", "-q", help="Print neither progress nor a summary.")], False),
+    "verbose": (Annotated[bool, _option("--verbose", "-v", help="Print more details.")], False),
+    "debug": (Annotated[bool, _option("--debug", help="Print the Python traceback of an error.")], False),
     "home": (
-        Annotated[str | None, _option("--home", metavar="DIR", help="Folder of the embedded database.")],
+        Annotated[str | None, _option("--home", metavar="DIR", help="Folder with the embedded database.")],
         None,
     ),
     "database_url": (
-        Annotated[str | None, _option("--database-url", metavar="URL", help="Postgres to use instead of it.")],
+        Annotated[
+            str | None,
+            _option("--database-url", metavar="URL", help="Postgres database to use instead of the embedded one."),
+        ],
         None,
     ),
-    "store": (_store_option("Where chunks are: folder, URL or name."), None),
+    "store": (_store_option("Store for new chunks: a folder, URL or name."), None),
     "config": (
         Annotated[str | None, _option("--config", metavar="FILE", help="Configuration file (TOML).")],
         None,
     ),
     "profile": (
-        Annotated[str | None, _option("--profile", metavar="NAME", help="Profile in that file.")],
+        Annotated[str | None, _option("--profile", metavar="NAME", help="Profile in the configuration file.")],
         None,
     ),
 }
@@ -65,7 +68,7 @@ _COMMITTING: dict[str, tuple[Any, Any]] = {
     "lock_timeout": (
         Annotated[
             str | None,
-            _option("--lock-timeout", metavar="TIME", help="Longest wait for another writer, as 30s or 0."),
+            _option("--lock-timeout", metavar="TIME", help="Longest wait for another writer, such as 30s or 0."),
         ],
         None,
     ),
@@ -73,7 +76,7 @@ _COMMITTING: dict[str, tuple[Any, Any]] = {
 
 
 class Call:
-    """What a verb gets: the shared options, where to print, and the repository that they mean."""
+    """Shared options, output and repository of one call. Every verb gets a Call as its first argument."""
 
     def __init__(self) -> None:
         self.output = Output()
@@ -83,7 +86,7 @@ class Call:
 
     @property
     def json(self) -> bool:
-        """Whether results are printed as JSON."""
+        """True if results are printed as JSON."""
         return self.output.as_json
 
     @json.setter
@@ -91,7 +94,7 @@ class Call:
         self.output.as_json = value
 
     def accept(self, options: dict[str, Any]) -> None:
-        """Takes shared options; those given later, nearer to the verb, win."""
+        """Store values of shared options. Later values, which are nearer to the verb, win."""
         for name, value in options.items():
             if value is True:
                 setattr(self, name, True)
@@ -99,7 +102,7 @@ class Call:
                 self._flags[name] = value
 
     def settings(self) -> "Settings":
-        """The settings that flags, environment and file give. Raises InvalidInput."""
+        """Return the settings from flags, environment and configuration file. Raises InvalidInput."""
         from cafcat.settings.settings import Settings
 
         if self._settings is None:
@@ -107,7 +110,7 @@ class Call:
         return self._settings
 
     def repository(self) -> "Repository":
-        """The repository; it connects when it is first asked something. To be closed by `with`."""
+        """Return the repository, which connects at its first query. Use it in a `with` statement."""
         from cafcat.repository import Repository
 
         return Repository(self.settings(), self.warn)
@@ -132,21 +135,26 @@ class Call:
                 raise
 
     def database(self) -> "Database":
-        """The database, for `cafcat db`."""
+        """Return the database, for `cafcat db`."""
         from cafcat.settings.database import Database
 
         return Database(self.settings())
 
     def warn(self, message: str) -> None:
-        """Says on stderr what the user should know although all went well; not with --quiet."""
+        """Print a warning on stderr, unless --quiet is given."""
         if self.json:
             self.output.error_document({"warning": message})
         elif not self.quiet:
             self.output.notice(message)
 
     def summarize(self, document: Mapping[str, Any], lines: Iterable[str], failed: Iterable[str] = ()) -> None:
-        """Says at its end what a verb has done; failed: what it could not do, on stderr also with --quiet. With
-        --json the document is all, and always there."""
+        """Print the result of a verb.
+
+        Args:
+            document: The result for --json.
+            lines: The result for people; not printed with --quiet.
+            failed: Messages about failures, on stderr also with --quiet. With --json the document has them.
+        """
         if not self.json:
             for message in failed:
                 self.output.notice(message)
@@ -154,7 +162,7 @@ class Call:
             self.output.show(document, lines)
 
     def report(self, error: Exception) -> int:
-        """Prints an error on stderr and returns its exit code."""
+        """Print an error on stderr, and return its exit code."""
         if self.debug:
             traceback.print_exception(error)
         shown = describe(error)
@@ -226,7 +234,7 @@ def verb(
 
 
 def group(app: typer.Typer, name: str, help: str) -> typer.Typer:
-    """A verb that has verbs below it, as `chunks` has `ls` and `show`."""
+    """Return a group of verbs, such as `chunks` with `ls` and `show`."""
     below = typer.Typer(help=help, invoke_without_command=True, rich_markup_mode=None)
     below.callback()(with_shared_options(lambda _call: None))
     app.add_typer(below, name=name)

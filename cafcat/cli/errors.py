@@ -1,4 +1,4 @@
-"""What becomes of an error: one line or one JSON document, and an exit code."""
+"""How errors are shown: one line or one JSON document, and an exit code."""
 
 from typing import Any, NamedTuple
 
@@ -38,7 +38,13 @@ EXIT_CODES = {
 
 
 class ErrorShown(NamedTuple):
-    """The value of "error" in JSON, the text for people, the exit code."""
+    """An error as it is shown.
+
+    Attributes:
+        document: The value of "error" in JSON.
+        text: The text for people.
+        code: The exit code.
+    """
 
     document: dict[str, Any]
     text: str
@@ -46,7 +52,8 @@ class ErrorShown(NamedTuple):
 
 
 def describe(error: Exception) -> ErrorShown:
-    """Any error as it is shown. One that is not cafcat's, typer's or the system's is a bug."""
+    """Return an error as it is shown. An error that is neither of cafcat nor of typer nor of the system is a
+    bug."""
     if isinstance(error, CafcatError):
         where = {"path": error.path, "chunk": error.chunk, "byte": error.byte, "hint": error.hint}
         document = {"kind": error.kind, "message": error.message} | where

@@ -24,13 +24,13 @@ def ingest(
     *,
     checksum: Annotated[
         bool,
-        typer.Option("--checksum", help="Read every file and compare its checksum instead of its time."),
+        typer.Option("--checksum", help="Compare files by checksum instead of size and time."),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Pack every file anew, whether or not the catalog has it.")
+        bool, typer.Option("--force", help="Pack every file again, even if it did not change.")
     ] = False,
 ) -> int:
-    """Pack files into chunks and enter them in the catalog. Run again, it takes only what is new or changed.
+    """Pack files into chunks, and enter them into the catalog. A second run packs only new and changed files.
 
     Example: cafcat ingest /srv/photos s3://bucket/photos --exclude '*.tmp'
     """
@@ -56,7 +56,7 @@ def _committed(progress: ShownProgress) -> str:
 
 
 def _summary(report: IngestReport, progress: ShownProgress) -> list[str]:
-    """One or two lines for people."""
+    """Return the summary for people."""
     verb = "would add" if report.dry_run else "added"
     counts = [
         f"{verb} {plural(report.files_added, 'file')}",
@@ -88,5 +88,5 @@ def _kinds(progress: ShownProgress, *, failures: bool) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "ingest", commits=True)(ingest)

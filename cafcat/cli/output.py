@@ -1,4 +1,4 @@
-"""Printing: lines for people, JSON for programs."""
+"""Printing on stdout and stderr: lines for people, JSON for programs."""
 
 import json
 import re
@@ -26,7 +26,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def timestamp(modified_ns: int | None) -> str | None:
-    """RFC 3339 in UTC, "2026-11-21T10:00:00.123456Z". None if unknown or beyond the years 1 to 9999."""
+    """Return a time in UTC as in RFC 3339, such as "2026-11-21T10:00:00.123456Z"; None for an unknown time, or one
+    beyond the years 1 to 9999."""
     if modified_ns is None:
         return None
     try:
@@ -37,14 +38,14 @@ def timestamp(modified_ns: int | None) -> str | None:
 
 
 def printable(text: str) -> str:
-    """The text with everything that could move a terminal's cursor escaped, as `ls -b` does."""
+    """Return a text with escapes for all characters that could move a terminal's cursor, as `ls -b` does."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def one_line(text: str) -> str:
-    """A message of several lines as one, printable."""
+    """Return a message in one line, with escapes for control characters."""
     return printable(re.sub(r"\s*\n\s*", " ", text.strip()))
 
 
@@ -54,7 +55,7 @@ def plural(count: int, word: str) -> str:
 
 
 def location_document(location: Location, archive: str) -> dict[str, Any]:
-    """The keys of a file in JSON; docs/cli.md lists them."""
+    """Return a file as a JSON document: docs/cli.md lists the keys."""
     document = {
         "path": location.path,
         "size_bytes": location.size_bytes,
@@ -69,8 +70,8 @@ def location_document(location: Location, archive: str) -> dict[str, Any]:
 
 
 def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
-    """The keys of a file of an archive that is in no catalog: all but `chunk`; and its size once more where it has
-    to be decoded."""
+    """Return a file of an archive without a catalog as a JSON document: all keys of a file but `chunk`. An entry
+    that has to be decoded also has its decoded size."""
     document = {
         "path": entry.path,
         "size_bytes": entry.size_bytes,
@@ -85,22 +86,24 @@ def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
 
 
 def _decoding(file: Location | Entry) -> dict[str, str]:
-    """Where the bytes of the archive are not those of the file: how its format makes it of them."""
+    """Return how the format decodes the bytes of the archive into the file; nothing for bytes that are stored as
+    they are."""
     return {} if file.decoding is None else {"decoding": file.decoding}
 
 
 def folder_document(folder: Folder) -> dict[str, Any]:
-    """A folder in a listing of one level."""
+    """Return a folder of a listing as a JSON document."""
     return {"path": folder.path, "folder": True}
 
 
 def _json_value(value: Any) -> Any:
-    """What JSON has no word for: times, uuids and such as text, bytes in hex."""
+    """Return a value that JSON lacks: bytes in hexadecimal, everything else as text."""
     return value.hex() if isinstance(value, (bytes, memoryview)) else str(value)
 
 
 class _ToStdout:
-    """What an error means that writing to stdout raises. Not a generator: it is there for each line."""
+    """Turns system errors of writes to stdout into OutputFailed. A class, because a generator would cost more per
+    line."""
 
     def __enter__(self) -> None: ...
 
@@ -113,8 +116,11 @@ _TO_STDOUT: Final = _ToStdout()
 
 
 class Output:
-    """stdout and stderr of one call. Paths go out as their UTF-8 bytes whatever the locale; on a terminal,
-    what is not printable is escaped."""
+    """stdout and stderr of one call.
+
+    Paths are written as their UTF-8 bytes in every locale. On a terminal, characters that are not printable are
+    escaped.
+    """
 
     def __init__(self) -> None:
         self.as_json = False
@@ -123,20 +129,20 @@ class Output:
         self._on_terminal = sys.stdout.isatty()
 
     def shown(self, text: str) -> str:
-        """A name as it goes out to people."""
+        """Return a name as it is printed for people."""
         return printable(text) if self._on_terminal else text
 
     def line(self, text: str) -> None:
-        """A line on stdout, for people. Raises OutputFailed, as all that write there; BrokenPipeError."""
+        """Print a line on stdout. Raises OutputFailed and BrokenPipeError, as all methods that write to stdout."""
         with _TO_STDOUT:
             sys.stdout.write(text + "\n")
 
     def document(self, document: Mapping[str, Any]) -> None:
-        """A JSON document in one line on stdout: ASCII, so that it is right in any locale."""
+        """Print a JSON document in one line on stdout, in ASCII, which is valid in any locale."""
         self.line(_json_line(document))
 
     def show(self, document: Mapping[str, Any], lines: Iterable[str]) -> None:
-        """A result: the document with --json, else the lines."""
+        """Print a result: the document with --json, else the lines."""
         if self.as_json:
             self.document(document)
         else:
@@ -153,32 +159,32 @@ class Output:
         return printable(text) if "\n" in text else self.shown(text)
 
     def raw(self, data: bytes) -> None:
-        """Bytes on stdout."""
+        """Write bytes to stdout."""
         with _TO_STDOUT:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
 
     def raw_line(self, data: bytes) -> None:
-        """Bytes and a newline on stdout, at once where somebody looks on: nothing else may be printed between."""
+        """Write bytes and a newline to stdout; on a terminal at once, because other messages may follow."""
         with _TO_STDOUT:
             sys.stdout.buffer.write(data + b"\n")
             if self._on_terminal:
                 sys.stdout.buffer.flush()
 
     def flush(self) -> None:
-        """Everything so far goes out."""
+        """Flush stdout."""
         with _TO_STDOUT:
             sys.stdout.flush()
 
     def notice(self, text: str) -> None:
-        """A message on stderr in one line: `cafcat: text`, or `{"notice": text}` with --json."""
+        """Print a message in one line on stderr: `cafcat: text`, or `{"notice": text}` with --json."""
         if self.as_json:
             self.error_document({"notice": text})
         else:
             self._on_stderr(f"cafcat: {one_line(text)}")
 
     def error_document(self, document: Mapping[str, Any]) -> None:
-        """A JSON document in one line on stderr."""
+        """Print a JSON document in one line on stderr."""
         self._on_stderr(_json_line(document))
 
     def _on_stderr(self, line: str) -> None:

@@ -1,4 +1,4 @@
-"""What long verbs show while they work: a bar on a terminal, a line every ten seconds otherwise."""
+"""Progress of long operations: a bar on a terminal, else a line every ten seconds."""
 
 import sys
 import threading
@@ -51,11 +51,11 @@ class ShownProgress(Progress):
 
     @property
     def seconds(self) -> float:
-        """Since it was made."""
+        """Seconds since the progress was created."""
         return time.monotonic() - self._started
 
     def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
-        """A later begin, of a next stage, starts the display anew."""
+        """Start the display of a stage, in place of the display before."""
         self.end()
         self.verb, self.files_expected, self.bytes_expected = verb, files, size_bytes
         self.files = self.size_bytes = 0
@@ -122,7 +122,7 @@ class ShownProgress(Progress):
             self._display = None
 
     def status(self) -> dict[str, Any]:
-        """Where the work stands, for `--json`."""
+        """Return the state of the work, for `--json`."""
         return {
             "verb": self.verb,
             "files": self.files,
@@ -133,7 +133,7 @@ class ShownProgress(Progress):
         }
 
     def show_status(self) -> None:
-        """One line on stderr."""
+        """Print the state of the work in one line on stderr."""
         if self._call.json:
             self._call.output.error_document({"progress": self.status()})
         else:
@@ -177,7 +177,7 @@ def _rate(status: dict[str, Any]) -> str:
 
 
 class _StatusLines:
-    """A line every so many seconds, by a thread of its own: also when one file takes a minute."""
+    """Prints a line every few seconds. A thread of its own does so even while one file takes a minute."""
 
     def __init__(self, progress: ShownProgress, seconds: float) -> None:
         self._progress, self._seconds = progress, seconds
@@ -190,7 +190,7 @@ class _StatusLines:
             self._progress.show_status()
 
     def advanced(self) -> None:
-        """Nothing: the thread looks by itself."""
+        """Do nothing: the thread reads the counters itself."""
 
     def close(self) -> None:
         self._done.set()
@@ -198,7 +198,7 @@ class _StatusLines:
 
 
 class _Bar:
-    """rich's bar, told at most ten times a second. Made to fit on 80 columns."""
+    """A progress bar that fits into 80 columns, updated at most ten times a second."""
 
     def __init__(self, progress: ShownProgress) -> None:
         from rich import progress as parts
@@ -225,7 +225,7 @@ class _Bar:
         self._bar.update(self._task, completed=done, description=text)
 
     def print(self, line: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._console.print(line)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C in verbs that write. Mostly the first asks to finish what is open, and the second drops it."""
+"""Ctrl-C and other signals. Usually the first one lets the open object be finished, and the second one drops it."""
 
 import contextlib
 import json
@@ -67,8 +67,11 @@ class StopOnSignal:
 
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """For work whose half is worth nothing: within, a SIGTERM or SIGHUP raises KeyboardInterrupt as a SIGINT does.
-    While what was written is being removed, a further signal changes nothing; the third ends the program."""
+    """Let the first SIGINT, SIGTERM or SIGHUP raise KeyboardInterrupt, for work that is useless unless it is
+    complete.
+
+    The second signal is ignored, so that unfinished files are removed. The third signal ends the program at once.
+    """
     signals = 0
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -88,14 +91,14 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 def _end_at_once() -> None:
-    """Also where a thread waits for a server that hangs. As after SIGKILL, recover does the rest."""
+    """End the process, even while a thread waits for a server that hangs. As after SIGKILL, `recover` cleans up."""
     if os.isatty(2):
         os.write(2, b"\x1b[?25h\n")  # the cursor, which a progress bar hides
     os._exit(INTERRUPTED)
 
 
 def _handled(handle: Any) -> dict[signal.Signals, Any]:
-    """Handlers that were there before."""
+    """Install a signal handler, and return the handlers that it replaces."""
     before = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:

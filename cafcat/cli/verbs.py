@@ -1,5 +1,5 @@
-"""The verbs by name. Each is imported, and its options are read, when it is asked for: a call needs one of them,
-the help all."""
+"""The verbs by name. A verb's module is imported at its first use: most calls need one verb, only the help needs
+all."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -56,7 +56,7 @@ _MODULES: Final = {
 
 
 class _Commands(Mapping[str, Any]):
-    """What typer makes of them, by name."""
+    """The commands by name, each made at its first use."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -74,7 +74,7 @@ class _Commands(Mapping[str, Any]):
 
 
 def _command(name: str, module: str) -> Any:
-    """Of the verbs of a module only this one: each costs a millisecond."""
+    """Return the command of one verb. Other verbs of its module are left out: each would cost a millisecond."""
     app = typer.Typer(rich_markup_mode=None)
     import_module(f"cafcat.cli.{module}").register(app)
     app.registered_commands = [command for command in app.registered_commands if command.name == name]

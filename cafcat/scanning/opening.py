@@ -36,31 +36,38 @@ class SourceOptions:
     """Options of an operation that concern its sources. Attributes as of IngestOptions."""
 
     files_from: Annotated[
-        str | None, Flag("--files-from", "Take the files and URLs named in FILE, one a line; - is stdin.", "FILE")
+        str | None,
+        Flag("--files-from", "Also ingest the files and URLs listed in FILE, one per line; - is stdin.", "FILE"),
     ] = None
     null_separated: Annotated[bool, Flag("--null -0", "Names in --files-from end with NUL instead of newline.")] = (
         False
     )
-    prefix: Annotated[str, folder_flag("Put everything below this folder.")] = ""
+    prefix: Annotated[str, folder_flag("Catalog folder to put before all names.")] = ""
     include: Annotated[
         Sequence[str],
-        Flag("--include", "Take only what matches (as in .gitignore); repeatable.", "PATTERN", parse_text),
+        Flag(
+            "--include", "Only ingest files that match this .gitignore pattern. Repeatable.", "PATTERN", parse_text
+        ),
     ] = ()
     exclude: Annotated[
-        Sequence[str], Flag("--exclude", "Leave out what matches; repeatable.", "PATTERN", parse_text)
+        Sequence[str],
+        Flag("--exclude", "Leave out files that match this pattern. Repeatable.", "PATTERN", parse_text),
     ] = ()
     follow_symlinks: Annotated[
-        bool, Flag("--follow-symlinks", "Take what symbolic links point to; else they are skipped.")
+        bool, Flag("--follow-symlinks", "Ingest the targets of symbolic links. Default: skip links.")
     ] = False
-    unpack_tars: Annotated[bool, Unless("--no-unpack", "Take tar files as files, as they are.")] = True
+    unpack_tars: Annotated[bool, Unless("--no-unpack", "Ingest tar files as single files, not their members.")] = (
+        True
+    )
     inventory: Annotated[
-        str | None, Flag("--inventory", "S3 Inventory manifest (file or URL) to use as the listing.", "FILE")
+        str | None,
+        Flag("--inventory", "Manifest of an S3 Inventory, a file or URL, to use instead of a listing.", "FILE"),
     ] = None
     restart_listing: Annotated[
-        bool, Flag("--restart-listing", "List the bucket anew, not from where a run was interrupted.")
+        bool, Flag("--restart-listing", "List the bucket from its beginning, not from the interruption.")
     ] = False
     on_conflict: Annotated[
-        OnConflict, Flag("--on-conflict", "What to do with a path that the catalog has with other content.")
+        OnConflict, Flag("--on-conflict", "Action for a path that the catalog has with other content.")
     ] = OnConflict.REPLACE
     comparison: Comparison = Comparison.TIME
 

@@ -77,14 +77,16 @@ class OnlyInStore(NamedTuple):
     """The field gets the value of the shared flag `--store`."""
 
 
-InputFormat = Annotated[str | None, Flag("--format", "Format of the archive; else its content tells it.", "FORMAT")]
-ZeroPadding = Annotated[bool, Flag("--zero-padding", "End a CAR at the first section of size zero, as go-car can.")]
-DryRun = Annotated[bool, Flag("--dry-run", "Change nothing; say what would be done.")]
-UnlessYes = Annotated[bool, Unless("--yes", "Do it, do not only say what would be done.")]
-JoinStore = Annotated[bool, Flag("--join-store", "Write into a store that has chunks of another catalog.")]
-FollowSymlinks = Annotated[bool, Flag("--follow-symlinks", "Of sources, as for ingest.")]
-UnpackTars = Annotated[bool, Unless("--no-unpack", "Of sources, as for ingest.")]
-NewChunkSize = Annotated[int | None, Flag("--target-size", "Size of the new chunks, as 30GB.", "SIZE", parse_size)]
+InputFormat = Annotated[
+    str | None, Flag("--format", "Format of the archive. Default: found by the content.", "FORMAT")
+]
+ZeroPadding = Annotated[bool, Flag("--zero-padding", "End a CAR at the first section of size zero.")]
+DryRun = Annotated[bool, Flag("--dry-run", "Change nothing; only show the result.")]
+UnlessYes = Annotated[bool, Unless("--yes", "Do the work. Without this flag, the command only shows the result.")]
+JoinStore = Annotated[bool, Flag("--join-store", "Write into the store although another catalog uses it.")]
+FollowSymlinks = Annotated[bool, Flag("--follow-symlinks", "The sources were ingested with --follow-symlinks.")]
+UnpackTars = Annotated[bool, Unless("--no-unpack", "The sources were ingested with --no-unpack.")]
+NewChunkSize = Annotated[int | None, Flag("--target-size", "Size of new chunks, such as 30GB.", "SIZE", parse_size)]
 
 
 def folder_flag(help: str) -> Flag:

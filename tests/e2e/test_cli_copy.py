@@ -159,7 +159,7 @@ def test_recover_says_what_became_of_copies(cafcat: Cafcat) -> None:
         )
     flip(chunk_file(cafcat, second, "second"), 0)
     dry = cafcat("recover", "--dry-run", "-v")
-    assert dry.text == "would have adopted 1 copy, removed what was left of 1 copy\n"
+    assert dry.text == "would have adopted 1 copy, removed the remains of 1 copy\n"
     assert f"copy of chunk {second} in " in dry.err
     assert "would be abandoned: its checksum is not that of its chunk" in dry.err
     *settled, summary = cafcat("recover", "--json", "-v").documents

@@ -1,4 +1,4 @@
-"""`cafcat completion SHELL`, and what the script that it prints asks of us."""
+"""`cafcat completion SHELL`, and the answers to the completion script."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -13,7 +13,7 @@ __all__ = ["answer_shell", "register"]
 
 
 class Shell(StrEnum):
-    """The shells that typer writes a script for, of those that people use on Unix."""
+    """The Unix shells for which typer can write a completion script."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -21,7 +21,7 @@ class Shell(StrEnum):
 
 
 def completion(
-    call: Call, shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")]
+    call: Call, shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell.")]
 ) -> None:
     """Print the completion script of a shell.
 
@@ -34,7 +34,7 @@ def completion(
 
 
 def answer_shell(command: Any, arguments: Sequence[str]) -> None:
-    """As the script runs us: prints what could follow, and exits."""
+    """Print the possible completions for the completion script, and exit."""
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
     completion_init()
@@ -42,5 +42,5 @@ def answer_shell(command: Any, arguments: Sequence[str]) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "completion")(completion)

@@ -14,7 +14,7 @@ __all__ = ["register"]
 
 
 def config(call: Call) -> None:
-    """Show every setting, every named store, and where each came from. Passwords are not shown."""
+    """Show all settings and named stores, and the origin of each value. Passwords are hidden."""
     settings = call.settings()
     origins = settings.origins
     values = _values(settings)
@@ -41,7 +41,7 @@ def _values(settings: "Settings") -> dict[str, Any]:
 
 
 def _options(store: "NamedStore") -> dict[str, str]:
-    """The keys of a store that say more than their defaults."""
+    """Return the keys of a store whose values are not the defaults."""
     given = {name: value for name, value in asdict(store.access).items() if value not in (None, "auto")}
     return {"url": store.url, **given}
 
@@ -55,5 +55,5 @@ def _shown(value: Any) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "config")(config)

@@ -14,5 +14,5 @@ def show(call: Call) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "version")(show)

@@ -21,7 +21,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """With -v, a line for each archive."""
+    """Shows a line for each archive with -v."""
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ArchiveAdopted)  # noqa: S101 - adopt reports no other events
@@ -35,7 +35,7 @@ class _Progress(ShownProgress):
 
 
 def adopt(call: Call, options: AdoptOptions) -> int:
-    """Enter archives that are there already in the catalog, in place: their bytes stay as and where they are.
+    """Enter existing archives into the catalog. Their bytes stay unchanged where they are.
 
     Example: cafcat adopt --prefix datasets old/*.car s3://bucket/logs/app.clp
     """
@@ -44,7 +44,7 @@ def adopt(call: Call, options: AdoptOptions) -> int:
         _Progress(call),
         at_hand="the archive",
         finishes=False,
-        if_interrupted="what was adopted before stays so",
+        if_interrupted="adopted archives stay in the catalog",
     ) as repository:
         from cafcat.operations.adopt.run import run
 
@@ -69,5 +69,5 @@ def _summary(report: "AdoptReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "adopt", commits=True)(adopt)

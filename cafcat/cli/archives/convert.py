@@ -25,16 +25,18 @@ __all__ = ["register", "settings_for"]
 
 _Format = Annotated[
     str | None,
-    typer.Option("--format", metavar="FORMAT", help="Of the new archive; else its name's suffix tells it."),
+    typer.Option(
+        "--format", metavar="FORMAT", help="Format of the new archive. Default: found by the suffix of its name."
+    ),
 ]
-_Overwrite = Annotated[bool, typer.Option("--overwrite", "--force", "-f", help="Replace a file that is there.")]
+_Overwrite = Annotated[bool, typer.Option("--overwrite", "--force", "-f", help="Replace an existing file.")]
 _NOTHING: Final = "interrupted; nothing was written"
 
 Report = TypeVar("Report")
 
 
 def settings_for(call: Call, archive: str) -> "Settings | None":
-    """What it takes to open an archive: a file is opened whatever the configuration says."""
+    """Return the settings for opening an archive in a bucket; None for a local file, which needs none."""
     return call.settings() if is_s3(archive) else None
 
 
@@ -42,18 +44,18 @@ def convert(
     call: Call,
     *,
     file: Annotated[
-        str, typer.Argument(metavar="IN", help="An archive on disk, or s3://bucket/key; a bundle's folder.")
+        str, typer.Argument(metavar="IN", help="Archive file, s3://bucket/key, or folder with a bundle.")
     ],
-    output: Annotated[str, typer.Argument(metavar="OUT", parser=parse_new_file, help="The file to write.")],
+    output: Annotated[str, typer.Argument(metavar="OUT", parser=parse_new_file, help="File to write.")],
     format: _Format = None,
     input_format: Annotated[
         str | None,
-        typer.Option("--input-format", metavar="FORMAT", help="Format of IN; else its content tells it."),
+        typer.Option("--input-format", metavar="FORMAT", help="Format of IN. Default: found by the content."),
     ] = None,
     zero_padding: ZeroPadding = False,
     overwrite: _Overwrite = False,
 ) -> int:
-    """Write an archive anew in another format, or in the same. No catalog is needed.
+    """Write the contents of an archive into a new archive. No catalog is needed.
 
     Example: cafcat convert old.car new.caf
     """
@@ -85,21 +87,21 @@ def export(
     call: Call,
     *,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", parser=parse_new_file, help="The archive to write.")
+        str, typer.Option("--output", "-o", metavar="FILE", parser=parse_new_file, help="Archive to write.")
     ],
     prefixes: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="PREFIX...",
             parser=parse_text,
-            help="Folders and files of the catalog; none or . is all.",
+            help="Folders and files of the catalog. Default: everything.",
             show_default=False,
         ),
     ] = None,
     format: _Format = None,
     overwrite: _Overwrite = False,
 ) -> int:
-    """Write folders of the catalog, or all of it, into one archive, to hand over.
+    """Write folders of the catalog, or everything, into one archive.
 
     Example: cafcat export photos/2024 -o photos.car
     """
@@ -119,7 +121,7 @@ def export(
 
 
 def _made(call: Call, work: Callable[[ShownProgress], Report]) -> Report | None:
-    """None if it was interrupted: a part of an archive is none."""
+    """Run the work, and return its report; None after an interrupt."""
     with ShownProgress(call) as progress:
         try:
             with interrupted_by_signals():
@@ -131,6 +133,6 @@ def _made(call: Call, work: Callable[[ShownProgress], Report]) -> Report | None:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verbs."""
+    """Add the verbs to the command."""
     verb(app, "convert")(convert)
     verb(app, "export")(export)

@@ -22,11 +22,13 @@ def inspect(
     call: Call,
     *,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="An archive on disk, or s3://bucket/key; a bundle's folder.")
+        str, typer.Argument(metavar="FILE", help="Archive file, s3://bucket/key, or folder with a bundle.")
     ],
-    long: Annotated[bool, typer.Option("--long", "-l", help="Spans, sizes, checksums and times too.")] = False,
+    long: Annotated[
+        bool, typer.Option("--long", "-l", help="Also print byte ranges, sizes, checksums and times.")
+    ] = False,
     blocks: Annotated[
-        bool, typer.Option("--blocks", help="Of a CAR, its blocks by CID in place of files.")
+        bool, typer.Option("--blocks", help="List the blocks of a CAR by CID, not the files.")
     ] = False,
     format: InputFormat = None,
     zero_padding: ZeroPadding = False,
@@ -63,7 +65,7 @@ def _show_remarks(call: Call, archive: "Inspection") -> None:
 
 
 def _show_about(call: Call, archive: "Inspection") -> None:
-    """A document with --json; else lines on stderr, beside the list."""
+    """Print facts about the archive: a document with --json, else lines on stderr."""
     document = {"object": archive.object, "format": archive.format, "size_bytes": archive.size_bytes}
     about = archive.about()
     if call.json:
@@ -77,7 +79,7 @@ def _show_about(call: Call, archive: "Inspection") -> None:
 
 
 def _items(about: Any) -> Iterator[str]:
-    """A line for each item of what is a list."""
+    """Give a line for each item of the values that are lists."""
     for key, values in about:
         for value in values if isinstance(values, list) else ():
             fields = value.items() if isinstance(value, dict) else (("", value),)
@@ -100,5 +102,5 @@ def _columns(entry: Entry) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "inspect")(inspect)

@@ -25,7 +25,7 @@ def backup(
     call: Call,
     options: BackupOptions,
     *,
-    listed: Annotated[bool, typer.Option("--list", help="Only list the backups that are there.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the existing backups, and write none.")] = False,
 ) -> int:
     """Write the whole catalog into a store, as one object.
 
@@ -35,7 +35,7 @@ def backup(
         raise InvalidInput("--list changes nothing: give --keep without it")
     if listed:
         return _list(call, options.to)
-    with operation(call, ShownProgress(call), if_interrupted="there is no backup") as repository:
+    with operation(call, ShownProgress(call), if_interrupted="no backup was written") as repository:
         from cafcat.operations.backup.run import run
 
         report = run(repository.session, options)
@@ -87,6 +87,6 @@ def _restored(report: "RestoreReport") -> list[str]:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verbs."""
+    """Add the verbs to the command."""
     verb(app, "backup", commits=True)(backup)
     verb(app, "restore", commits=True)(restore)

@@ -16,9 +16,9 @@ __all__ = ["register"]
 
 def ls(
     call: Call,
-    state: Annotated[ChunkState | None, typer.Option("--state", help="Only chunks in this state.")] = None,
+    state: Annotated[ChunkState | None, typer.Option("--state", help="Only list chunks in this state.")] = None,
 ) -> None:
-    """List the chunks, one a line."""
+    """List the chunks, one per line."""
     with call.files() as repository:
         for chunk in repository.chunks(state):
             call.output.show(asdict(chunk), [_row(chunk)])
@@ -34,11 +34,12 @@ def show(
     call: Call,
     *,
     uuid: Annotated[
-        str, typer.Argument(metavar="UUID", parser=parse_text, help="Of the chunk; its first 8 digits do.")
+        str,
+        typer.Argument(metavar="UUID", parser=parse_text, help="Uuid of the chunk, or its first 8 digits or more."),
     ],
-    files: Annotated[bool, typer.Option("--files", help="List the files in it too.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="Also list the files in the chunk.")] = False,
 ) -> None:
-    """Show one chunk, and with --files the files in it."""
+    """Show one chunk, and its files with --files."""
     with call.files() as repository:
         chunk = repository.chunk(uuid)
         call.output.fields(asdict(chunk))
@@ -51,7 +52,7 @@ def show(
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verbs."""
+    """Add the verbs to the command."""
     below = group(app, "chunks", "Show the archives that hold the files.")
     verb(below, "ls")(ls)
     verb(below, "show")(show)

@@ -16,21 +16,21 @@ def init(call: Call) -> None:
 
 
 def upgrade(call: Call) -> None:
-    """Bring the database to the revision that is needed."""
+    """Upgrade the database to the schema of this version."""
     before, after = call.database().upgrade()
     line = f"already at revision {after}" if before == after else f"upgraded from {before} to {after}"
     call.output.show({"from": before, "to": after}, [line])
 
 
 def current(call: Call) -> None:
-    """Show the revision of the database, and the one needed."""
+    """Show the schema revision of the database, and the revision of this version."""
     found, needed = call.database().current()
     document = {"revision": found, "needed": needed}
     call.output.fields(document, {"revision": found or "none", "needed": needed})
 
 
 def check(call: Call) -> int:
-    """Look for what is wrong in the catalog. Exit code 5 if something is."""
+    """Check the catalog for contradictions. The exit code is 5 if there is one."""
     findings = call.database().check()
     with call.files() as repository:
         if (lost := warn_if_lost(call, repository)) is not None:
@@ -55,7 +55,7 @@ def stop(call: Call) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verbs."""
+    """Add the verbs to the command."""
     below = group(app, "db", "Make, upgrade, check and stop the catalog's database.")
     for function in (init, upgrade, current, check, url, stop):
         verb(below, function.__name__)(function)

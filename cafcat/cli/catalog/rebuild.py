@@ -30,7 +30,7 @@ _LISTED = 100
 
 
 def rebuild(call: Call, options: RebuildOptions) -> int:
-    """Fill an empty catalog from the stores alone: when the database is lost.
+    """Fill an empty catalog from the stores, after the database was lost.
 
     Example: cafcat rebuild s3://bucket/chunks /mnt/copies
     """
@@ -93,9 +93,9 @@ def _summary(report: "RebuildReport") -> list[str]:
     if report.copies:
         lines.append("1 chunk has a copy" if report.copies == 1 else f"{report.copies} copies of chunks")
     if report.lost_count:
-        lines.append(f"{lost}: what was newest there is missing now, or is what it was before")
+        lines.append(f"{lost}: the newest versions of these files are missing, or replaced by older ones")
     if report.files_lost:
-        lines.append(f"{plural(report.files_lost, 'file')} in what is lost can be named: see the journal")
+        lines.append(f"{plural(report.files_lost, 'file')} of lost chunks are named in the journal")
     if report.foreign_objects:
         lines.append(f"left alone, as they are none of cafcat's: {plural(report.foreign_objects, 'object')}")
     return lines
@@ -105,9 +105,11 @@ def compare(
     call: Call,
     options: CompareOptions,
     *,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many differences; all are counted.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="Number of differences to show. All are counted.")
+    ] = 20,
 ) -> int:
-    """Compare this catalog with another one: the same files, chunks and removals?
+    """Compare the files, chunks and removals of this catalog with another catalog.
 
     Example: cafcat compare postgresql://host/rebuilt
     """
@@ -155,6 +157,6 @@ def _compared(report: "CompareReport") -> list[str]:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verbs."""
+    """Add the verbs to the command."""
     verb(app, "rebuild", commits=True)(rebuild)
     verb(app, "compare")(compare)

@@ -15,9 +15,9 @@ __all__ = ["register"]
 
 
 def runs(
-    call: Call, limit: Annotated[int, typer.Option("--limit", min=1, help="So many, newest first.")] = 20
+    call: Call, limit: Annotated[int, typer.Option("--limit", min=1, help="Number of runs, newest first.")] = 20
 ) -> None:
-    """List what was ingested when."""
+    """List the latest ingests."""
     with call.files() as repository:
         for run in repository.runs(limit):
             call.output.show(asdict(run), [call.output.shown(_row(run))])
@@ -49,6 +49,6 @@ def _shown(name: str, value: object) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verbs."""
+    """Add the verbs to the command."""
     verb(app, "runs")(runs)
     verb(app, "stats")(stats)

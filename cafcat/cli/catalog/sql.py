@@ -23,7 +23,11 @@ def sql(
     query: Annotated[
         str | None,
         typer.Option(
-            "--command", "-c", metavar="QUERY", parser=parse_text, help="Run this query, read-only, and print it."
+            "--command",
+            "-c",
+            metavar="QUERY",
+            parser=parse_text,
+            help="Run this read-only query, and print the rows.",
         ),
     ] = None,
 ) -> None:
@@ -46,7 +50,7 @@ def sql(
 
 
 def _check_names(columns: Sequence[str]) -> None:
-    """A document has one value for each key."""
+    """Raise InvalidInput if two columns have the same name: a JSON document has one value per key."""
     for name in columns:
         if columns.count(name) > 1:
             raise InvalidInput(f"two columns have the name {name!r}", hint="give each its own: AS")
@@ -79,12 +83,12 @@ def _row(cells: Iterable[str], widths: Sequence[int]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """One line, whatever is in it; NULL is empty and booleans are letters, as in psql."""
+    """Return a value in one line, as psql prints it: NULL is empty, and booleans are letters."""
     if isinstance(value, bool):
         return "t" if value else "f"
     return "" if value is None else printable(str(value))
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "sql")(sql)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_OLD = typer.Argument(metavar="STORE", parser=parse_text, help="A store of the catalog: its name, URL or folder.")
-_NEW = typer.Argument(metavar="NEW", parser=parse_text, help="The new place: a folder, URL or name.")
-_NAME = typer.Argument(metavar="NAME", parser=parse_text, help="A short name, as archive or disk-2.")
+_OLD = typer.Argument(metavar="STORE", parser=parse_text, help="Store of the catalog: its name, URL or folder.")
+_NEW = typer.Argument(metavar="NEW", parser=parse_text, help="New place of the store: a folder, URL or name.")
+_NAME = typer.Argument(metavar="NAME", parser=parse_text, help="Short name, such as archive or disk-2.")
 
 
 class _Progress(ShownProgress):
-    """Prints a line for each chunk with -v."""
+    """Shows a line for each chunk with -v."""
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ChunkMigrated)  # noqa: S101 - store migrate reports no other events
@@ -42,7 +42,7 @@ class _Progress(ShownProgress):
 
 
 def ls(call: Call) -> None:
-    """List the stores of the catalog, and the numbers of objects there."""
+    """List the stores of the catalog, with the numbers of their objects."""
     with call.repository() as repository:
         for store in repository.stores():
             call.output.show(store._asdict(), [call.output.shown(_row(store))])
@@ -89,7 +89,7 @@ def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]
 
 
 def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
-    """Forget a store that the catalog has nothing in. Its objects stay."""
+    """Remove a store without chunks from the catalog. Its objects stay."""
     with call.repository() as repository:
         configured = repository.configured_name(old)
         removed = repository.remove_store(old)
@@ -106,11 +106,11 @@ def move(
     old: Annotated[str, _OLD],
     new: Annotated[str, _NEW],
     look_at_all: Annotated[
-        bool, typer.Option("--all", help="Look for every object at the new place, not for a hundred of them.")
+        bool, typer.Option("--all", help="Look for all objects at the new place, not for a hundred.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look for the objects, but change nothing.")] = False,
 ) -> None:
-    """Enter the new place of a store into the catalog. Move its objects before.
+    """Change the place of a store in the catalog, after its objects were moved there.
 
     Example: cafcat store move /mnt/old/chunks /mnt/new/chunks
     """
@@ -133,7 +133,7 @@ def migrate(
     new: Annotated[str, _NEW],
     join_store: JoinStore = False,
 ) -> int:
-    """Copy all that a store has to another store, verify it, and read it from there. prune removes the old objects.
+    """Copy all objects of a store to another store, verify them, and read them from there.
 
     Example: cafcat store migrate /mnt/disk/chunks s3://bucket/chunks
     """
@@ -141,7 +141,7 @@ def migrate(
         call,
         _Progress(call),
         at_hand="the copy of a chunk",
-        if_interrupted="what was migrated stays so, the next migrate goes on",
+        if_interrupted="migrated objects stay in the new store; run the same migrate again to continue",
     ) as repository:
         report = repository.migrate_store(old, new, join_store=join_store)
         _warn_of_configuration(call, repository, report.old)
@@ -162,14 +162,14 @@ def _summary(report: "MigrateReport") -> list[str]:
 
 
 def _warn_of_configuration(call: Call, repository: "Repository", old: str) -> None:
-    """New chunks would go to the old place."""
+    """Warn if a setting still means the old place, where new chunks would go."""
     name = repository.configured_as(old)
     if name is not None:
         call.warn(f"the setting {name} still means {old}: change it, or new chunks go there")
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verbs."""
+    """Add the verbs to the command."""
     below = group(app, "store", "List, check, add, move, migrate and forget stores.")
     for function in (ls, add, rename, move, migrate, rm):
         verb(below, function.__name__)(function)

@@ -21,10 +21,10 @@ def check(
         str, typer.Argument(metavar="URL", help="Folder, URL or name of the store.", show_default=False)
     ],
 ) -> int | None:
-    """Try what a store can do.
+    """Find out which features a store has.
 
-    Writes small objects below the store's prefix, and removes them. If the catalog has the store, the catalog keeps
-    the result. See docs/s3.md for what cafcat does about features that do not work.
+    Writes small objects below the store's prefix, and removes them. If the catalog has the store, the result is
+    stored in the catalog. docs/s3.md lists how cafcat replaces missing features.
     """
     with call.repository() as repository:
         checked = repository.check_store(url)

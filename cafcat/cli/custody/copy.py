@@ -22,7 +22,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """With -v, shows a line for each chunk."""
+    """Shows a line for each chunk with -v."""
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ChunkCopied)  # noqa: S101 - copy reports no other events
@@ -44,9 +44,9 @@ def copy(
     call: Call,
     options: CopyOptions,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="All chunks.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Copy all chunks.")] = False,
 ) -> int:
-    """Copy chunks into a second store. Reads go there by themselves when a chunk is lost or damaged.
+    """Copy chunks into a second store. Reads use the copy when a chunk is lost or damaged.
 
     Example: cafcat copy --all --to s3://backups/cafcat
     """
@@ -56,7 +56,7 @@ def copy(
         call,
         _Progress(call),
         at_hand="the copy of a chunk",
-        if_interrupted="what was copied before stays, the next copy goes on",
+        if_interrupted="finished copies stay; run the same copy again to continue",
     ) as repository:
         from cafcat.operations.copy.run import run
 
@@ -85,5 +85,5 @@ def _summary(report: "CopyReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "copy", commits=True)(copy)

@@ -1,4 +1,4 @@
-"""Names of files in the catalog, from a file or standard input: --files-from."""
+"""Paths of files from a file or standard input, for --files-from."""
 
 import sys
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ __all__ = ["names_from"]
 
 
 def names_from(file: str, *, null_separated: bool) -> Iterator[str]:
-    """The names in a file ("-": standard input), one a line, or each ended by NUL. Raises NotFound, InvalidInput
-    for a name of more than 65,536 bytes, OSError."""
+    """Give the names in a file ("-" is standard input), one per line, or each with NUL at its end. Raises NotFound,
+    OSError, and InvalidInput for a name of more than 65,536 bytes."""
     with _opened(file) as stream:
         yield from names_in(stream.read, file, null_separated=null_separated)
 

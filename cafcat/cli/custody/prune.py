@@ -23,7 +23,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """With -v, a line for each chunk."""
+    """Shows a line for each chunk with -v."""
 
     def __init__(self, call: Call, *, dry_run: bool) -> None:
         super().__init__(call)
@@ -41,7 +41,7 @@ class _Progress(ShownProgress):
 
 
 def prune(call: Call, options: PruneOptions) -> int:
-    """Remove chunks that no file is in any more. Says what it would do; --yes does it.
+    """Remove chunks without files. Shows the result; needs --yes to remove anything.
 
     Example: cafcat prune --grace 30d --yes
     """
@@ -49,7 +49,7 @@ def prune(call: Call, options: PruneOptions) -> int:
         call,
         _Progress(call, dry_run=options.dry_run),
         at_hand="the removal of a chunk",
-        if_interrupted="what was removed is gone, the next prune goes on",
+        if_interrupted="pruned chunks are gone; run prune again to continue",
     ) as repository:
         from cafcat.operations.prune.run import run
 
@@ -88,5 +88,5 @@ def _done(report: "PruneReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "prune", store=ONLY_IN_STORE, commits=True)(prune)

@@ -22,7 +22,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """With -v, a line for each chunk."""
+    """Shows a line for each chunk with -v."""
 
     def __init__(self, call: Call, *, dry_run: bool) -> None:
         super().__init__(call)
@@ -44,7 +44,7 @@ class _Progress(ShownProgress):
 
 
 def recover(call: Call, options: RecoverOptions) -> int:
-    """Settle what ingests left behind that were killed: adopt whole chunks, remove half ones.
+    """Clean up after killed writers: adopt complete chunks, and remove incomplete ones.
 
     Example: cafcat recover --dry-run -v
     """
@@ -52,7 +52,7 @@ def recover(call: Call, options: RecoverOptions) -> int:
         call,
         _Progress(call, dry_run=options.dry_run),
         at_hand="the check of a chunk",
-        if_interrupted="what was settled before stays so, the next recover goes on",
+        if_interrupted="recovered chunks stay as they are; run recover again to continue",
     ) as repository:
         from cafcat.operations.recover.run import run
 
@@ -62,7 +62,7 @@ def recover(call: Call, options: RecoverOptions) -> int:
 
 
 def _summary(report: "RecoverReport") -> list[str]:
-    """A line of what was done, and one for each kind of thing that was left alone."""
+    """Return one line about the results, and one for each kind of object that was left alone."""
     lines = [("interrupted; " if report.interrupted else "") + _done(report)]
     if report.still_leased:
         are, their = ("is", "its") if report.still_leased == 1 else ("are", "the last")
@@ -84,8 +84,8 @@ def _done(report: "RecoverReport") -> str:
             (report.abandoned, f"abandoned {plural(report.abandoned, 'chunk')}"),
             (report.cleaned, f"cleaned up {plural(report.cleaned, 'abandoned chunk')}"),
             (report.copies_adopted, f"adopted {_copies(report.copies_adopted)}"),
-            (report.copies_removed, f"removed what was left of {_copies(report.copies_removed)}"),
-            (report.backups_removed, f"removed what was left of {plural(report.backups_removed, 'backup')}"),
+            (report.copies_removed, f"removed the remains of {_copies(report.copies_removed)}"),
+            (report.backups_removed, f"removed the remains of {plural(report.backups_removed, 'backup')}"),
             (report.records_written, f"wrote {plural(report.records_written, 'journal record')} into the store"),
             (report.uploads_removed, f"removed {plural(report.uploads_removed, 'late upload')}"),
             (report.objects_removed, f"removed {plural(report.objects_removed, 'late object')}"),
@@ -107,5 +107,5 @@ def _files(report: "RecoverReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "recover", store=ONLY_IN_STORE, commits=True)(recover)

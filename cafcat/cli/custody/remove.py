@@ -28,11 +28,11 @@ __all__ = ["register"]
 
 Paths = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PATH...", parser=parse_text, help="Files of the catalog.", show_default=False),
+    typer.Argument(metavar="PATH...", parser=parse_text, help="Paths of files in the catalog.", show_default=False),
 ]
 FilesFrom = Annotated[
     str | None,
-    typer.Option("--files-from", metavar="FILE", help="Also the files named in FILE, one a line; - is stdin."),
+    typer.Option("--files-from", metavar="FILE", help="Read further paths from FILE, one per line; - is stdin."),
 ]
 Null = Annotated[bool, typer.Option("--null", "-0", help="Names in --files-from end with NUL instead of newline.")]
 
@@ -40,7 +40,7 @@ _ERRORS: Final[dict[ProblemKind, type[CafcatError]]] = {ProblemKind.MISSING: Not
 
 
 class _Progress(ShownProgress):
-    """What is wrong with the only name that was given is the error of the command."""
+    """Raises the problem of a file as the command's error if the command has a single name."""
 
     def __init__(self, call: Call, *, single: bool) -> None:
         super().__init__(call)
@@ -57,14 +57,16 @@ def rm(
     *,
     paths: Paths = None,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Folders, with all that is in them; needs --yes.")
+        bool, typer.Option("--recursive", "-r", help="Remove folders with everything below them; needs --yes.")
     ] = False,
     files_from: FilesFrom = None,
     null: Null = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With -r: do it, do not only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; only show the result.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do the work of -r. Without this flag, -r only shows the result.")
+    ] = False,
 ) -> int:
-    """Remove files from the catalog. Their bytes stay until prune; undelete brings them back.
+    """Remove files from the catalog. undelete brings them back until prune removes their bytes.
 
     Example: cafcat rm -r photos/2019 --yes
     """
@@ -94,15 +96,16 @@ def undelete(
     *,
     paths: Paths = None,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Folders, with all that was removed below them.")
+        bool,
+        typer.Option("--recursive", "-r", help="Bring back folders with everything that was removed below them."),
     ] = False,
     files_from: FilesFrom = None,
     null: Null = False,
     listed: Annotated[
-        bool, typer.Option("--list", "-l", help="Change nothing; list what can be brought back, below PATH.")
+        bool, typer.Option("--list", "-l", help="List the files below PATH that can be brought back.")
     ] = False,
 ) -> int:
-    """Bring removed files back, as they were when they were removed last. Possible until their chunk is pruned.
+    """Bring back removed files in their last version. Possible until their chunk is pruned.
 
     Example: cafcat undelete --list photos
     """
@@ -157,7 +160,7 @@ def _show(call: Call, repository: "Repository", removed: "RetiredLocation") -> N
 
 
 def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, recursive: bool) -> Iterable[str]:
-    """The names of single files."""
+    """Give the names of single files. Raises InvalidInput for flags that contradict each other."""
     if not paths and files_from is None:
         raise InvalidInput("name at least one file, or a list of them with --files-from")
     if null and files_from is None:
@@ -169,6 +172,6 @@ def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, r
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verbs."""
+    """Add the verbs to the command."""
     verb(app, "rm", commits=True)(rm)
     verb(app, "undelete", commits=True)(undelete)

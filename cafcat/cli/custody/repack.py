@@ -54,7 +54,7 @@ def _line(chunk: ChunkChosen) -> str:
 
 
 def repack(call: Call, options: RepackOptions) -> int:
-    """Copy the live files of chunks with much dead space into new chunks. Says what it would do; --yes does it.
+    """Copy the live files of chunks with much dead space into new chunks. Needs --yes to copy anything.
 
     Example: cafcat repack --max-unused 50% --max-repack-size 100GB --yes
     """
@@ -62,7 +62,7 @@ def repack(call: Call, options: RepackOptions) -> int:
         call,
         _Progress(call, dry_run=options.dry_run),
         at_hand="the open chunk",
-        if_interrupted="what was committed before stays, all else is as it was",
+        if_interrupted="committed chunks stay; everything else is unchanged",
     ) as repository:
         from cafcat.operations.repack.run import run
 
@@ -105,5 +105,5 @@ def _done(report: "RepackReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "repack", store=ONLY_IN_STORE, commits=True)(repack)

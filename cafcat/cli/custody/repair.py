@@ -20,7 +20,7 @@ __all__ = ["register"]
 
 
 def repair(call: Call, options: RepairOptions) -> int:
-    """Mend the chunks that verify found to be damaged. Reads and says what can be mended; --yes does it.
+    """Repair the chunks that verify found damaged. Reads them; needs --yes to write new chunks.
 
     Example: cafcat repair --from-copy --from-source /srv/photos --yes
     """
@@ -28,7 +28,7 @@ def repair(call: Call, options: RepairOptions) -> int:
         call,
         ShownProgress(call),
         at_hand="the open chunk",
-        if_interrupted="what was committed before stays, all else is as it was",
+        if_interrupted="committed chunks stay; everything else is unchanged",
     ) as repository:
         from cafcat.operations.repair.run import run
 
@@ -71,5 +71,5 @@ def _done(report: "RepairReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
-    verb(app, "repair", store="Where new chunks go: folder, URL or name.", commits=True)(repair)
+    """Add the verb to the command."""
+    verb(app, "repair", store="Store for new chunks: a folder, URL or name.", commits=True)(repair)

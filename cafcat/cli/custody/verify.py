@@ -23,7 +23,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """A line for each finding; with -v, one for each object, too."""
+    """Shows a line for each finding, and with -v for each object."""
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ObjectChecked)  # noqa: S101 - verify reports no other events
@@ -60,7 +60,7 @@ def _shown(finding: Finding) -> str:
 
 
 def verify(call: Call, options: VerifyOptions) -> int:
-    """Prove that what was packed is still there, and whole. Exit code 5 if it is not.
+    """Check that packed files are complete and undamaged. The exit code is 5 if they are not.
 
     Example: cafcat verify --level data --older-than 90d
     """
@@ -68,7 +68,7 @@ def verify(call: Call, options: VerifyOptions) -> int:
         call,
         _Progress(call),
         at_hand="the chunk at hand",
-        if_interrupted="what was checked is in the catalog, the same verify goes on there",
+        if_interrupted="results so far are in the catalog; run the same verify again to continue",
     ) as repository:
         from cafcat.operations.verify.run import run
 
@@ -84,7 +84,7 @@ def _exit_code(report: "VerifyReport") -> int:
 
 
 def _remedy(report: "VerifyReport") -> list[str]:
-    """The command that helps, for people."""
+    """Return a line with the command that helps."""
     if report.level is not VerifyLevel.SOURCE or not report.damaged:
         return []
     return ["files that changed at their source: cafcat ingest --checksum SRC takes their new content"]
@@ -111,5 +111,5 @@ def _summary(report: "VerifyReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "verify", store=ONLY_IN_STORE, commits=True)(verify)

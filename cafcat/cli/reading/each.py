@@ -1,4 +1,4 @@
-"""Verbs that take several paths: one that fails does not keep the others back."""
+"""Verbs with several paths: after a failure, the other paths are still processed."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -15,8 +15,11 @@ __all__ = ["each"]
 
 
 def each(call: Call, paths: Sequence[str], action: "Callable[[PackedFiles, str], None]") -> int:
-    """Run the action on every path. A single path that fails ends the command with its own error; of several, each
-    failure is one message and the exit code is 3."""
+    """Run the action on every path, and return the exit code.
+
+    The error of a single path is the command's error. With several paths, each failure is a message, and the exit
+    code is 3.
+    """
     with call.reading() as repository:
         if len(paths) == 1:
             action(repository, paths[0])

@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Paths", "register"]
 
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", parser=parse_text, help="Files of the catalog.")]
+Paths = Annotated[
+    list[str], typer.Argument(metavar="PATH...", parser=parse_text, help="Paths of files in the catalog.")
+]
 Range = Annotated[
     ByteRange | None,
     typer.Option(
-        "--range", metavar="A-B", parser=parse_range, help="Only these bytes: 0-99 is 100 bytes; 100-; -100."
+        "--range",
+        metavar="A-B",
+        parser=parse_range,
+        help="Range of bytes: 0-99 (the first 100), 100- or -100 (the last 100).",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that are there.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Read nothing: show what would be read.")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing files.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show the planned requests, and read nothing.")]
 
 
 def get(
@@ -38,13 +43,13 @@ def get(
     paths: Paths,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A file, a folder, or - for stdout."),
+        typer.Option("--output", "-o", metavar="FILE", help="File or folder to write to; - for stdout."),
     ] = None,
     force: Force = False,
     byte_range: Range = None,
     explain: Explain = False,
 ) -> int:
-    """Copy files out of the catalog. They go to the current folder under their base names, or to -o.
+    """Write files of the catalog to the current folder under their base names, or to -o.
 
     Example: cafcat get photos/a.jpg -o /tmp/
     """
@@ -82,11 +87,11 @@ def _get_many(
 
 
 def _targets(paths: list[str], output: str | None) -> dict[str, Path]:
-    """Where each file goes. Raises InvalidInput if two would go to one place."""
+    """Return the output of each file. Raises InvalidInput if two files have the same output."""
     folder = Path(output or ".")
     into_folder = output is None or output.endswith("/") or folder.is_dir()
     if len(paths) > 1 and not folder.is_dir():
-        raise InvalidInput(f"-o {output} must be a folder that is there, as there are several files")
+        raise InvalidInput(f"-o {output} must be an existing folder, because several files are written")
     targets = {path: folder / path.rsplit("/", 1)[-1] if into_folder else folder for path in paths}
     if len(set(targets.values())) < len(targets):
         raise InvalidInput("two of the files have the same base name", hint="get them one by one, with -o")
@@ -138,7 +143,7 @@ def _write(call: Call, blocks: Iterator[bytes]) -> None:
 
 
 def _show_plan(call: Call, plan: "ReadPlan") -> int:
-    """A plan for one file that cannot be is that file's error."""
+    """Print a plan. If the plan is for one file that cannot be read, raise the file's error."""
     if plan.failed and not plan.files and len(plan.failed) == 1:
         raise plan.failed[0][1]
     for _, error in plan.failed:
@@ -160,18 +165,21 @@ def extract(
     call: Call,
     *,
     directory: Annotated[
-        str, typer.Option("--directory", "-C", metavar="DIR", help="Where to; made if it is not there.")
+        str, typer.Option("--directory", "-C", metavar="DIR", help="Directory to write to; created if missing.")
     ],
     prefix: Annotated[
         str,
         typer.Argument(
-            metavar="PREFIX", parser=parse_text, help="Folder of the catalog; none or . is all.", show_default=False
+            metavar="PREFIX",
+            parser=parse_text,
+            help="Folder of the catalog. Default: everything.",
+            show_default=False,
         ),
     ] = "",
     force: Force = False,
     explain: Explain = False,
 ) -> int:
-    """Copy a folder of the catalog, or all of it, to disk. Modification times are restored.
+    """Write a folder of the catalog, or everything, to disk, with modification times.
 
     Example: cafcat extract photos/2024 -C /tmp/photos
     """
@@ -199,7 +207,7 @@ def extract(
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verbs."""
+    """Add the verbs to the command."""
     verb(app, "get")(get)
     verb(app, "cat")(cat)
     verb(app, "extract")(extract)

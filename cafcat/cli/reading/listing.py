@@ -23,7 +23,7 @@ __all__ = ["register"]
 
 Prefix = Annotated[
     str,
-    typer.Argument(metavar="PREFIX", parser=parse_text, help="Folder or file of the catalog.", show_default=False),
+    typer.Argument(metavar="PREFIX", parser=parse_text, help="Folder or file in the catalog.", show_default=False),
 ]
 
 
@@ -31,11 +31,11 @@ def ls(
     call: Call,
     *,
     prefix: Prefix = "",
-    long: Annotated[bool, typer.Option("--long", "-l", help="Sizes and times too.")] = False,
-    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Everything below, not one level.")] = False,
-    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes as 1.5 MB.")] = False,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Also print sizes and times.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List everything below the folder.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Print sizes as 1.5 MB.")] = False,
 ) -> None:
-    """List a folder of the catalog. One level of it, or with -R everything below.
+    """List one level of a folder of the catalog, or with -R everything below.
 
     Example: cafcat ls -l photos/2024
     """
@@ -51,7 +51,7 @@ def ls(
         if not found:
             warn_if_lost(call, repository)
     if not found and prefix not in ("", ".", "./"):
-        raise NotFound("nothing of that name in the catalog", path=prefix, hint="cafcat ls shows what is there")
+        raise NotFound("the catalog has no such file or folder", path=prefix, hint="`cafcat ls` lists the catalog")
 
 
 def _show_json(call: Call, repository: "PackedFiles", item: Location | Folder) -> None:
@@ -74,22 +74,37 @@ def find(
     *,
     prefix: Prefix = "",
     name: Annotated[
-        str | None, typer.Option("--name", metavar="GLOB", parser=parse_text, help="Base name matches, as '*.jpg'.")
+        str | None,
+        typer.Option(
+            "--name", metavar="GLOB", parser=parse_text, help="Shell pattern for the base name, such as '*.jpg'."
+        ),
     ] = None,
     newer: Annotated[
         int | None,
-        typer.Option("--newer", metavar="DATE", parser=parse_date, help="Modified after, as 2026-11-21 (UTC)."),
+        typer.Option(
+            "--newer",
+            metavar="DATE",
+            parser=parse_date,
+            help="Only files modified after this date, such as 2026-11-21 (UTC).",
+        ),
     ] = None,
     older: Annotated[
-        int | None, typer.Option("--older", metavar="DATE", parser=parse_date, help="Modified before.")
+        int | None,
+        typer.Option("--older", metavar="DATE", parser=parse_date, help="Only files modified before this date."),
     ] = None,
     min_size: Annotated[
-        int | None, typer.Option("--min-size", metavar="SIZE", parser=parse_size, help="At least, as 1MB.")
+        int | None,
+        typer.Option(
+            "--min-size", metavar="SIZE", parser=parse_size, help="Only files of at least this size, such as 1MB."
+        ),
     ] = None,
     max_size: Annotated[
-        int | None, typer.Option("--max-size", metavar="SIZE", parser=parse_size, help="At most.")
+        int | None,
+        typer.Option("--max-size", metavar="SIZE", parser=parse_size, help="Only files of at most this size."),
     ] = None,
-    null: Annotated[bool, typer.Option("--null", "-0", help="End paths with NUL, for xargs -0.")] = False,
+    null: Annotated[
+        bool, typer.Option("--null", "-0", help="End each path with NUL instead of newline, for xargs -0.")
+    ] = False,
 ) -> None:
     """Print the paths below PREFIX that meet every condition.
 
@@ -113,7 +128,7 @@ def find(
 
 
 def stat(call: Call, paths: Paths) -> int:
-    """Show all that is known of a file. With what its path pointed to before."""
+    """Show all facts about a file, and the earlier locations of its path."""
     return each(call, paths, lambda repository, path: _stat(call, repository, path))
 
 
@@ -137,7 +152,7 @@ def _stat(call: Call, repository: "PackedFiles", path: str) -> None:
 
 
 def _why(before: dict[str, Any]) -> str:
-    """ "replaced, run 7"; what was removed, or moved, was not so by a run."""
+    """Return why a path left an earlier location, such as "replaced, run 7". Only replacements have a run."""
     return before["reason"] if before["run"] is None else f"{before['reason']}, run {before['run']}"
 
 
@@ -177,7 +192,7 @@ def _command(repository: "PackedFiles", location: Location, seconds: int | None)
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verbs."""
+    """Add the verbs to the command."""
     verb(app, "ls")(ls)
     verb(app, "find")(find)
     verb(app, "stat")(stat)

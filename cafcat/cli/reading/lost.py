@@ -1,4 +1,4 @@
-"""A notice for whoever reads from an empty catalog whose store is full: the catalog was lost, and what to run."""
+"""The warning for an empty catalog beside a store with chunks: the catalog was lost."""
 
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,10 @@ __all__ = ["warn_if_lost"]
 
 
 def warn_if_lost(call: Call, repository: "PackedFiles") -> CafcatError | None:
-    """Print the notice, and return it, if the catalog is empty and its store is not. Costs a query; the store is
-    asked only if the catalog is empty."""
+    """Print a warning with the remedies, and return it, if the catalog is empty and its store is not.
+
+    Costs one query. The store is read only if the catalog is empty.
+    """
     try:
         lost = repository.lost_catalog()
     except CafcatError:

@@ -24,34 +24,38 @@ def search(
     call: Call,
     *,
     query: Annotated[
-        str, typer.Argument(metavar="QUERY", parser=parse_text, help="As level: ERROR AND NOT host: a*.")
+        str,
+        typer.Argument(metavar="QUERY", parser=parse_text, help="Query, such as: level: ERROR AND NOT host: a*."),
     ],
     prefix: Annotated[
         str,
         typer.Argument(
             metavar="PREFIX",
             parser=parse_text,
-            help="Only log files below it, or of that name.",
+            help="Only search this log file, or the log files below this folder.",
             show_default=False,
         ),
     ] = "",
     since: Annotated[
         int | None,
-        typer.Option("--from", metavar="TIME", parser=parse_date, help="Not before this time."),
+        typer.Option("--from", metavar="TIME", parser=parse_date, help="Only records from this time on."),
     ] = None,
     until: Annotated[
-        int | None, typer.Option("--to", metavar="TIME", parser=parse_date, help="Not after this time.")
+        int | None, typer.Option("--to", metavar="TIME", parser=parse_date, help="Only records up to this time.")
     ] = None,
-    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Case makes no difference.")] = False,
-    count: Annotated[bool, typer.Option("--count", help="Only how many records there are.")] = False,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Ignore upper and lower case.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="Only print the number of records.")] = False,
     projection: Annotated[
         list[str] | None,
         typer.Option(
-            "--projection", metavar="COLUMN", parser=parse_text, help="Only this column of records; repeatable."
+            "--projection",
+            metavar="COLUMN",
+            parser=parse_text,
+            help="Only print this column of the records. Repeatable.",
         ),
     ] = None,
 ) -> int:
-    """Search clp-s archives of logs: those that may have it by time and log files, and no others.
+    """Search archives of logs (clp-s). Archives of other times and log files are not opened.
 
     Example: cafcat search 'level: ERROR' app --from 2026-11-21 --to 2026-11-22
     """
@@ -98,5 +102,5 @@ def _end(call: Call, report: "SearchReport", *, count: bool) -> int:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "search")(search)

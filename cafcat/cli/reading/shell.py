@@ -1,4 +1,4 @@
-"""Commands that are printed for a user to run: each is one physical line, whatever is in a name."""
+"""Shell commands for users to run. Each command is one physical line, even if a name has a newline."""
 
 import os
 import shlex

@@ -19,17 +19,20 @@ def snapshot(
     call: Call,
     *,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", parser=parse_new_file, help="The file to write.")
+        str, typer.Option("--output", "-o", metavar="FILE", parser=parse_new_file, help="File to write.")
     ],
     prefix: Annotated[
         str,
         typer.Argument(
-            metavar="PREFIX", parser=parse_text, help="Folder of the catalog; none or . is all.", show_default=False
+            metavar="PREFIX",
+            parser=parse_text,
+            help="Folder of the catalog. Default: everything.",
+            show_default=False,
         ),
     ] = "",
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing file.")] = False,
 ) -> int:
-    """Write where files are into one file, to read them without the database.
+    """Write the locations of files into one file, to read the files without the database.
 
     Example: cafcat snapshot photos/2024 -o photos.cafs
     """
@@ -42,5 +45,5 @@ def snapshot(
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "snapshot")(snapshot)

@@ -23,11 +23,14 @@ def units(
     prefix: Annotated[
         str,
         typer.Argument(
-            metavar="PREFIX", parser=parse_text, help="Folder of log files; none or . is all.", show_default=False
+            metavar="PREFIX",
+            parser=parse_text,
+            help="Folder of log files. Default: everything.",
+            show_default=False,
         ),
     ] = "",
 ) -> None:
-    """List log files in archives of logs: which records of which archive are theirs.
+    """List the log files in archives of logs, with their records.
 
     Example: cafcat units app/2026-11
     """
@@ -48,7 +51,7 @@ def _document(unit: "StoredUnit") -> dict[str, Any]:
 
 
 def time_text(milliseconds: float | None) -> str | None:
-    """ISO 8601 in UTC. None if unknown, or beyond the years 1 to 9999."""
+    """Return a time as in ISO 8601, in UTC; None for an unknown time, or one beyond the years 1 to 9999."""
     if milliseconds is None:
         return None
     try:
@@ -59,5 +62,5 @@ def time_text(milliseconds: float | None) -> str | None:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "units")(units)

@@ -16,16 +16,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Expires", "Presign", "register", "seconds_signed"]
 
-Presign = Annotated[bool, typer.Option("--presign", help="Signed: for anybody, this file only, for a while.")]
+Presign = Annotated[
+    bool, typer.Option("--presign", help="Print a signed URL, which gives anybody this file for a limited time.")
+]
 Expires = Annotated[
     int | None,
-    typer.Option("--expires", metavar="TIME", parser=parse_duration, help="How long, as 15m; 1h if not given."),
+    typer.Option(
+        "--expires",
+        metavar="TIME",
+        parser=parse_duration,
+        help="Lifetime of the signed URL, such as 15m. Default: 1h.",
+    ),
 ]
 _HOUR_SECONDS = 3600
 
 
 def seconds_signed(presign: bool, expires: int | None) -> int | None:
-    """For how long to sign; None: not at all. Raises InvalidInput for a time without a signature."""
+    """Return the lifetime of a signed URL in seconds; None for an unsigned URL. Raises InvalidInput for a lifetime
+    without --presign."""
     if expires is not None and not presign:
         raise InvalidInput("only signed URLs expire", hint="add --presign")
     return (expires or _HOUR_SECONDS) if presign else None
@@ -38,7 +46,7 @@ def url(
     presign: Presign = False,
     expires: Expires = None,
 ) -> int:
-    """Print the URL of the archive that has a file. With --presign, one that gives anybody exactly that file.
+    """Print the URL of the archive with a file, or with --presign a signed URL of the file.
 
     Example: cafcat url --presign --expires 15m photos/a.jpg
     """
@@ -61,5 +69,5 @@ def _show(call: Call, repository: "PackedFiles", path: str, seconds: int | None)
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the verb."""
+    """Add the verb to the command."""
     verb(app, "url")(url)

@@ -29,13 +29,13 @@ class AdoptOptions:
 
     archives: Annotated[
         Sequence[str | os.PathLike[str]],
-        Argument("ARCHIVE...", "Files, or s3://bucket/key; folders of bundles."),
+        Argument("ARCHIVE...", "Archive files, s3://bucket/key, or folders with a bundle."),
     ]
     _: KW_ONLY
-    prefix: Annotated[str, folder_flag("Put the names in the archives below this folder.")] = ""
+    prefix: Annotated[str, folder_flag("Catalog folder to put before the names in the archives.")] = ""
     on_conflict: Annotated[
-        OnConflict | str, Flag("--on-conflict", "What to do with a path that the catalog has.")
+        OnConflict | str, Flag("--on-conflict", "Action for a path that the catalog already has.")
     ] = OnConflict.FAIL
     format: InputFormat = None
     zero_padding: ZeroPadding = False
-    dry_run: Annotated[bool, Flag("--dry-run", "Read all, change nothing.")] = False
+    dry_run: Annotated[bool, Flag("--dry-run", "Read the archives, but change nothing.")] = False

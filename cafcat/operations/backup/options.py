@@ -20,9 +20,12 @@ class BackupOptions:
     """
 
     to: Annotated[
-        str | None, Flag("--to", "Store to write to: folder, URL or name; else that of chunks.", "STORE")
+        str | None,
+        Flag("--to", "Store for the backup: a folder, URL or name. Default: the store of the settings.", "STORE"),
     ] = None
-    keep: Annotated[int | None, Flag("--keep", "Then remove all but the N newest backups.", "N", least=1)] = None
+    keep: Annotated[
+        int | None, Flag("--keep", "Afterwards, remove all but the N newest backups.", "N", least=1)
+    ] = None
     join_store: JoinStore = False
 
     def check(self) -> None:

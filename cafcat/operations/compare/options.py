@@ -20,4 +20,4 @@ class CompareOptions:
         other: libpq URL of the other catalog.
     """
 
-    other: Annotated[str, Argument("DATABASE_URL", "Postgres with the catalog to compare with.", parse_text)]
+    other: Annotated[str, Argument("DATABASE_URL", "libpq URL of the database with the other catalog.", parse_text)]

@@ -25,8 +25,12 @@ class CopyOptions:
         join_store: Write into a store that has chunks of another catalog.
     """
 
-    chunks: Annotated[Sequence[str], Argument("CHUNK...", "Uuids, or their first 8 digits.", parse_text)] = ()
+    chunks: Annotated[
+        Sequence[str], Argument("CHUNK...", "Uuids of chunks, or their first 8 digits or more.", parse_text)
+    ] = ()
     _: KW_ONLY
-    to: Annotated[str, Flag("--to", "Where to: a folder, URL or name.", "STORE")]
+    to: Annotated[str, Flag("--to", "Store for the copies: a folder, URL or name.", "STORE")]
     join_store: JoinStore = False
-    prefix: Annotated[str | None, Flag("--prefix", "Chunks with files below FOLDER.", "FOLDER", parse_text)] = None
+    prefix: Annotated[
+        str | None, Flag("--prefix", "Copy the chunks with files below this folder.", "FOLDER", parse_text)
+    ] = None

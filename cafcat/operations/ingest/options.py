@@ -49,25 +49,25 @@ class IngestOptions(SourceOptions):
 
     sources: Annotated[
         Sequence[str | os.PathLike[str]],
-        Argument("SRC...", "Folders, files, tar files (- is stdin), s3://bucket/prefix."),
+        Argument("SRC...", "Folders, files, tar files (- is a tar on stdin), s3://bucket/prefix."),
     ] = ()
-    dry_run: Annotated[bool, Flag("--dry-run", "Write nothing; say what would be done.")] = field(
+    dry_run: Annotated[bool, Flag("--dry-run", "Write nothing; only count the files.")] = field(
         default=False, kw_only=True
     )
     join_store: JoinStore = field(default=False, kw_only=True)
-    format: Annotated[str, Flag("--format", "Of the chunks: caf, car, chunkio, databundle or clp-s.", "FORMAT")] = (
-        field(default="caf", kw_only=True)
-    )
+    format: Annotated[
+        str, Flag("--format", "Format of the chunks: caf, car, chunkio, databundle or clp-s.", "FORMAT")
+    ] = field(default="caf", kw_only=True)
     timestamp_key: Annotated[
         str | None,
         Flag("--timestamp-key", "JSON key that holds the timestamp of a record (clp-s only).", "KEY", parse_text),
     ] = field(default=None, kw_only=True)
     target_size: Annotated[
-        int | None, Flag("--target-size", "Begin a new chunk at this size, as 30GB.", "SIZE", parse_size)
+        int | None, Flag("--target-size", "Size at which a new chunk begins, such as 30GB.", "SIZE", parse_size)
     ] = field(default=None, kw_only=True)
     jobs: Annotated[
         int | None,
-        Flag("--jobs -j", "Pack folders in so many processes; else one per processor.", "N"),
+        Flag("--jobs -j", "Number of processes that pack folders. Default: one per processor.", "N"),
     ] = field(default=None, kw_only=True)
 
     def check(self) -> None:

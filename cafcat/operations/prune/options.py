@@ -27,7 +27,7 @@ class PruneOptions:
         int,
         Flag(
             "--grace",
-            "Only what has had no file for so long, as 12h, 7d or 0.",
+            "Only remove chunks without files for this long, such as 12h, 7d or 0.",
             "TIME",
             parse_grace,
             default=f"{DEFAULT_GRACE_SECONDS // 86_400}d",

@@ -26,12 +26,15 @@ class RebuildOptions:
             version is lost may point to an older version.
     """
 
-    stores: Annotated[Sequence[str], Argument("STORE...", "Where the chunks are: folders, URLs or names.")] = ()
+    stores: Annotated[Sequence[str], Argument("STORE...", "Stores with the chunks: folders, URLs or names.")] = ()
     _: KW_ONLY
     catalog: Annotated[
         str | None,
         Flag(
-            "--catalog", "Lost catalog, if several wrote there: its uuid or the first 8 digits.", "UUID", parse_text
+            "--catalog",
+            "Uuid of the lost catalog, or its first 8 digits, if several catalogs used the stores.",
+            "UUID",
+            parse_text,
         ),
     ] = None
-    accept_loss: Annotated[bool, Flag("--accept-loss", "Go on without what is missing or damaged.")] = False
+    accept_loss: Annotated[bool, Flag("--accept-loss", "Rebuild although objects are missing or damaged.")] = False

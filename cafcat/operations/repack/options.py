@@ -36,22 +36,24 @@ class RepackOptions:
         float,
         Flag(
             "--max-unused",
-            "Only chunks of which more is dead.",
+            "Only repack chunks with more than this share of dead space.",
             "SHARE",
             parse_share,
             default=f"{DEFAULT_MAX_UNUSED:.0%}",
         ),
     ] = DEFAULT_MAX_UNUSED
     small: Annotated[
-        int | None, Flag("--small", "Also chunks below this size, if several.", "SIZE", parse_size)
+        int | None, Flag("--small", "Also repack chunks below this size, if there are several.", "SIZE", parse_size)
     ] = None
     max_repack_size: Annotated[
-        int | None, Flag("--max-repack-size", "Copy so much at most, as 100GB.", "SIZE", parse_size)
+        int | None,
+        Flag("--max-repack-size", "Copy at most this amount of data, such as 100GB.", "SIZE", parse_size),
     ] = None
-    chunks: Annotated[Sequence[str], Flag("--chunk", "This chunk, whatever it is; repeatable.", "UUID")] = ()
+    chunks: Annotated[Sequence[str], Flag("--chunk", "Repack only this chunk. Repeatable.", "UUID")] = ()
     store: Annotated[str | None, OnlyInStore()] = None
     format: Annotated[
-        str | None, Flag("--format", "Of the new chunks; chunks of another are chosen, too.", "FORMAT")
+        str | None,
+        Flag("--format", "Format of the new chunks. Chunks of other formats are repacked, too.", "FORMAT"),
     ] = None
     target_size: NewChunkSize = None
     join_store: JoinStore = False

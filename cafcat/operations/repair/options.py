@@ -41,11 +41,11 @@ class RepairOptions:
 
     sources: Annotated[
         Sequence[str | os.PathLike[str]],
-        Flag("--from-source", "What was ingested, as it was named; repeatable.", "SRC"),
+        Flag("--from-source", "Source to read files from, named as for ingest. Repeatable.", "SRC"),
     ] = ()
-    from_copies: Annotated[bool, Flag("--from-copy", "Take files from copies of the chunks.")] = False
-    chunks: Annotated[Sequence[str], Flag("--chunk", "This chunk, whatever verify found; repeatable.", "UUID")] = ()
-    prefix: Annotated[str, folder_flag("With --from-source, as for ingest.")] = ""
+    from_copies: Annotated[bool, Flag("--from-copy", "Read files from copies of the chunks.")] = False
+    chunks: Annotated[Sequence[str], Flag("--chunk", "Repair only this chunk. Repeatable.", "UUID")] = ()
+    prefix: Annotated[str, folder_flag("The --prefix that the sources were ingested with.")] = ""
     follow_symlinks: FollowSymlinks = False
     unpack_tars: UnpackTars = True
     target_size: NewChunkSize = None

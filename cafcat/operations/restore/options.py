@@ -19,8 +19,11 @@ class RestoreOptions:
     """
 
     name: Annotated[
-        str | None, Argument("NAME", "Of the backup, or its beginning; else the newest.", parse_text)
+        str | None, Argument("NAME", "Name of the backup, or its beginning. Default: the newest.", parse_text)
     ] = None
     source: Annotated[
-        str | None, Flag("--from", "Store that has it: folder, URL or name; else that of chunks.", "STORE")
+        str | None,
+        Flag(
+            "--from", "Store with the backup: a folder, URL or name. Default: the store of the settings.", "STORE"
+        ),
     ] = None

@@ -37,29 +37,39 @@ class VerifyOptions:
 
     sources: Annotated[
         Sequence[str | os.PathLike[str]],
-        Argument("SRC...", "With --level source: what was ingested, as it was named."),
+        Argument("SRC...", "Sources for --level source, named as for ingest."),
     ] = ()
     _: KW_ONLY
     level: Annotated[
         VerifyLevel | str,
-        Flag("--level", "How closely: SQL only, each chunk's index, every byte, or the sources."),
+        Flag(
+            "--level", "What to check: the rows of the catalog, the index of each chunk, all bytes, or the sources."
+        ),
     ] = VerifyLevel.INDEX
     sample: Annotated[
-        float | None, Flag("--sample", "Only so many of the chunks, as 5%.", "SHARE", parse_percent)
+        float | None, Flag("--sample", "Only check this share of the chunks, such as 5%.", "SHARE", parse_percent)
     ] = None
     older_than: Annotated[
         int | None,
-        Flag("--older-than", "Only chunks not found whole since then, as 90d.", "TIME", parse_duration),
+        Flag(
+            "--older-than",
+            "Only check chunks without a good result for this long, such as 90d.",
+            "TIME",
+            parse_duration,
+        ),
     ] = None
-    chunks: Annotated[Sequence[str], Flag("--chunk", "Only this chunk; repeatable.", "UUID")] = ()
-    prefix: Annotated[str, folder_flag("Only chunks with files of this folder; with sources, as for ingest.")] = ""
+    chunks: Annotated[Sequence[str], Flag("--chunk", "Only check this chunk. Repeatable.", "UUID")] = ()
+    prefix: Annotated[
+        str,
+        folder_flag("Only check chunks with files below this folder; for sources, the --prefix of their ingest."),
+    ] = ""
     store: Annotated[str | None, OnlyInStore()] = None
     follow_symlinks: FollowSymlinks = False
     unpack_tars: UnpackTars = True
-    restart: Annotated[bool, Flag("--restart", "Begin anew, not where the same verify was interrupted.")] = False
-    jobs: Annotated[int | None, Flag("--jobs -j", "Check so many chunks at once; else one per processor.", "N")] = (
-        None
-    )
+    restart: Annotated[bool, Flag("--restart", "Begin again, even if the same verify was interrupted.")] = False
+    jobs: Annotated[
+        int | None, Flag("--jobs -j", "Number of chunks to check at once. Default: one per processor.", "N")
+    ] = None
 
     def check(self) -> None:
         """Raise InvalidInput for options that contradict each other, or are out of range."""
