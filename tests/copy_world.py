@@ -4,7 +4,7 @@ import base64
 import contextlib
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 import cafcat
 from cafcat.operations.copy.report import CopyReport
 from cafcat.operations.recover.report import RecoverReport
+from cafcat.progress import Progress
 from cafcat.support.checksums import crc64nvme
 from tests.catalog_world import sql
 from tests.listeners import follow
@@ -51,6 +52,9 @@ class World:
 
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         return sql(self.repository, statement, *values)
+
+    def with_progress(self, progress: Progress) -> "World":
+        return replace(self, repository=self.repository.with_progress(progress))
 
     def copy(self, *chunks: str, **options: Any) -> CopyReport:
         return follow(self.repository, options).copy(chunks, to=self.second.url, **options)

@@ -77,7 +77,7 @@ def adopt(repository: cafcat.Repository, _: int) -> None:
 VERBS = {
     "ingest": Verb(Chunks, "begin_chunk", ingest),
     "recover": Verb(Recovery, "remains", recover),
-    "remove": Verb(Removal, "remove", remove),
+    "rm": Verb(Removal, "remove", remove),
     "undelete": Verb(Removal, "restore", undelete),
     "prune": Verb(Pruning, "prunable", prune),
     "repack": Verb(Rewriting, "wasteful", repack),

@@ -349,7 +349,8 @@ def test_a_backup_that_fails_leaves_nothing(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     join_store(local.repository.session, local.objects)
     before = {found.key for found in local.objects.list()}
-    local.repository.session.stores.__getitem__ = lambda _: Breaking(Path(local.store))
+    for store in list(local.repository.session.stores.values()):
+        local.repository.session.stores[store.url] = Breaking(Path(local.store))
     with pytest.raises(StoreFailed, match="no space left"):
         local.repository.backup()
     assert {found.key for found in local.objects.list()} == before

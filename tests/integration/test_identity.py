@@ -124,7 +124,7 @@ def test_copies_and_repacks_go_to_the_own_stores_only(local: World, tmp_path: Pa
 
 
 def marker_of_stranger(world: World) -> Marker:
-    identities = Identities(world.empty()._catalog._connection)
+    identities = Identities(world.empty().session.catalog._connection)
     catalog = identities.of("").catalog
     return Marker(catalog, catalog, "2026-11-21T10:00:00.000000Z", True, "stranger", "postgresql://db/other")
 

@@ -340,7 +340,7 @@ def test_who_looks_waits_for_a_commit_that_is_under_way(
 ) -> None:
     """The connection is lost while the server is still at it."""
     commit(local, FILES)
-    other = open_at(folder)._catalog.removal
+    other = open_at(folder).session.catalog.removal
     attempt = Removal._attempt
     lost: list[InBackground] = []
 

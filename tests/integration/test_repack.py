@@ -65,7 +65,7 @@ def test_live_files_move_and_their_chunks_retire(repository: cafcat.Repository, 
     before = sql(repository, described)
     chosen: list[RewritableChunk] = []
     report = repack(repository, on_chosen=chosen.append)
-    assert {str(chunk.uuid) for chunk in chosen} == {first, second}
+    assert {chunk.chunk for chunk in chosen} == {first, second}
     assert (report.chunks, report.chunks_retired, report.chunks_written) == (2, 2, 1)
     assert (report.files_moved, report.files_changed, report.files_damaged) == (len(KEPT) + 1, 0, 0)
     assert report.bytes_moved == sum(map(len, KEPT.values())) + 27000
@@ -119,7 +119,7 @@ def shares(repository: cafcat.Repository) -> list[str]:
 def chosen(repository: cafcat.Repository, **options: Any) -> list[str]:
     found: list[RewritableChunk] = []
     repository.with_progress(Following(on=found.append)).repack(dry_run=True, **options)
-    return [str(chunk.uuid) for chunk in found]
+    return [chunk.chunk for chunk in found]
 
 
 def test_which_chunks_are_chosen(local: cafcat.Repository, open_at: Opener, tmp_path: Path) -> None:
