@@ -1,8 +1,8 @@
-"""The one exception tree. Every error that cafcat raises on purpose is a CafcatError.
+"""All exceptions that cafcat raises on purpose: CafcatError and its subclasses.
 
-A message says what happened, where (chunk, path, byte), what was expected and found, and what to do next,
-in one line. `kind` is stable: scripts read it from `--json`. Exceptions of other libraries are translated
-once, at the edge of the room that uses the library, with `from`.
+A message is one line: the failure, its place (chunk, path, byte), the expected and the found value, and the next
+step for the user. Scripts read `kind` from the output of `--json`, so its values never change. The package that
+uses another library translates that library's exceptions once, with `raise ... from`.
 """
 
 from typing import ClassVar, Final
@@ -31,15 +31,26 @@ __all__ = [
 ]
 
 _SHOWN_CHARACTERS: Final = 200
+"""Most characters of a path that a message shows."""
 
 
 def shown_path(path: str) -> str:
-    """For messages: a name that an archive has may be of a million characters."""
+    """Return a path for a message, cut after 200 characters: an archive can hold names of a million characters."""
     return path if len(path) <= _SHOWN_CHARACTERS else path[:_SHOWN_CHARACTERS] + "…"
 
 
 class CafcatError(Exception):
-    """Base of all errors; `kind` is its stable name, `retryable` whether trying again may help."""
+    """Base class of all errors.
+
+    Attributes:
+        kind: Name of the class of errors for scripts. It never changes.
+        retryable: True if the same call may succeed later.
+        message: The failure, in one line, without place and hint.
+        path: The file's name in the catalog, if the error is about a file.
+        chunk: UUID or object key of the chunk, if the error is about a chunk.
+        byte: Offset in the chunk, in bytes, if the error is about one place in it.
+        hint: The next step for the user.
+    """
 
     kind: ClassVar[str] = "failure"
     retryable: ClassVar[bool] = False
@@ -53,8 +64,7 @@ class CafcatError(Exception):
         byte: int | None = None,
         hint: str | None = None,
     ) -> None:
-        """Args: path: the file's name in the catalog; chunk: uuid or object of the chunk; byte: offset in it;
-        hint: what the user can do next."""
+        """Create an error. The class documents the arguments."""
         super().__init__(message)
         self.message = message
         self.path = path
@@ -63,12 +73,12 @@ class CafcatError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        where = [
+        places = [
             f"{name} {value!r}" if name == "path" else f"{name} {value}"
             for name, value in (("path", self.path), ("chunk", self.chunk), ("byte", self.byte))
             if value is not None
         ]
-        text = self.message + (f" ({', '.join(where)})" if where else "")
+        text = self.message + (f" ({', '.join(places)})" if places else "")
         return f"{text}; {self.hint}" if self.hint else text
 
 
@@ -79,108 +89,117 @@ class NotFound(CafcatError):
 
 
 class Conflict(CafcatError):
-    """Something of that name is already there, or changed under our hands."""
+    """Something with this name exists already, or another command changed it meanwhile."""
 
     kind = "conflict"
 
 
 class Corrupt(CafcatError):
-    """Bytes are not what the format, the index or the checksum says."""
+    """Bytes contradict their format, their index or their checksum."""
 
     kind = "corrupt"
 
 
 class Unsupported(CafcatError):
-    """Well-formed, but not something that this version handles."""
+    """The data is well-formed, but this version of cafcat cannot handle it."""
 
     kind = "unsupported"
 
 
 class NotInstalled(CafcatError):
-    """A library or program that is needed for this, and comes with an extra. Nothing is known of what was to be
-    read, so it is neither damaged nor unsupported."""
+    """A library or program is missing that one of cafcat's extras installs.
+
+    The data could not be examined, so this error means neither damage nor lack of support.
+    """
 
     kind = "not_installed"
 
 
 class IndexMissing(Unsupported):
-    """What says how to read this lay beside it, and is not there. Nothing follows for what was to be read."""
+    """The companion file that holds an archive's index is missing.
+
+    The archive itself could not be examined, so this error does not mean that it is damaged.
+    """
 
 
 class InvalidInput(CafcatError):
-    """The caller asked for something that makes no sense: a bad size, name, range or setting."""
+    """An argument is invalid: a size, name, range or setting."""
 
     kind = "invalid_input"
 
 
 class Refused(InvalidInput):
-    """One file is refused by name: its name or its size cannot be stored. The others go on."""
+    """One file cannot be stored because of its name or its size. The command continues with the other files."""
 
     kind = "refused"
 
 
 class SourceFailed(CafcatError):
-    """One file of a source changed, vanished or could not be read. The others go on."""
+    """One file of a source changed, vanished or could not be read. The command continues with the other files.
+
+    Attributes:
+        problem: The value of the ProblemKind (cafcat.model) under which this file is reported.
+    """
 
     kind = "source_failed"
 
     def __init__(
         self, message: str, *, path: str | None = None, problem: str = "unreadable", hint: str | None = None
     ) -> None:
-        """Args: problem: value of the ProblemKind (cafcat.model) that this file is reported as."""
+        """Create an error. The class and CafcatError document the arguments."""
         super().__init__(message, path=path, hint=hint)
         self.problem = problem
 
 
 class Unavailable(CafcatError):
-    """A service or device did not answer; trying again may help."""
+    """A service or device did not answer. Another try may succeed."""
 
     kind = "unavailable"
     retryable = True
 
 
 class StoreFailed(Unavailable):
-    """A store could not take or give bytes: no space, I/O error, no permission."""
+    """A store could not write or read an object: no space, I/O error, no permission."""
 
     kind = "store_failed"
 
 
 class TemporaryFileFailed(StoreFailed):
-    """No room for a temporary file of our own: nothing that is stored is at fault."""
+    """A temporary file of cafcat failed, usually for lack of space. No stored data is affected."""
 
 
 class OutputFailed(Unavailable):
-    """A file could not be written where the user wants it: no space, no permission."""
+    """A file could not be written to the user's target: no space, no permission."""
 
     kind = "output_failed"
 
 
 class AccessDenied(CafcatError):
-    """A service does not accept our credentials."""
+    """A service rejected the configured credentials."""
 
     kind = "credentials"
 
 
 class CatalogUnavailable(Unavailable):
-    """The database cannot be reached or started, or refused us."""
+    """The database cannot be reached or started, or it refused the connection or statement."""
 
     kind = "catalog_unavailable"
 
 
 class CatalogLocked(CatalogUnavailable):
-    """Another session held a lock of the catalog for too long. Nothing was changed."""
+    """Another session held a lock of the catalog for too long. The catalog was not changed."""
 
     kind = "locked"
 
 
 class CatalogOutdated(CafcatError):
-    """The database has no cafcat schema, or one of another revision."""
+    """The database has no cafcat schema, or a schema of another revision."""
 
     kind = "catalog_revision"
 
 
 class Locked(CafcatError):
-    """Somebody else holds the lock or lease."""
+    """Another command holds the lock or lease."""
 
     kind = "locked"
     retryable = True

@@ -1,7 +1,7 @@
-"""The words that all rooms share. One meaning each; docs/design.md has the table.
+"""The data types that all packages share. The glossary in docs/design.md defines their names.
 
 Spans are half-open, `[start_byte, end_byte)`, in bytes from the start of the chunk. Times are nanoseconds since
-1970-01-01 UTC, as the operating system gives them; the catalog keeps microseconds.
+1970-01-01 UTC, as the operating system reports them. The catalog stores them in microseconds.
 """
 
 from collections.abc import Sequence
@@ -45,22 +45,29 @@ __all__ = [
 ]
 
 MAX_CHUNK_BYTES = 32_000_000_000
-"""No chunk that cafcat writes is larger, index and footer counted."""
+"""Largest size of a chunk that cafcat writes, in bytes. Index and footer count."""
 MAX_PATH_BYTES = 2048
-"""A path is at most this long in UTF-8, so that it fits a b-tree page of any Postgres."""
+"""Longest path, in bytes of UTF-8. Such a path fits a b-tree page of any PostgreSQL server."""
 LOOKED_UP_PATHS = 1000
-"""So many paths are looked up by one query."""
+"""Number of paths that one query looks up."""
 DEFAULT_GRACE_SECONDS = 7 * 86_400
-"""So long prune leaves a chunk that no path points to."""
+"""How long prune keeps a chunk to which no path points, in seconds."""
 DEFAULT_MAX_UNUSED = 0.2
-"""Chunks in which a larger share of the data is dead are repacked."""
+"""Repack rewrites chunks with more than this share of dead bytes."""
 
 
 class Entry(NamedTuple):
-    """One file inside a chunk. crc32c and modified_ns are None where the archive does not say.
+    """One file inside a chunk.
 
-    The bytes of the span are the file, unless `decoding` is there: then they are what the chunk's format makes the
-    file of, `content_bytes` long; decoding: what it has to know for that, in its own words.
+    Attributes:
+        path: Name of the file in the chunk.
+        start_byte: First byte of its span in the chunk.
+        end_byte: One past the last byte of its span.
+        crc32c: CRC-32C of the file's content; None if the archive does not record it.
+        modified_ns: Modification time, in nanoseconds since 1970 UTC; None if the archive does not record it.
+        content_bytes: Size of the decoded file, in bytes. None without `decoding`: the span is the file then.
+        decoding: Text from which the chunk's format knows how to decode the span into the file. The format
+            defines its syntax. None if the bytes of the span are the file.
     """
 
     path: str
@@ -73,12 +80,26 @@ class Entry(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
+        """Size of the file, in bytes."""
         return self.end_byte - self.start_byte if self.content_bytes is None else self.content_bytes
 
 
 class Location(NamedTuple):
-    """The catalog's answer: which bytes of which chunk a path is; as Entry says, they may have to be decoded."""
+    """The place of a file, as the catalog has it: a span of bytes in a chunk.
+
+    Attributes:
+        path: Name of the file in the catalog.
+        start_byte: First byte of its span in the chunk.
+        end_byte: One past the last byte of its span.
+        crc32c: CRC-32C of the file's content.
+        modified_ns: Modification time, in nanoseconds since 1970 UTC; None if unknown.
+        chunk: UUID of the chunk.
+        store: URL of the store that holds the chunk.
+        object_key: Key of the chunk's object in that store.
+        format: Format of the chunk.
+        content_bytes: Size of the decoded file, in bytes; None if the bytes of the span are the file.
+        decoding: As in `Entry`: how to decode the span; None if the bytes of the span are the file.
+    """
 
     path: str
     start_byte: int
@@ -94,12 +115,19 @@ class Location(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
+        """Size of the file, in bytes."""
         return self.end_byte - self.start_byte if self.content_bytes is None else self.content_bytes
 
 
 class RetiredLocation(NamedTuple):
-    """A location that a path had before. retired_at: ISO 8601 in UTC; run: who retired it."""
+    """A former location of a path.
+
+    Attributes:
+        location: The former location.
+        retired_at: When the path stopped pointing there: ISO 8601, UTC.
+        run: ingest_runs.id of the run that retired the location; None if no run did.
+        reason: "replaced", "skipped", "removed" or "moved".
+    """
 
     location: Location
     retired_at: str
@@ -108,29 +136,42 @@ class RetiredLocation(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """A common prefix of paths that ends in "/": what a listing of one level shows in place of its files."""
+    """A prefix of paths that ends in "/". A listing of one level shows it instead of the files below it."""
 
     path: str
 
 
 class ChunkState(StrEnum):
-    """writing -> committed | abandoned; committed <-> retired -> deleted. No other edge exists."""
+    """State of a chunk: writing -> committed | abandoned; committed <-> retired -> deleted. No other change exists.
+
+    A copy or a backup has a state of the same names, without `retired`.
+    """
 
     WRITING = "writing"
-    """The row is there, the object is not, or not yet known to be whole. Its writer holds a lease."""
+    """The row exists; the object does not, or is not verified as complete. Its writer holds a lease."""
     COMMITTED = "committed"
-    """The object is durable and every mapping is in the catalog."""
+    """The object is durable, and the catalog has the location of each of its files."""
     ABANDONED = "abandoned"
-    """Its writer gave up or died before the object was whole. Nothing points to it."""
+    """The writer gave up or died before the object was complete. No path points to the chunk."""
     RETIRED = "retired"
-    """No path points to it any more; the object waits for its grace period. Undelete brings it back."""
+    """No path points to the chunk any more. Prune keeps the object for a grace period; undelete can restore it."""
     DELETED = "deleted"
-    """Its object may be removed at any moment, or is gone already; the row remains as history."""
+    """The object may be removed at any time, or has been removed. The row stays as history."""
 
 
 class ChunkSummary(NamedTuple):
-    """What a finished chunk is: sizes in bytes, `crc64nvme` over the whole object, `index_crc32c` from the start of
-    its index to its end, `etag` as its store gave it."""
+    """Sizes and checksums of a finished chunk.
+
+    Attributes:
+        size_bytes: Size of the whole object: data, index and footer.
+        index_start_byte: First byte of the object's own index.
+        index_end_byte: One past the last byte of that index.
+        file_count: Number of files in that index.
+        data_bytes: Total size of the files' bytes in the object.
+        crc64nvme: CRC-64/NVME of the whole object.
+        etag: Entity tag that the store gave the object; None for folders.
+        index_crc32c: CRC-32C of the object from `index_start_byte` to its end; None if it was not computed.
+    """
 
     size_bytes: int
     index_start_byte: int
@@ -144,8 +185,25 @@ class ChunkSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A row of `chunks`. Times are ISO 8601 in UTC; crc64nvme is base64, as S3 shows it. adopted_prefix:
-    of an archive that was adopted in place, what its paths begin with before the names in it; else None."""
+    """A row of `chunks`.
+
+    Attributes:
+        uuid: Name of the chunk outside SQL.
+        state: Its state.
+        format: Format of the archive.
+        store: URL of the store that holds the object.
+        object_key: Key of the object in that store.
+        size_bytes: Size of the object; None while it is being written, or if it was abandoned.
+        file_count: Number of files in the object's own index.
+        live_file_count: Number of files that the catalog locates in the chunk.
+        live_bytes: Total size of these files, in bytes.
+        crc64nvme: CRC-64/NVME of the object in base64, as S3 reports it; None if unknown.
+        run: ingest_runs.id of the run that wrote the chunk; None if no run did.
+        begun_at: When the row was inserted: ISO 8601, UTC.
+        committed_at: When the chunk was committed: ISO 8601, UTC; None if it was not.
+        adopted_prefix: For an archive that was adopted in place, the text before each of the archive's own names
+            in the paths of the catalog. None for a chunk that cafcat wrote.
+    """
 
     uuid: UUID
     state: ChunkState
@@ -164,77 +222,78 @@ class Chunk:
 
 
 class JournalKind(StrEnum):
-    """What a journal record says."""
+    """The kind of change that a journal record describes."""
 
     COMMIT = "commit"
-    """A chunk was committed; its files are those of its index, but for those that were skipped."""
+    """A chunk was committed. The catalog has all files of its index, except for those that were skipped."""
     MOVE = "move"
-    """The same, of a chunk into which files of other chunks were copied."""
+    """A chunk was committed into which repack or repair copied files of other chunks."""
     REMOVE = "remove"
     """Files were removed."""
     RESTORE = "restore"
-    """Files that had been removed point to their bytes again."""
+    """Removed files were brought back."""
 
 
 class VerifyLevel(StrEnum):
-    """How closely a verify looks."""
+    """Depth of a verify: from rows of the catalog to every byte."""
 
     CATALOG = "catalog"
-    """SQL only: whether rows contradict each other."""
+    """Check with SQL alone that no rows contradict each other."""
     INDEX = "index"
-    """Each object: whether it is there, its size, and its own index against the rows."""
+    """Check that each object exists, its size, and its own index against the rows of the catalog."""
     DATA = "data"
-    """The same, and every byte of it."""
+    """Check as for INDEX, and read every byte of each object."""
     SOURCE = "source"
-    """The files of a source against the catalog."""
+    """Compare the files of a source with the catalog."""
 
 
 class Verdict(StrEnum):
-    """What a check came to."""
+    """The result of a check of one object, of the catalog, or of a source."""
 
     OK = "ok"
+    """No error was found."""
     DAMAGED = "damaged"
-    """See its findings."""
+    """Errors were found. The findings list them."""
     MISSING = "missing"
-    """There is no such object."""
+    """The object does not exist."""
     UNREADABLE = "unreadable"
-    """The store, or the source, did not give it now: whether it is whole nobody can tell."""
+    """The store or the source could not be read, so the check has no result."""
 
 
 class FindingKind(StrEnum):
-    """What a finding is about."""
+    """The part of an object, catalog or source that a finding concerns."""
 
     FILE = "file"
-    """The bytes of a file."""
+    """The bytes of a file are wrong."""
     INDEX = "index"
-    """The object's own index, or its footer."""
+    """The object's own index or its footer is wrong."""
     GAP = "gap"
-    """Bytes of no file."""
+    """Bytes of the object that belong to no file are wrong."""
     SIZE = "size"
-    """The size of the object."""
+    """The object has the wrong size."""
     MISSING = "missing"
-    """The object."""
+    """The object does not exist."""
     MAPPING = "mapping"
-    """The object is right, rows of the catalog are not; or nobody can tell which of both."""
+    """The object and the catalog's rows differ. The rows are wrong, or it is unknown which of both is."""
     CATALOG = "catalog"
     """Rows of the catalog contradict each other."""
     SOURCE = "source"
-    """A file differs at its source, or is not there any more."""
+    """A file differs from its source, or has vanished there."""
     UNREADABLE = "unreadable"
-    """The object, or the source, did not give its bytes now."""
+    """The object or the source could not be read."""
 
 
 class Finding(NamedTuple):
-    """Something that is wrong.
+    """One error that a check found.
 
     Attributes:
-        kind: What the finding is about.
-        detail: What is wrong, in one line.
-        path: The file, or the first of several.
-        start_byte: First byte of what is wrong in the chunk, if the finding is about bytes.
-        end_byte: One past its last byte.
+        kind: The part that is wrong.
+        detail: The error, in one line.
+        path: The file that is concerned, or the first of several; None if no file is.
+        start_byte: First wrong byte in the chunk; None if the finding is not about bytes.
+        end_byte: One past the last wrong byte.
         file_count: Number of files that the finding concerns.
-        is_live: False if no live file needs what is wrong: only replaced or removed files do, or none.
+        is_live: True if a live file needs the wrong part. False if only replaced or removed files need it, or none.
     """
 
     kind: FindingKind
@@ -247,9 +306,16 @@ class Finding(NamedTuple):
 
 
 class LogUnit(NamedTuple):
-    """Records `[first_record, end_record)` of an archive of logs, counted from 0, that came from one log file.
-    fields: what else the archive says of it, as a JSON object. source_bytes, modified_ns: size and time of the log
-    file; None if the archive does not say."""
+    """The records of one log file in an archive of logs. They are counted from 0.
+
+    Attributes:
+        file_name: Name of the log file in the archive; empty if it has none.
+        first_record: Its first record.
+        end_record: One past its last record.
+        fields: All else that the archive records about the log file, as a JSON object.
+        source_bytes: Size of the log file when it was packed; None if the archive does not record it.
+        modified_ns: Its modification time, in nanoseconds since 1970 UTC; None if the archive does not record it.
+    """
 
     file_name: str
     first_record: int
@@ -260,8 +326,13 @@ class LogUnit(NamedTuple):
 
 
 class TimeRange(NamedTuple):
-    """The earliest and the latest time of the records of an archive, in milliseconds since 1970, by one timestamp
-    key; None if it does not say."""
+    """The times that the records of an archive of logs span, under one of their timestamp keys.
+
+    Attributes:
+        timestamp_key: Key of the records that holds the time.
+        begin_ms: Earliest time, in milliseconds since 1970 UTC; None if unknown.
+        end_ms: Latest time, inclusive, in milliseconds since 1970 UTC; None if unknown.
+    """
 
     timestamp_key: str
     begin_ms: int | None
@@ -269,32 +340,37 @@ class TimeRange(NamedTuple):
 
 
 class ArchiveUnits(NamedTuple):
-    """What an archive of logs has: log files, and times that their records span."""
+    """The contents of an archive of logs.
+
+    Attributes:
+        units: Its log files.
+        times: The times that its records span, one range for each timestamp key.
+    """
 
     units: Sequence[LogUnit] = ()
     times: Sequence[TimeRange] = ()
 
 
 NO_UNITS = ArchiveUnits()
-"""Of an archive of files."""
+"""The units of an archive of files: none."""
 
 
 class RunState(StrEnum):
-    """How an ingest run stands."""
+    """State of an ingest run."""
 
     RUNNING = "running"
-    """Under way, or its process died without a word."""
+    """The run is under way, or its process died without recording the end."""
     FINISHED = "finished"
-    """Came to its end; single files may have failed."""
+    """The run processed its sources to the end. Single files may have failed."""
     INTERRUPTED = "interrupted"
-    """Stopped by the user; what was packed is committed."""
+    """The user stopped the run. The files packed until then are committed."""
     FAILED = "failed"
-    """Ended by an error; chunks committed before it stay."""
+    """An error ended the run. Chunks that were committed before the error stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A row of `ingest_runs`."""
+    """A row of `ingest_runs`. Times are ISO 8601, UTC; `finished_at` is None while the run has no end."""
 
     id: int
     state: RunState
@@ -312,7 +388,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Totals of a catalog."""
+    """Totals of a catalog.
+
+    Attributes:
+        files: Number of live files.
+        bytes: Their total size.
+        chunks: Number of chunks in each state; states without chunks are absent.
+        chunk_bytes: Total size of the objects of committed chunks.
+        dead_bytes: Bytes in committed chunks that belong to no live file.
+        retired_locations: Number of former locations of paths.
+        runs: Number of ingest runs.
+        catalog_bytes: Size of the database on its server.
+    """
 
     files: int
     bytes: int
@@ -325,33 +412,40 @@ class Stats:
 
 
 class OnConflict(StrEnum):
-    """What happens to a path that the catalog has with another size or time."""
+    """How to handle a file if the catalog already has its path with another content, size or time."""
 
     REPLACE = "replace"
-    """The file is written anew; the old location is retired."""
+    """Pack the new file, and retire the old location."""
     SKIP = "skip"
-    """The catalog's file stays."""
+    """Keep the catalog's file."""
     FAIL = "fail"
-    """The run stops; nothing of the open chunk is committed."""
+    """Stop the run. The open chunk is not committed."""
 
 
 class Comparison(StrEnum):
-    """How an ingest finds out whether a file of a path that the catalog has is another than before."""
+    """How an ingest decides whether a file changed since the catalog's file of this path was packed."""
 
     TIME = "time"
-    """By size and entity tag or time; by checksum, where the catalog's file came from another source."""
+    """Compare size, and entity tag or time. If the catalog's file came from another source, compare checksums."""
     CHECKSUM = "checksum"
-    """By size and checksum: every file is read."""
+    """Compare size and checksum. Every file of the same size is read."""
     NOTHING = "nothing"
-    """Every file is packed anew."""
+    """Do not compare. Every file is packed anew."""
 
 
 class SourceFile(NamedTuple):
-    """A file that a source offers. Size and time are hints from listing it: what counts is what opening it says.
+    """A file that a source listed.
 
-    `path` is its name in the catalog, `locator` how the source itself finds it again. `etag` is the entity tag
-    (RFC 9110, 8.8.3), without quotes, where the source has one: it decides better than a time what changed.
-    `changed_ns`: the status change time of a file system, as modified_ns in nanoseconds since 1970 UTC.
+    Size and times come from the listing and are hints. Opening the file gives the values that are stored.
+
+    Attributes:
+        path: Name of the file in the catalog.
+        size_bytes: Size of the file.
+        modified_ns: Modification time, in nanoseconds since 1970 UTC.
+        locator: Text by which the source finds the file again.
+        etag: Entity tag (RFC 9110, 8.8.3) without quotes; None if the source has none. It shows a change more
+            reliably than a time.
+        changed_ns: Status change time of the file system, in nanoseconds since 1970 UTC; None if there is none.
     """
 
     path: str
@@ -363,7 +457,14 @@ class SourceFile(NamedTuple):
 
 
 class NewFile(NamedTuple):
-    """A file that was read, to be packed; etag: its entity tag at the source."""
+    """A file that was read and is to be packed.
+
+    Attributes:
+        path: Name of the file in the catalog.
+        content: All bytes of the file.
+        modified_ns: Modification time, in nanoseconds since 1970 UTC; None if the source has none.
+        etag: Entity tag of the file at its source; None if the source has none.
+    """
 
     path: str
     content: bytes
@@ -372,26 +473,42 @@ class NewFile(NamedTuple):
 
 
 class ProblemKind(StrEnum):
-    """Why nothing was done for a file. The first five are expected and only counted; the others are failures."""
+    """Why a file was left out. The first five kinds are expected and only counted; the others are failures."""
 
     SYMLINK = "symlink"
+    """It is a symbolic link, which is not followed."""
     SPECIAL = "special"
+    """It is not a regular file."""
     OWN = "own"
+    """It is a folder or object of cafcat itself."""
     CONFLICT = "conflict"
+    """The catalog has another file of this path, which stays (OnConflict.SKIP)."""
     PRUNED = "pruned"
+    """Its bytes no longer exist: its chunk was pruned."""
     NAME = "name"
+    """Its name cannot be stored or used."""
     TOO_LARGE = "too_large"
+    """It does not fit into a chunk."""
     CHANGED = "changed"
+    """It changed while it was read, or since it was listed."""
     VANISHED = "vanished"
+    """It was listed, but does not exist any more."""
     UNREADABLE = "unreadable"
+    """It cannot be read."""
     LOOP = "loop"
+    """A symbolic link leads back to a folder above it."""
     CORRUPT = "corrupt"
+    """Its bytes are damaged."""
     EXISTS = "exists"
+    """The target exists already: a file on disk, or a path of the catalog."""
     MISSING = "missing"
+    """The catalog has no such file."""
     TAKEN = "taken"
+    """Another archive of logs has its log file by now."""
 
     @property
     def is_failure(self) -> bool:
+        """True if the kind is a failure, false if it is expected and only counted."""
         return self not in (
             ProblemKind.SYMLINK,
             ProblemKind.SPECIAL,
@@ -402,7 +519,13 @@ class ProblemKind(StrEnum):
 
 
 class FileProblem(NamedTuple):
-    """A file that was skipped, refused or failed. `path` is printable: undecodable bytes are escaped."""
+    """A file that was skipped, refused or failed.
+
+    Attributes:
+        path: Printable name of the file. Undecodable bytes are escaped.
+        kind: Why the file was left out.
+        message: The reason, in one line.
+    """
 
     path: str
     kind: ProblemKind
@@ -411,7 +534,15 @@ class FileProblem(NamedTuple):
 
 @dataclass(slots=True)
 class ExtractReport:
-    """What an extract did. `failed` holds the first thousand failures, `files_failed` counts all."""
+    """Result of an extract.
+
+    Attributes:
+        files: Number of files written.
+        bytes: Their total size.
+        files_failed: Number of files that failed.
+        failed: The first thousand of these failures.
+        interrupted: True if the user stopped the extract.
+    """
 
     files: int = 0
     bytes: int = 0
@@ -422,10 +553,22 @@ class ExtractReport:
 
 @dataclass(slots=True)
 class IngestReport:
-    """What an ingest did, in files, bytes and chunks.
+    """Result of an ingest.
 
-    files_compared: files that were read and compared with the checksum in the catalog; a dry run reads none of
-    them, and counts how many it would compare.
+    Attributes:
+        run: ingest_runs.id; None for a dry run, or before the run has begun.
+        files_seen: Files that the sources listed.
+        files_added: Files committed under a path that the catalog did not have.
+        files_replaced: Files committed under a path that the catalog had.
+        files_unchanged: Files that are the same in the catalog.
+        files_compared: Files that were read and compared with the checksum in the catalog. A dry run reads no
+            file, and counts the files that it would compare.
+        files_skipped: Files left out for an expected reason (ProblemKind).
+        files_failed: Files that failed.
+        bytes_added: Total size of the files added and replaced.
+        chunks_committed: Number of chunks.
+        interrupted: True if the user stopped the ingest.
+        dry_run: True if nothing was packed.
     """
 
     run: int | None = None
@@ -442,7 +585,7 @@ class IngestReport:
     dry_run: bool = False
 
     def as_counts(self) -> dict[str, Any]:
-        """The counters, by the names of the columns of `ingest_runs`."""
+        """Return the counters under the names of the columns of `ingest_runs`."""
         names = ("added", "replaced", "unchanged", "skipped", "failed")
         counts = {f"files_{name}": getattr(self, f"files_{name}") for name in names}
         return counts | {"bytes_added": self.bytes_added, "chunks_committed": self.chunks_committed}
