@@ -1,1 +1,1 @@
-"""The catalog: the Postgres database, and the only room with SQL."""
+"""The catalog: the PostgreSQL database that locates every file. All queries on it are in this package."""

@@ -1,4 +1,4 @@
-"""Rows as Postgres' binary COPY takes them."""
+"""The binary format of PostgreSQL's COPY."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,13 +12,13 @@ __all__ = ["EPOCH_MICROSECONDS", "NULL", "copy_stream"]
 _HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER: Final = b"\xff\xff"
 NULL: Final = b"\xff\xff\xff\xff"
-"""A field that has no value."""
+"""Length prefix of a field that is NULL."""
 EPOCH_MICROSECONDS: Final = 946_684_800_000_000
-"""Postgres counts time from 2000-01-01 UTC; this is that moment in microseconds since 1970."""
+"""PostgreSQL's epoch, 2000-01-01 UTC, in microseconds since 1970 UTC."""
 
 
 def copy_stream(rows: Spool) -> Iterator[bytes]:
-    """The whole stream of encoded rows in blocks of at most 256 KiB. Can be had again."""
+    """Yield encoded rows as a COPY stream, in blocks of at most 256 KiB. The rows can be streamed repeatedly."""
     yield _HEADER
     yield from rows.blocks_from(0)
     yield _TRAILER

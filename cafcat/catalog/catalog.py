@@ -1,4 +1,4 @@
-"""The catalog: one Postgres database, in parts that share a connection."""
+"""The catalog: one PostgreSQL database, in parts that share a connection."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.lookup import Lookup
-from cafcat.catalog.locking import Patience
+from cafcat.catalog.locking import LockWait
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -38,18 +38,10 @@ __all__ = ["Catalog"]
 
 
 class Catalog:
-    """Connects at the first call. No session or connection crosses the line of this room. Each part is imported
-    when it is asked for: a command that reads one file needs one of them.
+    """A catalog, which connects at the first call.
 
-    files: look-ups and listings · stores: folders and buckets · chunks: their lives · commit: mappings ·
-    adopting: of archives that are there already · journal: the order of changes · copies: of chunks, in further
-    stores · runs: ingest runs and events · sources: roots that files came from · listings: positions in remote
-    sources · logs: log files in archives · recovery: what dead writers left · verification: checks and what they
-    found · removal: of files, and their way back · pruning: chunks that go · rebuilding: from stores alone ·
-    comparing: with another catalog · dump: all of it, out and in · backups: objects with that · moment: files and
-    chunks, out · export: files in the order of their bytes, out · rewriting: chunks whose live files are worth
-    copying · verdicts: what S3 servers cannot do · reports: totals, histories, queries ·
-    identities: of the catalog and of its stores.
+    The methods are in parts, one property for each. A part is imported when it is first used, because a command
+    that reads one file needs only one part. Callers never get a database session or connection.
     """
 
     def __init__(
@@ -62,168 +54,204 @@ class Catalog:
         """Create a catalog.
 
         Args:
-            connect: returns a new psycopg connection in autocommit mode.
-            connect_reader: likewise, for queries of the user; `connect` if not given.
-            lock_timeout: how long to wait for a lock, in seconds; None for the defaults.
+            connect: Returns a new psycopg connection in autocommit mode.
+            connect_reader: Returns such a connection for queries of the user; default: `connect`.
+            lock_timeout: How long to wait for a lock, in seconds; None for the defaults.
         """
         self._connect = connect
         self._connect_reader = connect_reader or connect
-        self._patience = Patience(lock_timeout)
-        self._connection = Connection(connect, self._patience)
+        self._lock_wait = LockWait(lock_timeout)
+        self._connection = Connection(connect, self._lock_wait)
 
     def announce_waits(self, warn: Callable[[str], object]) -> None:
-        """Have `warn` called with a message when another session holds a lock for long."""
-        self._patience.warn = warn
+        """Set a function that is called with a message while another session holds a lock for long."""
+        self._lock_wait.warn = warn
 
     def close(self) -> None:
-        """Closes the connection. Idempotent."""
+        """Close the connection. Idempotent."""
         self._connection.close()
 
     @cached_property
     def files(self) -> Lookup:
+        """Return the part that looks up and lists files."""
         return Lookup(self._connection)
 
     @cached_property
     def chunks(self) -> "Chunks":
+        """Return the part that begins chunks, renews their leases and gives them up."""
         from cafcat.catalog.chunks.chunks import Chunks
 
         return Chunks(self._connection)
 
     @cached_property
     def verdicts(self) -> "ServerVerdicts":
+        """Return the part that remembers which features S3 servers lack."""
         from cafcat.catalog.stores.stores import ServerVerdicts
 
         return ServerVerdicts(self._connection)
 
     @cached_property
     def commit(self) -> "Commit":
+        """Return the part that commits a chunk with the locations of its files."""
         from cafcat.catalog.chunks.commit import Commit
 
         return Commit(self._connection)
 
     @cached_property
     def adopting(self) -> "Adopting":
+        """Return the part that enters existing archives as chunks."""
         from cafcat.catalog.chunks.adopting import Adopting
 
         return Adopting(self._connection)
 
     @cached_property
     def journal(self) -> "Journal":
+        """Return the part that records the order of changes."""
         from cafcat.catalog.history.journal import Journal
 
         return Journal(self._connection)
 
     @cached_property
     def copies(self) -> "Copies":
+        """Return the part that manages copies of chunks in further stores."""
         from cafcat.catalog.chunks.copies import Copies
 
         return Copies(self._connection)
 
     @cached_property
     def identities(self) -> "Identities":
+        """Return the part that has the identities of the catalog and of its stores."""
         from cafcat.catalog.stores.identity import Identities
 
         return Identities(self._connection)
 
     @cached_property
     def runs(self) -> "Runs":
+        """Return the part that records ingest runs and their failures."""
         from cafcat.catalog.history.runs import Runs
 
         return Runs(self._connection)
 
     @cached_property
     def sources(self) -> "Sources":
+        """Return the part that has the roots from which files were ingested."""
         from cafcat.catalog.files.sources import Sources
 
         return Sources(self._connection)
 
     @cached_property
     def listings(self) -> "Listings":
+        """Return the part that saves the positions of listings of remote sources."""
         from cafcat.catalog.history.listings import Listings
 
         return Listings(self._connection)
 
     @cached_property
     def logs(self) -> "LogUnits":
+        """Return the part that finds log files in archives of logs."""
         from cafcat.catalog.files.log_units import LogUnits
 
         return LogUnits(self._connection)
 
     @cached_property
     def recovery(self) -> "Recovery":
+        """Return the part that finds and acquires what dead writers left."""
         from cafcat.catalog.chunks.recovery import Recovery
 
         return Recovery(self._connection)
 
     @cached_property
     def stores(self) -> "Stores":
+        """Return the part that has the folders and buckets of the catalog."""
         from cafcat.catalog.stores.stores import Stores
 
         return Stores(self._connection)
 
     @cached_property
     def verification(self) -> "Verification":
+        """Return the part that selects objects to check and records the results."""
         from cafcat.catalog.chunks.verification import Verification
 
         return Verification(self._connection)
 
     @cached_property
     def removal(self) -> "Removal":
+        """Return the part that removes files and restores them."""
         from cafcat.catalog.files.removal import Removal
 
         return Removal(self._connection)
 
     @cached_property
     def pruning(self) -> "Pruning":
+        """Return the part that deletes chunks to which no path points."""
         from cafcat.catalog.chunks.pruning import Pruning
 
         return Pruning(self._connection)
 
     @cached_property
     def rebuilding(self) -> "Rebuilding":
+        """Return the part that fills an empty catalog from stores."""
         from cafcat.catalog.transfer.rebuilding import Rebuilding
 
         return Rebuilding(self._connection)
 
     @cached_property
     def comparing(self) -> "Comparing":
+        """Return the part that reads this catalog for a comparison with another one."""
         from cafcat.catalog.transfer.comparing import Comparing
 
         return Comparing(self._connect)
 
     @cached_property
     def dump(self) -> "Dump":
+        """Return the part that dumps and loads the whole catalog."""
         from cafcat.catalog.transfer.dump import Dump
 
         return Dump(self._connection, self._connect)
 
     @cached_property
     def backups(self) -> "Backups":
+        """Return the part that has the rows of backups."""
         from cafcat.catalog.transfer.dump import Backups
 
         return Backups(self._connection)
 
     def moment(self) -> "AbstractContextManager[ConsistentFiles]":
-        """Its files and chunks as they are now, on a connection of its own, however long it takes to read them.
-        Raises CatalogUnavailable, CatalogOutdated."""
+        """Open a repeatable-read transaction that returns files and their chunks, on a connection of its own.
+
+        It sees the catalog as of its first query, however long it takes to read the files.
+
+        Raises:
+            CatalogUnavailable: The database cannot be reached.
+            CatalogOutdated: The schema has another revision.
+        """
         from cafcat.catalog.files.consistent import moment
 
         return moment(self._connect)
 
     def export(self) -> "AbstractContextManager[Export]":
-        """Its files as they are now, likewise. Raises CatalogUnavailable, CatalogOutdated."""
+        """Open a repeatable-read transaction that returns files in the order of their bytes in the chunks.
+
+        It has a connection of its own, and sees the catalog as of its first query.
+
+        Raises:
+            CatalogUnavailable: The database cannot be reached.
+            CatalogOutdated: The schema has another revision.
+        """
         from cafcat.catalog.files.exporting import export
 
         return export(self._connect)
 
     @cached_property
     def rewriting(self) -> "Rewriting":
+        """Return the part that finds chunks whose live files are worth copying."""
         from cafcat.catalog.chunks.rewriting import Rewriting
 
         return Rewriting(self._connection)
 
     @cached_property
     def reports(self) -> "Reports":
+        """Return the part for totals, histories, findings and queries of the user."""
         from cafcat.catalog.reports import Reports
 
         return Reports(self._connection, self._connect_reader)

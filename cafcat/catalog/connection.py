@@ -1,4 +1,4 @@
-"""One kept connection to the catalog, and psycopg's exceptions in cafcat's words."""
+"""A connection to the catalog that is reused, and the translation of psycopg's exceptions into cafcat's."""
 
 import os
 import re
@@ -16,10 +16,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from cafcat.catalog.by_key import BY_INDEX
 from cafcat.catalog.locking import (
     DEFAULT_LIMIT_SECONDS,
-    Patience,
+    LockWait,
     application_name,
-    limit_waiting,
     locked_error,
+    set_lock_timeout,
 )
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
 from cafcat.errors import AccessDenied, CafcatError, CatalogLocked, CatalogUnavailable, InvalidInput
@@ -32,71 +32,82 @@ __all__ = [
     "is_readable",
     "one_line",
     "open_connection",
-    "primary",
+    "primary_message",
     "split_password",
-    "translated",
+    "translated_errors",
 ]
 
 
 class PgConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection of psycopg that has a limit for how long it waits for locks."""
+    """A psycopg connection with a setting for how long it waits for locks."""
 
-    patience: Patience | None = None
+    lock_wait: LockWait | None = None
 
 
-_ONLY_WHEN_ASKED: Final = 1 << 62
-"""So often a statement has to come before psycopg prepares it unasked: never."""
+_PREPARE_ON_REQUEST: Final = 1 << 62
+"""psycopg prepares a statement by itself after this many executions: never. Only explicit requests prepare one."""
 _PREPARED_STATEMENTS: Final = 4
-"""So many are kept on the server for each connection."""
-_PLANNED_SECONDS: Final = 60
-"""A plan holds at most so long. One that was made for a small table may be a bad one when that has grown, and a
-server that does not gather statistics by itself would never make another."""
+"""Most prepared statements of one connection on the server."""
+_PLAN_SECONDS: Final = 60
+"""How long a prepared statement is used before it is planned anew, in seconds.
+
+A plan that was made for a small table may be slow after the table has grown. A server that does not gather
+statistics by itself would keep such a plan for ever.
+"""
 
 _DEFAULTS = {
     "connect_timeout": "10",
-    # A peer that vanished without a word is noticed within a minute or two, not after hours.
+    # Detect a server that vanished without closing the connection within two minutes, not after hours.
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-"""Connection parameters of libpq, where the URL does not say otherwise."""
+"""Defaults of libpq's connection parameters. Parameters in the URL override them."""
 
 
 _PORTS: Final = re.compile(r"[0-9 ]*(?:,[0-9 ]*)*")
 
 
 class PreparedLookup(NamedTuple):
-    """A look-up that is made again and again: one SELECT, in two ways."""
+    """One SELECT with one parameter that is executed often, in two variants.
+
+    Attributes:
+        prepared: The statement that is prepared on the server.
+        first: The statement for a new connection, where preparing would cost another round trip. Its first column
+            is the revision of the schema, and it returns a row even if nothing is found.
+    """
 
     prepared: bytes
-    """To be prepared on the server."""
     first: bytes
-    """For a new connection, where preparing would be a round trip more: it gives the schema's revision along, as
-    a first column, and a row even if there is nothing."""
 
 
 def connect(url: str, *, prepares: bool = True) -> PgConnection:
     """Return a new connection in autocommit mode.
 
     Args:
-        url: a libpq URL or key=value string. No part of one that cannot be read is in an error or its causes.
-        prepares: see `open_connection`.
+        url: A libpq URL or key=value string. Errors and their causes never quote an unreadable one, since it may
+            hold a password.
+        prepares: As for `open_connection`.
 
     Raises:
-        InvalidInput: the URL cannot be read.
-        CatalogUnavailable: the server does not answer, or refuses the connection.
-        AccessDenied: the server does not accept user and password.
+        InvalidInput: The URL cannot be read.
+        CatalogUnavailable: The server does not answer, or refuses the connection.
+        AccessDenied: The server rejects user and password.
     """
     conninfo = _conninfo(url)
     try:
         return open_connection(conninfo, prepares=prepares)
     except psycopg.OperationalError as error:
-        raise _cannot_connect(one_line(error)) from error
+        raise _connection_error(one_line(error)) from error
 
 
 def _conninfo(url: str) -> str:
-    """Return libpq keywords, with our defaults. Raises InvalidInput, without the cause: libpq quotes the URL."""
+    """Return a key=value string with cafcat's defaults.
+
+    Raises:
+        InvalidInput: The URL cannot be read. The error has no cause, because libpq's error quotes the URL.
+    """
     if not is_readable(url):
         hint = "write postgresql://user:password@host/name, with @ : / ? % in a password as %40 %3A %2F %3F %25"
         raise InvalidInput("the database URL cannot be read", hint=hint)
@@ -106,7 +117,7 @@ def _conninfo(url: str) -> str:
 
 
 def is_readable(url: str) -> bool:
-    """Return whether libpq reads this URL or key=value string as its author meant it, as far as one can see."""
+    """Return whether libpq can parse this URL or key=value string, without signs of a misread password."""
     try:
         return not _is_garbled(conninfo_to_dict(url))
     except (psycopg.ProgrammingError, UnicodeError):
@@ -114,9 +125,10 @@ def is_readable(url: str) -> bool:
 
 
 def _is_garbled(given: Mapping[str, Any]) -> bool:
-    """Return whether libpq reads the end of a password as something else, which messages would then show.
+    """Return whether libpq took the end of a password for another part of the URL, which messages would show.
 
-    "user:p@ss@host" has the host "ss@host", "user:pa/ss@host/name" the port "pa" or the database "ss@host/name".
+    libpq reads "ss@host" as the host of "user:p@ss@host". In "user:pa/ss@host/name" it reads "pa" as the port, or
+    "ss@host/name" as the database.
     """
     host, port, database = (str(given.get(name) or "") for name in ("host", "port", "dbname"))
     has_login = "user" in given or "password" in given
@@ -124,32 +136,46 @@ def _is_garbled(given: Mapping[str, Any]) -> bool:
 
 
 def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
-    """A new connection in autocommit mode, by libpq's keywords. Raises psycopg's exceptions. `prepares`: whether
-    look-ups are prepared on the server, which is possible where a pooler in between keeps prepared statements
-    apart. Other statements never are."""
-    threshold = _ONLY_WHEN_ASKED if prepares else None
+    """Return a new connection in autocommit mode.
+
+    Args:
+        conninfo: libpq keywords.
+        prepares: Whether look-ups are prepared on the server. A pooler between client and server must then keep the
+            prepared statements of its clients apart. Other statements are never prepared.
+
+    Raises:
+        psycopg.Error: The connection fails. The exception is not translated.
+    """
+    threshold = _PREPARE_ON_REQUEST if prepares else None
     connection = PgConnection.connect(conninfo, autocommit=True, prepare_threshold=threshold)
     connection.prepared_max = _PREPARED_STATEMENTS
     return connection
 
 
-def _cannot_connect(text: str) -> CafcatError:
-    """libpq gives no codes for what goes wrong before there is a connection, only words."""
+def _connection_error(text: str) -> CafcatError:
+    """Return the error for a failed connection. libpq has no error codes before the connection, only this text."""
     if "authentication failed" in text or "no password supplied" in text or "no pg_hba.conf entry" in text:
-        return AccessDenied(f"the database does not let us in: {text}", hint="check user and password of its URL")
+        return AccessDenied(f"the database refused the login: {text}", hint="check user and password of its URL")
     if "FATAL:" in text:
-        return CatalogUnavailable(f"the database does not let us in: {text}")
-    return CatalogUnavailable(f"no answer from the database: {text}", hint="is it up, and its URL right?")
+        return CatalogUnavailable(f"the database refused the connection: {text}")
+    return CatalogUnavailable(f"no answer from the database: {text}", hint=_CHECK_SERVER)
 
 
 class Connection:
-    """Connects at first use, and again when the server closed the connection in between. Thread-safe: one
-    transaction at a time."""
+    """A connection to the catalog that connects at first use, and again if the server closed it in between.
 
-    def __init__(self, connect: Callable[[], PgConnection], patience: Patience | None = None) -> None:
-        """Create one that connects at first use; `patience`: for locks, of transactions."""
+    It is thread-safe: other threads wait while one is in a transaction.
+    """
+
+    def __init__(self, connect: Callable[[], PgConnection], lock_wait: LockWait | None = None) -> None:
+        """Create a connection.
+
+        Args:
+            connect: Returns a new psycopg connection in autocommit mode.
+            lock_wait: How long transactions wait for locks.
+        """
         self._connect = connect
-        self._patience = patience
+        self._lock_wait = lock_wait
         self._lock = RLock()
         self._connection: PgConnection | None = None
         self._cursor: psycopg.Cursor[tuple[Any, ...]] | None = None
@@ -157,21 +183,26 @@ class Connection:
         self._checked = False
         self._in_transaction = False
         self._prepares = True
-        self._texts: dict[bytes, bytes] = {}
+        self._numbered: dict[bytes, bytes] = {}
         self._planned_until = 0.0
 
     @contextmanager
     def transaction(self) -> Iterator[PgConnection]:
-        """One transaction, or a part of the one that this thread is in: then it counts when that is left. Raises
-        CatalogOutdated if the schema is not ours; looked at once per connection."""
+        """Open a transaction, or join the open one of this thread: the outermost transaction commits.
+
+        Raises:
+            CatalogOutdated: The schema has another revision. The revision is checked once per connection.
+            CatalogLocked: A lock was not free in time.
+            CatalogUnavailable: The database cannot be reached, or broke off the transaction.
+        """
         with self.statement() as connection:
             is_outermost = not self._in_transaction
             try:
                 with connection.transaction():
                     self._in_transaction = True
                     try:
-                        if is_outermost and self._patience is not None:
-                            limit_waiting(connection, self._limit_seconds)
+                        if is_outermost and self._lock_wait is not None:
+                            set_lock_timeout(connection, self._limit_seconds)
                         yield connection
                     finally:
                         self._in_transaction = not is_outermost
@@ -182,28 +213,39 @@ class Connection:
 
     @property
     def _limit_seconds(self) -> float:
-        limit = None if self._patience is None else self._patience.limit_seconds
+        limit = None if self._lock_wait is None else self._lock_wait.limit_seconds
         return DEFAULT_LIMIT_SECONDS if limit is None else limit
 
     @contextmanager
     def by_index(self) -> Iterator[PgConnection]:
-        """One transaction in which tables are read by index only: see by_key.BY_INDEX."""
+        """Open a transaction in which tables are read by index only (by_key.BY_INDEX)."""
         with self.transaction() as connection:
             connection.execute(BY_INDEX)
             yield connection
 
     @contextmanager
     def statement(self, *, check: bool = True) -> Iterator[PgConnection]:
-        """A connection for a single statement, which is a transaction by itself: one round trip, not three.
-        `check` as in transaction."""
-        with self._lock, translated():
+        """Return a connection for a single statement, which is a transaction by itself: one round trip, not three.
+
+        Args:
+            check: Whether to check the revision of the schema, as `transaction` does.
+        """
+        with self._lock, translated_errors():
             connection = self._open()
             if check and not self._checked:
                 self._check(connection)
             yield connection
 
     def select(self, selection: PreparedLookup, parameter: str | list[str]) -> list[tuple[Any, ...]]:
-        """The rows that a look-up gives for its one parameter: one round trip. Raises CatalogOutdated."""
+        """Return the rows of a look-up, in one round trip.
+
+        Args:
+            selection: The look-up.
+            parameter: The value of its one parameter.
+
+        Raises:
+            CatalogOutdated: The schema has another revision.
+        """
         with self._lock:
             try:
                 connection = self._open()
@@ -211,7 +253,7 @@ class Connection:
                     return self._select_first(connection, selection.first, parameter)
                 return self._select(connection, selection.prepared, parameter)
             except (psycopg.Error, UnicodeEncodeError):
-                with translated():
+                with translated_errors():
                     raise
 
     def _select_first(
@@ -232,37 +274,39 @@ class Connection:
         if self._in_transaction or not self._prepares:
             return self._cursor.execute(statement, (parameter,), prepare=False).fetchall()
         try:
-            return self._cursor.execute(self._planned(statement), (parameter,), prepare=True).fetchall()
-        except _NOT_KEPT:
-            # A pooler that does not keep them apart, or a table that was changed meanwhile.
+            return self._cursor.execute(self._with_plan_number(statement), (parameter,), prepare=True).fetchall()
+        except _PREPARED_STATEMENT_LOST:
+            # A pooler mixed up the statements of its clients, or the table was changed meanwhile.
             self._prepares = False
             return self._select(connection, statement, parameter)
 
-    def _planned(self, statement: bytes) -> bytes:
-        """The statement with a number behind it that changes, so that it is planned anew now and then."""
+    def _with_plan_number(self, statement: bytes) -> bytes:
+        """Return the statement with a number in a comment. A new number makes the server plan it anew."""
         now = time.monotonic()
         if now >= self._planned_until:
-            self._planned_until = now + _PLANNED_SECONDS
-            self._texts.clear()
-        text = self._texts.get(statement)
-        if text is None:
-            text = self._texts[statement] = b"%b -- %d" % (statement, now)
-        return text
+            self._planned_until = now + _PLAN_SECONDS
+            self._numbered.clear()
+        numbered = self._numbered.get(statement)
+        if numbered is None:
+            numbered = self._numbered[statement] = b"%b -- %d" % (statement, now)
+        return numbered
 
     def _open(self) -> PgConnection:
         if self._in_transaction and self._connection is not None:
-            return self._connection  # whatever became of it: another connection would be another transaction
+            return self._connection  # even if it is closed: another connection would be another transaction
         if self._connection is None or self._connection.closed or self._is_stale(self._connection):
             self.close()
             self._connection = self._connect()
-            self._connection.patience = self._patience
+            self._connection.lock_wait = self._lock_wait
             self._poll = select.poll()
             self._poll.register(self._connection.fileno(), select.POLLIN)
         return self._connection
 
     def _is_stale(self, connection: PgConnection) -> bool:
-        """Whether the server has gone, as far as the socket knows; costs no round trip. An idle connection has
-        nothing to say: what there is to read is the server's farewell."""
+        """Return whether the server closed the connection, without a round trip.
+
+        A server sends nothing on an idle connection. Data in the socket is therefore its last message.
+        """
         if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             return True
         return bool(self._poll.poll(0))
@@ -274,57 +318,72 @@ class Connection:
         self._checked = True
 
     def close(self) -> None:
-        """Idempotent; the next transaction connects anew."""
+        """Close the connection. Idempotent; the next transaction connects anew."""
         if self._connection is not None:
             self._connection.close()
         self._connection = self._cursor = None
         self._checked = False
 
 
-_NOT_KEPT: Final = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement, pg.FeatureNotSupported)
+_PREPARED_STATEMENT_LOST: Final = (
+    pg.InvalidSqlStatementName,
+    pg.DuplicatePreparedStatement,
+    pg.FeatureNotSupported,
+)
+_RUN_AGAIN: Final = "run the command again"
+_CHECK_SERVER: Final = "check that it is running and that its URL is right"
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """psycopg's exceptions in cafcat's words."""
+def translated_errors() -> Iterator[None]:
+    """Translate psycopg's exceptions into cafcat's.
+
+    Raises:
+        CatalogOutdated: A table does not exist.
+        CatalogLocked: A lock was not free in time.
+        CatalogUnavailable: The server does not answer, is out of space, refuses permission, or broke off.
+        InvalidInput: The catalog cannot store a value.
+        CafcatError: Any other error of psycopg.
+    """
     try:
         yield
     except pg.UndefinedTable as error:
         raise outdated(None) from error
     except (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded) as error:
-        hint = "make room there and run it again"
-        raise CatalogUnavailable(f"the database ran out of room: {primary(error)}", hint=hint) from error
+        hint = "make room there, and run the command again"
+        message = f"the database ran out of room on disk or in memory: {primary_message(error)}"
+        raise CatalogUnavailable(message, hint=hint) from error
     except pg.InsufficientPrivilege as error:
-        raise CatalogUnavailable(f"the database refused: {primary(error)}") from error
+        raise CatalogUnavailable(f"the database refused permission: {primary_message(error)}") from error
     except pg.LockNotAvailable as error:
-        hint = "run it again"
-        raise CatalogLocked(f"a lock of the catalog was not free: {primary(error)}", hint=hint) from error
+        message = f"a lock of the catalog was not free: {primary_message(error)}"
+        raise CatalogLocked(message, hint=_RUN_AGAIN) from error
     except (pg.QueryCanceled, pg.SerializationFailure, pg.DeadlockDetected) as error:
-        hint = "run it again"
-        raise CatalogUnavailable(f"the database broke off: {primary(error)}", hint=hint) from error
+        message = f"the database cancelled a statement: {primary_message(error)}"
+        raise CatalogUnavailable(message, hint=_RUN_AGAIN) from error
     except psycopg.DataError as error:
-        raise InvalidInput(f"the catalog cannot hold or find this: {primary(error)}") from error
+        raise InvalidInput(f"the catalog cannot store or look up a value: {primary_message(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        hint = "is it up, and its URL right?"
-        raise CatalogUnavailable(f"no answer from the database: {primary(error)}", hint=hint) from error
+        message = f"no answer from the database: {primary_message(error)}"
+        raise CatalogUnavailable(message, hint=_CHECK_SERVER) from error
     except UnicodeEncodeError as error:
         raise InvalidInput("a name that is not valid UTF-8 cannot be in the catalog") from error
     except psycopg.Error as error:
-        raise CafcatError(f"the database refused a statement: {primary(error)}") from error
+        raise CafcatError(f"the database refused a statement: {primary_message(error)}") from error
 
 
-def primary(error: psycopg.Error) -> str:
-    """What Postgres says in its first sentence, without the statement that it is about."""
+def primary_message(error: psycopg.Error) -> str:
+    """Return the first sentence of PostgreSQL's error message, without the statement that failed."""
     return error.diag.message_primary or one_line(error)
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an exception without line breaks."""
+    """Return the message of an exception without line breaks."""
     return " ".join(str(error).split())
 
 
 def split_password(url: str) -> tuple[str, str | None]:
-    """A libpq conninfo without its password, and the password: that must not be seen in a process list."""
+    """Return a libpq conninfo without its password, and the password, which must not show up in a process list."""
     parts = conninfo_to_dict(url)
     password = parts.pop("password", None)
     return make_conninfo("", **parts), None if password is None else str(password)

@@ -1,7 +1,7 @@
-"""Locks of the catalog: how long a transaction waits for one, and who holds it.
+"""Locks of the catalog: how long a transaction waits for a lock, and which session holds it.
 
-A writer that is stopped inside its commit holds its locks until its process goes on or its connection ends. Others
-wait for a limited time, report who holds the lock, and give up with an error.
+A writer that is stopped inside its commit holds its locks until its process continues or its connection ends. Other
+writers wait for a limited time, report the holder of the lock, and fail with an error.
 """
 
 import os
@@ -16,18 +16,18 @@ from psycopg import errors as pg
 
 from cafcat.errors import CatalogLocked
 
-__all__ = ["DEFAULT_LIMIT_SECONDS", "Patience", "acquire", "application_name", "limit_waiting", "locked_error"]
+__all__ = ["DEFAULT_LIMIT_SECONDS", "LockWait", "acquire", "application_name", "locked_error", "set_lock_timeout"]
 
 DEFAULT_LIMIT_SECONDS: Final = 600
-"""How long a verb waits for a lock if nothing else is set."""
+"""How long a verb waits for a lock by default, in seconds."""
 ATTEMPT_SECONDS: Final = 5.0
-"""How long one attempt waits for a lock, before the holder is reported."""
+"""How long one attempt waits for a lock before the holder is reported, in seconds."""
 _REPORT_SECONDS: Final = 60.0
-"""The same holder is reported once in so many seconds."""
+"""Shortest time between two reports of the same holder, in seconds."""
 _NAME_BYTES: Final = 63
 """Longest application_name of PostgreSQL (NAMEDATALEN - 1)."""
 
-# Sessions that hold more than a reader's lock on a table of the catalog, and do not wait for a lock themselves.
+# Sessions that hold a stronger lock than a reader on a table of the catalog, and do not wait for one themselves.
 _HOLDERS: Final = """
 SELECT a.pid, a.usename::text, a.application_name, host(a.client_addr), a.state,
        to_char(min(a.xact_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
@@ -44,12 +44,12 @@ LIMIT 3
 
 
 @dataclass(slots=True)
-class Patience:
-    """How long a connection waits for locks, and how it reports that.
+class LockWait:
+    """How long a connection waits for locks, and how it reports a long wait.
 
     Attributes:
-        limit_seconds: how long in all for one lock; None if nobody has set a limit.
-        warn: is called with a message when the lock is held for long.
+        limit_seconds: Longest wait for one lock, in seconds; None if no limit was set.
+        warn: Called with a message if another session holds the lock for long.
     """
 
     limit_seconds: float | None = None
@@ -57,7 +57,16 @@ class Patience:
 
 
 class _Holder(NamedTuple):
-    """A session with a lock; since: start of its transaction, RFC 3339 in UTC. None: the role may not see it."""
+    """A session that holds a lock. Fields are None if the role of this connection may not see them.
+
+    Attributes:
+        pid: Process id on the server.
+        role: Role of the session.
+        application: Its application_name.
+        host: Address of its client.
+        state: Its state in pg_stat_activity.
+        since: Start of its transaction: RFC 3339, UTC.
+    """
 
     pid: int
     role: str
@@ -68,13 +77,13 @@ class _Holder(NamedTuple):
 
 
 def application_name() -> str:
-    """Return the name of our connections in pg_stat_activity: process id and host."""
+    """Return the name of this process's connections in pg_stat_activity: process id and host."""
     name = f"cafcat {os.getpid()}@{socket.gethostname()}"
     return name.encode("ascii", "replace").decode()[:_NAME_BYTES]
 
 
-def limit_waiting(connection: psycopg.Connection[Any], seconds: float) -> None:
-    """Let each statement of the open transaction wait for a lock for so long. 0 seconds: not at all."""
+def set_lock_timeout(connection: psycopg.Connection[Any], seconds: float) -> None:
+    """Limit how long each statement of the open transaction waits for a lock. With 0 seconds it does not wait."""
     connection.execute(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}".encode())
 
 
@@ -85,28 +94,28 @@ def acquire(
     *,
     default_seconds: float = DEFAULT_LIMIT_SECONDS,
 ) -> psycopg.Cursor[Any]:
-    """Execute a statement that takes a lock, in the open transaction, and report who holds the lock meanwhile.
+    """Execute a statement that acquires a lock, in the open transaction. Report the holder while waiting.
 
     Args:
-        connection: in a transaction.
-        statement: it is tried again and again; each attempt waits for some seconds.
-        parameters: of the statement.
-        default_seconds: how long to wait in all, unless the connection's patience has a limit.
+        connection: A connection with an open transaction.
+        statement: The statement. It is tried repeatedly; each attempt waits for at most 5 seconds.
+        parameters: Parameters of the statement.
+        default_seconds: Longest wait in all, if the connection's `lock_wait` has no limit.
 
     Raises:
-        CatalogLocked: the limit is over.
+        CatalogLocked: The lock was not free within the limit.
     """
-    patience: Patience = getattr(connection, "patience", None) or Patience()
-    limit = default_seconds if patience.limit_seconds is None else patience.limit_seconds
+    lock_wait: LockWait = getattr(connection, "lock_wait", None) or LockWait()
+    limit = default_seconds if lock_wait.limit_seconds is None else lock_wait.limit_seconds
     begun = reported = time.monotonic()
     reported_holders = ""
     while True:
         left = max(0.0, begun + limit - time.monotonic())
         try:
             with connection.transaction():
-                limit_waiting(connection, min(left, ATTEMPT_SECONDS))
+                set_lock_timeout(connection, min(left, ATTEMPT_SECONDS))
                 cursor = connection.execute(statement.encode(), parameters or None)
-            limit_waiting(connection, limit)
+            set_lock_timeout(connection, limit)
             return cursor
         except pg.LockNotAvailable as error:
             holders = _holders(connection)
@@ -114,7 +123,7 @@ def acquire(
             if now >= begun + limit:
                 raise locked_error(holders, limit) from error
             if holders != reported_holders or now >= reported + _REPORT_SECONDS:
-                patience.warn(f"waiting for a lock of the catalog, for {now - begun:.0f} s so far: {holders}")
+                lock_wait.warn(f"waiting for a lock of the catalog, for {now - begun:.0f} s so far: {holders}")
                 reported, reported_holders = now, holders
 
 
@@ -122,25 +131,29 @@ def locked_error(holders: str | psycopg.Connection[Any], seconds: float | None) 
     """Return the error for a lock that was not free in time.
 
     Args:
-        holders: in words, or a connection without an open transaction to ask.
-        seconds: how long was waited, if that is known.
+        holders: Description of the holders, or a connection without an open transaction on which to query them.
+        seconds: Length of the wait, if it is known.
     """
     if isinstance(holders, psycopg.Connection):
         holders = _holders(holders)
     waited = "" if seconds is None else f" within {seconds:g} s"
     return CatalogLocked(
         f"a lock of the catalog was not free{waited}: {holders}",
-        hint="let that process go on, or end it; --lock-timeout sets how long to wait",
+        hint="let that process continue, or end it; --lock-timeout sets how long to wait",
     )
 
 
 def _holders(connection: psycopg.Connection[Any]) -> str:
-    """Return who holds locks on the catalog's tables, in words: the oldest transactions first, three at most."""
+    """Return a description of the sessions that hold locks on the catalog's tables.
+
+    It has the oldest transactions first, three at most.
+    """
     rows = connection.execute(_HOLDERS.encode()).fetchall()
-    return "; ".join(_holder(_Holder._make(row)) for row in rows) or "its holder cannot be seen"
+    return "; ".join(_description(_Holder._make(row)) for row in rows) or "its holder is unknown"
 
 
-def _holder(found: _Holder) -> str:
-    what = f"{found.application or 'a program without a name'}, host {found.host or 'local'}, role {found.role}"
-    since = found.since or "an unknown time"
-    return f"held by server process {found.pid} ({what}) since {since}, {found.state or 'state unknown'}"
+def _description(holder: _Holder) -> str:
+    program = holder.application or "a program without a name"
+    session = f"{program}, host {holder.host or 'local'}, role {holder.role}"
+    since = holder.since or "an unknown time"
+    return f"held by server process {holder.pid} ({session}) since {since}, {holder.state or 'state unknown'}"

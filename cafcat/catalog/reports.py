@@ -1,4 +1,4 @@
-"""Totals, histories, findings, and the reader's own queries."""
+"""Reports on the catalog: totals, former locations of a path, contradictions between rows, queries of the user."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -32,8 +32,8 @@ _ENTRIES: Final = (
     "SELECT caf_file_id, start_byte, end_byte, file_path FROM file_locations "
     "UNION ALL SELECT caf_file_id, start_byte, end_byte, file_path FROM retired_locations"
 )
-_KEPT: Final = "state IN ('committed', 'retired')"
-_LEFT: Final = "run `cafcat recover`"
+_HAS_OBJECT: Final = "state IN ('committed', 'retired')"
+_RECOVER: Final = "run `cafcat recover`"
 
 _FINDINGS: Final = {
     "files that point to no committed chunk": (
@@ -62,60 +62,65 @@ _FINDINGS: Final = {
     "chunks whose entries are not all either live or retired": (
         "SELECT count(*) FROM chunks AS c LEFT JOIN (SELECT caf_file_id, count(*) AS files "  # noqa: S608
         "FROM retired_locations GROUP BY 1) AS r ON r.caf_file_id = c.id "
-        f"WHERE c.{_KEPT} AND c.file_count <> c.live_file_count + coalesce(r.files, 0)"
+        f"WHERE c.{_HAS_OBJECT} AND c.file_count <> c.live_file_count + coalesce(r.files, 0)"
     ),
-    "committed chunks without a live file, retired ones with some, or without a time": (
+    "chunks whose state contradicts their number of live files or their time of retirement": (
         "SELECT count(*) FROM chunks "
         "WHERE (state = 'committed' AND (live_file_count = 0 OR retired_at IS NOT NULL)) "
         "OR (state = 'retired' AND (live_file_count <> 0 OR retired_at IS NULL)) "
         "OR (state IN ('writing', 'abandoned', 'deleted') AND live_file_count <> 0)"
     ),
     "chunks whose commit is not in the journal": (
-        f"SELECT count(*) FROM chunks AS c WHERE c.{_KEPT} "  # noqa: S608
+        f"SELECT count(*) FROM chunks AS c WHERE c.{_HAS_OBJECT} "  # noqa: S608
         "AND c.adopted_prefix IS NULL AND NOT EXISTS (SELECT FROM journal AS j WHERE j.chunk_id = c.id)"
     ),
-    f"journal records that a store still lacks after a quarter of an hour: {_LEFT}": (
+    f"journal records that are missing in a store after 15 minutes: {_RECOVER}": (
         "SELECT count(*) FROM journal WHERE unwritten <> '{}' AND happened_at < now() - interval '15 minutes'"
     ),
-    f"chunks left behind by a writer whose lease is over: {_LEFT}": (
+    f"unfinished chunks of a writer whose lease has expired: {_RECOVER}": (
         "SELECT count(*) FROM chunks WHERE state = 'writing' AND lease_expires_at < now()"
     ),
-    f"abandoned chunks that the store may still have something of: {_LEFT}": (
+    f"abandoned chunks whose object or upload may still be in the store: {_RECOVER}": (
         "SELECT count(*) FROM chunks WHERE state = 'abandoned' AND deleted_at IS NULL"
     ),
-    f"copies and backups left behind by a writer whose lease is over: {_LEFT}": (
+    f"unfinished copies and backups of a writer whose lease has expired: {_RECOVER}": (
         "SELECT count(*) FROM (SELECT state, lease_expires_at FROM chunk_copies "
         "UNION ALL SELECT state, lease_expires_at FROM backups) AS o "
         "WHERE state = 'writing' AND lease_expires_at < now()"
     ),
-    f"abandoned copies and backups that their store may still have something of: {_LEFT}": (
+    f"abandoned copies and backups whose object or upload may still be in the store: {_RECOVER}": (
         "SELECT count(*) FROM (SELECT state, deleted_at FROM chunk_copies "
         "UNION ALL SELECT state, deleted_at FROM backups) AS o WHERE state = 'abandoned' AND deleted_at IS NULL"
     ),
-    "copies that are kept of chunks that are not": (
+    "committed copies of chunks that are neither committed nor retired": (
         "SELECT count(*) FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "  # noqa: S608
-        f"WHERE k.state = 'committed' AND NOT c.{_KEPT}"
+        f"WHERE k.state = 'committed' AND NOT c.{_HAS_OBJECT}"
     ),
 }
-"""A finding's words, and a query for how often it is there."""
+"""Description of each contradiction, and the query that counts its occurrences."""
 
 
 class Reports:
-    """Every method is one transaction."""
+    """Reports on the catalog. Every method is one transaction."""
 
     def __init__(self, connection: Connection, connect_reader: Callable[[], PgConnection]) -> None:
-        """Create the reports; `connect_reader` returns a new connection for a query of the user."""
+        """Create the reports.
+
+        Args:
+            connection: Connection of the catalog.
+            connect_reader: Returns a new connection for a query of the user.
+        """
         self._connection = connection
         self._connect_reader = connect_reader
 
     def history(self, path: str) -> list[RetiredLocation]:
-        """What a path pointed to before, newest first."""
+        """Return the former locations of a path, newest first."""
         with self._connection.by_index() as connection:
             rows = connection.execute(_HISTORY.encode(), [path]).fetchall()
         return [_retired(row) for row in rows]
 
     def stats(self) -> Stats:
-        """Totals; from the counters of chunks, so its cost does not depend on the number of files."""
+        """Return totals, from the counters of chunks: the cost does not depend on the number of files."""
         with self._connection.transaction() as connection:
             row = connection.execute(_STATS).fetchone()
             states = connection.execute("SELECT state, count(*) FROM chunks GROUP BY 1 ORDER BY 1").fetchall()
@@ -124,27 +129,27 @@ class Reports:
         return Stats(files, size_bytes, dict(states), chunk_bytes, dead_bytes, retired, runs, catalog_bytes)
 
     def findings(self) -> list[str]:
-        """What SQL alone can see to be wrong, in words; empty if all is well."""
+        """Return a line for each kind of contradiction between rows that exists; an empty list if there is none."""
         found = []
         with self._connection.transaction() as connection:
-            # Each question compares whole tables. A nested loop is right only for few rows, and whether there are
-            # few is what outdated statistics are wrong about.
+            # Each query compares whole tables. The planner would choose a nested loop, which suits few rows only,
+            # if outdated statistics show too few rows.
             connection.execute("SET LOCAL enable_nestloop = off")
-            for what, statement in _FINDINGS.items():
+            for description, statement in _FINDINGS.items():
                 row = connection.execute(statement.encode()).fetchone()
                 if row and row[0]:
-                    found.append(f"{row[0]} {what}")
+                    found.append(f"{row[0]} {description}")
         return found
 
     def query(self, statement: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
         """Run one SELECT, VALUES or WITH query of the user, which can only read.
 
         Returns:
-            Column names, and rows that stream on a connection of their own: integers and booleans as such, all else
-            as Postgres' text.
+            The column names, and the rows, which stream on a connection of their own. Integers and booleans have
+            Python's types; all other values are text, as PostgreSQL prints them.
 
         Raises:
-            InvalidInput: the statement is another one, or fails; or the role is one that could get out of a
+            InvalidInput: The statement is of another kind, or fails, or the role could do harm in spite of a
                 read-only transaction.
         """
         rows = user_query(self._connect_reader, statement)

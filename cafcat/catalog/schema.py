@@ -1,4 +1,4 @@
-"""The schema's revision, and moving a database to it with Alembic."""
+"""The revision of the database schema, and the upgrade of a database to it with Alembic."""
 
 from importlib import resources
 from pathlib import Path
@@ -23,24 +23,24 @@ __all__ = [
 ]
 
 HEAD_REVISION = "0005"
-"""What this version of cafcat works with; a test compares it with the newest migration."""
+"""Schema revision of this version of cafcat. A test compares it with the newest migration."""
 
 
 def outdated(revision: str | None) -> CatalogOutdated:
-    """The error for a database of that revision; None is one without a schema."""
+    """Return the error for a database with another revision than HEAD_REVISION; None: it has no cafcat schema."""
     if revision is None:
         message, hint = "the database has no cafcat schema", "run `cafcat db init`"
     elif revision < HEAD_REVISION:
         message = f"the database has schema revision {revision}, this cafcat needs {HEAD_REVISION}"
         hint = "run `cafcat db upgrade`"
     else:
-        message = f"the database has schema revision {revision}, this cafcat knows {HEAD_REVISION}"
+        message = f"the database has schema revision {revision}, this cafcat supports {HEAD_REVISION}"
         hint = "install a newer cafcat"
     return CatalogOutdated(message, hint=hint)
 
 
 def revision_of(connection: psycopg.Connection[Any]) -> str | None:
-    """The revision of the database behind a connection, None if it has no cafcat schema. One query."""
+    """Return the schema revision of a database; None if it has no cafcat schema. Costs one query."""
     try:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     except UndefinedTable:
@@ -49,8 +49,11 @@ def revision_of(connection: psycopg.Connection[Any]) -> str | None:
 
 
 def revision_and_home_of(connection: psycopg.Connection[Any]) -> tuple[str | None, str | None]:
-    """Return the revision of an embedded database, as `revision_of` does, and the URL of the home at its last use:
-    None if it was not noted yet. One query where the schema is ours."""
+    """Return the schema revision of an embedded database, and the URL of the home at its last use.
+
+    The revision is None if there is no cafcat schema, the URL is None if it was not recorded yet. Costs one query
+    if the schema is of the current revision.
+    """
     statement = "SELECT version_num, (SELECT home FROM catalog_identity) FROM alembic_version"
     try:
         row = connection.execute(statement).fetchone()
@@ -60,28 +63,36 @@ def revision_and_home_of(connection: psycopg.Connection[Any]) -> tuple[str | Non
 
 
 def current_revision(url: str) -> str | None:
-    """The revision of a database, None if it has no cafcat schema. Raises CatalogUnavailable."""
-    from cafcat.catalog.connection import connect, translated
+    """Return the schema revision of the database at a libpq URL; None if it has no cafcat schema.
 
-    with connect(url) as connection, translated():
+    Raises:
+        CatalogUnavailable: The database cannot be reached.
+    """
+    from cafcat.catalog.connection import connect, translated_errors
+
+    with connect(url) as connection, translated_errors():
         return revision_of(connection)
 
 
 def upgrade(url: str) -> None:
-    """Moves the database at a libpq URL to HEAD_REVISION, in one transaction. Raises CatalogUnavailable where
-    the server is older than 14 or the database is not in UTF-8."""
+    """Migrate the database at a libpq URL to HEAD_REVISION, in one transaction.
+
+    Raises:
+        CatalogUnavailable: The database cannot be reached, its server is older than PostgreSQL 14, its encoding is
+            not UTF-8, or the migration failed.
+    """
     from alembic import command
     from sqlalchemy.exc import SQLAlchemyError
 
-    from cafcat.catalog.connection import translated
+    from cafcat.catalog.connection import translated_errors
 
     _check_server(url)
     try:
-        with translated():
+        with translated_errors():
             command.upgrade(_config(url), "head")
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).split("\n")[0]
-        hint = "does the database hold tables of something else?" if "already exists" in reason else None
+        hint = "does the database contain tables of another program?" if "already exists" in reason else None
         raise CatalogUnavailable(f"the migration failed, nothing was changed: {reason}", hint=hint) from error
 
 
@@ -107,7 +118,7 @@ def _config(url: str) -> "Config":
 
 
 def migrations_folder() -> Path:
-    """Where the migrations are: inside the installed package, or at the top of a checkout."""
+    """Return the folder of the migrations: inside the installed package, or at the top of a checkout."""
     package = Path(str(resources.files("cafcat")))
     installed = package / "_migrations"
     return installed if installed.is_dir() else package.parent / "migrations"

@@ -1,7 +1,8 @@
-"""The tables, in SQLAlchemy Core. Alembic reads them to write migrations; a test keeps both equal.
+"""The tables of the catalog, in SQLAlchemy Core.
 
-Statements are plain SQL text run by psycopg, in the modules beside this one: ops run the same text by hand,
-and a look-up does not pay for importing SQLAlchemy (docs/decisions/0002).
+Alembic generates migrations from these definitions, and a test compares them with the migrated schema. The queries
+in the other modules are plain SQL that psycopg executes. Thus operators can run the same text by hand, and a
+look-up does not have to import SQLAlchemy (docs/decisions/0002).
 """
 
 from sqlalchemy import (
@@ -58,7 +59,7 @@ metadata = MetaData(
 
 
 def _time(name: str, comment: str, *, default: bool = False) -> Column[object]:
-    """A point in time; `default` makes it the time of the inserting transaction."""
+    """Return a column for a point in time; with `default`, it defaults to the time of the inserting transaction."""
     return Column(
         name,
         DateTime(timezone=True),
@@ -69,7 +70,7 @@ def _time(name: str, comment: str, *, default: bool = False) -> Column[object]:
 
 
 def _store(comment: str) -> Column[object]:
-    """A reference to a store by its URL: see docs/decisions/0023."""
+    """Return a column that refers to a store by its URL (docs/decisions/0023)."""
     return Column("store", Text, ForeignKey("stores.url", onupdate="CASCADE"), nullable=False, comment=comment)
 
 
@@ -263,7 +264,7 @@ chunks = Table(
 
 
 def _location_columns() -> list[Column[object]]:
-    """What a location is, in file_locations and retired_locations alike."""
+    """Return the first columns of a location, which file_locations and retired_locations share."""
     return [
         Column(
             "caf_file_id",
@@ -288,7 +289,7 @@ def _location_columns() -> list[Column[object]]:
 
 
 def _further_columns() -> list[Column[object]]:
-    """What most locations do not have."""
+    """Return the last columns of a location, which are NULL in most rows."""
     return [
         Column(
             "source_etag",
@@ -438,12 +439,12 @@ journal_files = Table(
 )
 
 
-def _object_columns(what: str) -> list[Column[object] | CheckConstraint]:
-    """The life of an object in a store that is no chunk itself."""
+def _object_columns(noun: str) -> list[Column[object] | CheckConstraint]:
+    """Return the columns for the state of an object that is no chunk; `noun` names the object in comments."""
     return [
         _time("begun_at", "When the row was made, before the first byte was written.", default=True),
-        _time("committed_at", f"When the {what} was durable and whole."),
-        _time("abandoned_at", f"When the writer, or recover, gave the {what} up."),
+        _time("committed_at", f"When the {noun} was durable and whole."),
+        _time("abandoned_at", f"When the writer, or recover, gave the {noun} up."),
         _time("deleted_at", "When the store had nothing of it any more, neither object nor upload."),
         _time("lease_expires_at", "While writing: the writer is taken for dead after this time."),
         Column(

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 def commit_with_check(attempt: Callable[[], Result], look: Callable[[], Result | None]) -> Result:
-    """Run a transaction, and find out what it did if the connection is lost before the answer arrives.
+    """Run a transaction. If the connection is lost before the answer arrives, find out whether it was committed.
 
     The transaction is tried at most three times.
 
@@ -31,7 +31,7 @@ def commit_with_check(attempt: Callable[[], Result], look: Callable[[], Result |
         try:
             return attempt()
         except CatalogLocked:
-            raise  # it was rolled back for certain, and has waited as long as it may
+            raise  # the transaction was certainly rolled back, and its wait for the lock is over
         except CatalogUnavailable:
             if (done := look()) is not None:
                 return done

@@ -1,15 +1,15 @@
-"""One query of the user: it can read, and do nothing else.
+"""One query of the user, which can only read.
 
-In the embedded database the role of the connection owns nothing and can only read. For a database that was given
-there is only its role, so the query is confined by rules that hold for any role but a superuser:
+In the embedded database, the connection's role owns nothing and can only read. In a database of the user, cafcat
+has only the role of the URL. Three rules confine the query there, and they hold for every role except a superuser:
 
-* It is sent as one statement in the extended protocol, in which the server refuses several statements at once.
-* It is the query of a cursor (DECLARE): the server's grammar takes SELECT, VALUES, TABLE and WITH there. It refuses
-  DO, SET, COPY, CALL, PREPARE, COMMIT and all other commands, also those that change data.
-* The transaction is READ ONLY, and has taken a snapshot before the query runs: from then on, PostgreSQL does not
-  let it become READ WRITE. It is never committed.
+* The query is sent as one statement in the extended protocol. The server refuses several statements in one message.
+* The query is that of a cursor (DECLARE). The server's grammar allows only SELECT, VALUES, TABLE and WITH there. It
+  refuses DO, SET, COPY, CALL, PREPARE, COMMIT and all other commands, including those that change data.
+* The transaction is READ ONLY and acquires its snapshot before the query runs. From then on, PostgreSQL refuses to
+  make it READ WRITE. It is never committed.
 
-A role that can read the server's files or run programs there needs nothing but a SELECT, and is refused.
+A role that can read the server's files or run programs there could do so with a SELECT, so such a role is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ from typing import Any, Final
 import psycopg
 from psycopg.types.string import TextLoader
 
-from cafcat.catalog.connection import PgConnection, primary, translated
+from cafcat.catalog.connection import PgConnection, primary_message, translated_errors
 from cafcat.errors import InvalidInput
 
 __all__ = ["user_query"]
 
-_PLANNED_TO_THE_END: Final = "SET LOCAL cursor_tuple_fraction = 1"
-"""By default the server plans for the first tenth of a cursor's rows."""
+_PLAN_FOR_ALL_ROWS: Final = "SET LOCAL cursor_tuple_fraction = 1"
+"""Plan for all rows of a cursor. By default the server plans for the first tenth."""
 
 _DANGEROUS_ROLE: Final = """
 SELECT r.rolname, r.rolsuper FROM pg_catalog.pg_roles AS r
@@ -40,11 +40,20 @@ _FETCH_ALL: Final = b"FETCH ALL FROM cafcat_query"
 
 
 def user_query(connect: Callable[[], PgConnection], statement: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the column names of a query, and then its rows, one at a time. Raises InvalidInput."""
-    with closing(connect()) as connection, translated():
+    """Yield the column names of a query, and then its rows, one at a time.
+
+    Args:
+        connect: Returns a new connection.
+        statement: One SELECT, VALUES, TABLE or WITH query.
+
+    Raises:
+        InvalidInput: The statement is another one, or fails, or the role could do harm.
+        CatalogUnavailable: The server does not answer, or broke off the query.
+    """
+    with closing(connect()) as connection, translated_errors():
         connection.read_only = True
         connection.autocommit = False
-        connection.execute(_PLANNED_TO_THE_END)
+        connection.execute(_PLAN_FOR_ALL_ROWS)
         _refuse_dangerous_role(connection)
         try:
             connection.execute(_DECLARE + statement.encode(), binary=True)  # binary: the extended protocol
@@ -56,19 +65,23 @@ def user_query(connect: Callable[[], PgConnection], statement: str) -> Iterator[
             psycopg.NotSupportedError,
         ) as error:
             hint = "give one SELECT, VALUES or WITH query, which returns rows and changes nothing"
-            is_another = isinstance(error, psycopg.errors.SyntaxError | psycopg.NotSupportedError)
-            raise InvalidInput(f"the database says: {primary(error)}", hint=hint if is_another else None) from error
+            is_no_query = isinstance(error, psycopg.errors.SyntaxError | psycopg.NotSupportedError)
+            message = f"the database refused the query: {primary_message(error)}"
+            raise InvalidInput(message, hint=hint if is_no_query else None) from error
 
 
 def _refuse_dangerous_role(connection: PgConnection) -> None:
-    """Raise InvalidInput for a role that could do harm in a read-only transaction. Takes the snapshot."""
+    """Raise InvalidInput for a role that could do harm in a read-only transaction.
+
+    This query is the first of the transaction, so it also acquires the snapshot.
+    """
     row = connection.execute(_DANGEROUS_ROLE.encode()).fetchone()
     if row is None:
         return
     role, is_superuser = row
     power = "has a superuser's powers" if is_superuser else "can reach the server's files or programs"
     raise InvalidInput(
-        f"queries run as a role that can only read, and the role of the database URL {power} (by {role})",
+        f"a query needs a role that can only read, but the role of the database URL {power} (through {role})",
         hint="give --database-url with a role that only has SELECT, or use psql: `cafcat sql`",
     )
 
@@ -82,7 +95,10 @@ def _fetched(connection: PgConnection) -> Iterator[tuple[Any, ...]]:
 
 
 def _texts_only(cursor: psycopg.Cursor[Any]) -> None:
-    """Every value as Postgres prints it: Python has no word for infinity, the year -44, or 1.50."""
+    """Return values as PostgreSQL prints them, except booleans and integers.
+
+    Python's types cannot represent an infinite date, the year -44, or the trailing zero of 1.50.
+    """
     for kind in cursor.connection.adapters.types:
         if kind.name not in ("bool", "int2", "int4", "int8", "oid"):
             cursor.adapters.register_loader(kind.oid, TextLoader)

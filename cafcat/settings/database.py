@@ -82,10 +82,10 @@ class Database:
         home = Path(os.path.realpath(self._home)).as_uri()
         if revision != HEAD_REVISION or noted == home:
             return
-        from cafcat.catalog.connection import translated
+        from cafcat.catalog.connection import translated_errors
         from cafcat.catalog.stores.stores import follow_home
 
-        with translated():
+        with translated_errors():
             follow_home(connection, home, [self._home.as_uri()])
 
     def catalog(self) -> Catalog:

@@ -119,7 +119,7 @@ def test_postgres_runs_out_of_room(memory: Path) -> None:
             world.cafcat("ingest", "-q", "tree")
             filler = fill(disk, ROOM_LEFT_BYTES)
             outcome = world.cafcat("ingest", "-q", "--target-size", "100kB", "long", code=10)
-            check_said(outcome, "room", "no answer from the database", "does not let us in")
+            check_said(outcome, "room", "no answer from the database", "refused the connection")
             filler.unlink()
             server.connect().close()
             world.cafcat("recover", "-q")

@@ -5,14 +5,14 @@ from typing import Final, NamedTuple
 
 from psycopg import errors as pg
 
-from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX, found_by_key, is_in
+from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX, exists_by_key, join_by_key
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.log_units import enter_units
 from cafcat.catalog.files.lookup import size_of
 from cafcat.catalog.files.mapping import COLUMNS, Mapping
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.journal import append
-from cafcat.catalog.locking import ATTEMPT_SECONDS, acquire, limit_waiting
+from cafcat.catalog.locking import ATTEMPT_SECONDS, acquire, set_lock_timeout
 from cafcat.catalog.unknown_outcome import commit_with_check
 from cafcat.errors import Conflict
 from cafcat.model import NO_UNITS, ArchiveUnits, ChunkState, ChunkSummary, JournalKind, OnConflict
@@ -27,8 +27,8 @@ _INSTEAD: Final = {
     "excluded.source_id)",
     OnConflict.SKIP: "DO NOTHING",
 }
-_FOUND: Final = f"staged {found_by_key('staged.file_path')}"
-_IS_FOUND: Final = is_in("file_locations", "staged")
+_FOUND: Final = f"staged {join_by_key('staged.file_path')}"
+_IS_FOUND: Final = exists_by_key("file_locations", "staged")
 _LIVE: Final = f"""
 SELECT l.caf_file_id, count(*) AS files, sum({size_of("l.")}) AS bytes FROM {_FOUND} GROUP BY 1
 """  # noqa: S608
@@ -212,7 +212,7 @@ def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
             # In this transaction, so that its end gives the lock back: two commits that went on to the general way
             # with it would each wait for the other.
             acquire(connection, "LOCK TABLE file_locations IN ROW EXCLUSIVE MODE")
-            limit_waiting(connection, ATTEMPT_SECONDS)  # for the end of a transaction that has one of the paths
+            set_lock_timeout(connection, ATTEMPT_SECONDS)  # for the end of a transaction that has one of the paths
             _copy(connection, "file_locations", mapping)
     except (pg.UniqueViolation, pg.LockNotAvailable):
         return None
@@ -286,7 +286,7 @@ def _skip_unmovable(connection: PgConnection, sources: Sequence[int]) -> int:
         f"AND {size_of('there.')} = {size_of('staged.')}"
     )
     statement = (
-        f"WITH left_alone AS (DELETE FROM staged WHERE NOT {is_in('file_locations', 'staged', is_movable)} "  # noqa: S608
+        f"WITH left_alone AS (DELETE FROM staged WHERE NOT {exists_by_key('file_locations', 'staged', is_movable)} "  # noqa: S608
         "RETURNING staged.*) "
         f"INSERT INTO retired_locations ({COLUMNS}, reason) "
         f"SELECT {COLUMNS}, 'skipped' FROM left_alone ORDER BY file_path"
@@ -312,8 +312,8 @@ def _skip_outdated(connection: PgConnection, chunk_id: int) -> int:
     )
     statement = (
         "WITH outdated AS (DELETE FROM staged "  # noqa: S608
-        f"WHERE {is_in('file_locations', 'staged', 'there.caf_file_id > %(id)s')} "
-        f"OR {is_in('retired_locations', 'staged', removed_since)} RETURNING staged.*) "
+        f"WHERE {exists_by_key('file_locations', 'staged', 'there.caf_file_id > %(id)s')} "
+        f"OR {exists_by_key('retired_locations', 'staged', removed_since)} RETURNING staged.*) "
         f"INSERT INTO retired_locations ({COLUMNS}, run_id, reason) "
         f"SELECT {COLUMNS}, (SELECT run_id FROM chunks WHERE id = %(id)s), 'skipped' "
         "FROM outdated ORDER BY file_path"
@@ -334,7 +334,7 @@ def _retire(connection: PgConnection, chunk_id: int, on_conflict: OnConflict) ->
     """Writes the losing side of each conflict to retired_locations and takes it off its chunk's counters.
     Returns their number."""
     keeps_older = on_conflict is OnConflict.SKIP
-    losers = f"staged AS l WHERE {is_in('file_locations', 'l')}" if keeps_older else _FOUND
+    losers = f"staged AS l WHERE {exists_by_key('file_locations', 'l')}" if keeps_older else _FOUND
     columns = ", ".join(f"l.{name}" for name in COLUMNS.split(", "))
     statement = (
         f"INSERT INTO retired_locations ({COLUMNS}, run_id, reason) "  # noqa: S608

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
-from cafcat.catalog.by_key import BY_INDEX, delete_by_key, found_by_key, is_in
+from cafcat.catalog.by_key import BY_INDEX, delete_by_key, exists_by_key, join_by_key
 from cafcat.catalog.chunks.commit import take_off_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.log_units import LOGS_ELSEWHERE, logs_elsewhere
@@ -27,12 +27,12 @@ _COUNTED_TABLE: Final = (
     "CREATE TEMPORARY TABLE counted (caf_file_id bigint, files bigint, bytes bigint) ON COMMIT DROP"
 )
 _ASKED: Final = "(SELECT DISTINCT file_path FROM asked) AS names "
-_LIVE: Final = _ASKED + found_by_key("names.file_path")
-_LIVE_ROWS: Final = _ASKED + found_by_key("names.file_path", columns="ctid")
-_RETIRED: Final = _ASKED + found_by_key("names.file_path", "retired_locations")
+_LIVE: Final = _ASKED + join_by_key("names.file_path")
+_LIVE_ROWS: Final = _ASKED + join_by_key("names.file_path", columns="ctid")
+_RETIRED: Final = _ASKED + join_by_key("names.file_path", "retired_locations")
 _COUNT: Final = "INSERT INTO counted " + _PER_CHUNK.format(table="file_locations {condition}")
 _COUNT_NAMED: Final = "INSERT INTO counted " + _PER_CHUNK.format(table=_LIVE)
-_COUNTED_ALREADY: Final = f"DELETE FROM asked {{condition}} AND {is_in('file_locations', 'asked')}"  # noqa: S608
+_COUNTED_ALREADY: Final = f"DELETE FROM asked {{condition}} AND {exists_by_key('file_locations', 'asked')}"  # noqa: S608
 _COUNTED_SUMS: Final = """
 SELECT coalesce(sum(g.files), 0)::bigint, coalesce(sum(g.bytes), 0)::bigint,
        count(*) FILTER (WHERE g.files = c.live_file_count)
@@ -52,7 +52,9 @@ _NOT_FOUND: Final = (
     "SELECT DISTINCT asked.file_path FROM asked LEFT JOIN {table} AS t USING (file_path) "
     "WHERE t.start_byte IS NULL ORDER BY 1"
 )
-_NOT_LIVE: Final = f"SELECT DISTINCT file_path FROM asked WHERE NOT {is_in('file_locations', 'asked')} ORDER BY 1"  # noqa: S608
+_NOT_LIVE: Final = (
+    f"SELECT DISTINCT file_path FROM asked WHERE NOT {exists_by_key('file_locations', 'asked')} ORDER BY 1"  # noqa: S608
+)
 
 _TAKE: Final = f"""
 WITH taken AS ({{delete}} RETURNING *) INSERT INTO gone ({COLUMNS}) SELECT {COLUMNS} FROM taken
@@ -80,7 +82,7 @@ ORDER BY id DESC
 
 _REMOVED_PAGE: Final = f"""
 SELECT {LOCATION}, {iso("l.retired_at")}, l.run_id, l.reason,
-       c.state IN ('committed', 'retired') AND NOT {is_in("file_locations", "l")}
+       c.state IN ('committed', 'retired') AND NOT {exists_by_key("file_locations", "l")}
        AND NOT EXISTS ({LOGS_ELSEWHERE})
 FROM (
     SELECT DISTINCT ON (file_path) * FROM retired_locations
@@ -276,7 +278,7 @@ def _restore(
     connection.execute("ANALYZE wanted")
     checkpoint()
     _list(connection, _NOT_FOUND.format(table="wanted"), change.missing)
-    _leave_alone(connection, is_in("file_locations", "wanted"), change.live)
+    _leave_alone(connection, exists_by_key("file_locations", "wanted"), change.live)
     # Prune changes these rows, or we do: whoever comes second sees what the first did.
     connection.execute(
         "CREATE TEMPORARY TABLE usable ON COMMIT DROP AS SELECT id FROM chunks "

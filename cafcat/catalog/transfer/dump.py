@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors as pg
 
 from cafcat.catalog.chunks.objects import Objects
-from cafcat.catalog.connection import Connection, PgConnection, primary
+from cafcat.catalog.connection import Connection, PgConnection, primary_message
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.locking import acquire
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
@@ -192,7 +192,7 @@ class Loader:
                         copy.write(block)
                 return cursor.rowcount
         except (psycopg.DataError, psycopg.IntegrityError, pg.BadCopyFileFormat) as error:
-            raise Corrupt(f"the database cannot take the rows of {table}: {primary(error)}") from error
+            raise Corrupt(f"the database cannot take the rows of {table}: {primary_message(error)}") from error
 
     def stores(self) -> list[str]:
         """Every store that has, or had, chunks or copies of them."""
