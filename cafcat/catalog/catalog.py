@@ -216,7 +216,7 @@ class Catalog:
 
         return Backups(self._connection)
 
-    def moment(self) -> "AbstractContextManager[ConsistentFiles]":
+    def consistent_read(self) -> "AbstractContextManager[ConsistentFiles]":
         """Open a repeatable-read transaction that returns files and their chunks, on a connection of its own.
 
         It sees the catalog as of its first query, however long it takes to read the files.
@@ -225,9 +225,9 @@ class Catalog:
             CatalogUnavailable: The database cannot be reached.
             CatalogOutdated: The schema has another revision.
         """
-        from cafcat.catalog.files.consistent import moment
+        from cafcat.catalog.files.consistent import consistent_read
 
-        return moment(self._connect)
+        return consistent_read(self._connect)
 
     def export(self) -> "AbstractContextManager[Export]":
         """Open a repeatable-read transaction that returns files in the order of their bytes in the chunks.

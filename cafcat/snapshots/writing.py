@@ -49,7 +49,11 @@ def write_snapshot(
 ) -> SnapshotReport:
     """As `Repository.snapshot`; version: of this program."""
     with placed(output) as temporary:
-        with catalog.moment() as moment, _sqlite_errors(output.shown), closing(_new(temporary)) as connection:
+        with (
+            catalog.consistent_read() as moment,
+            _sqlite_errors(output.shown),
+            closing(_new(temporary)) as connection,
+        ):
             writing = _Writing(moment, connection, prefix, progress)
             writing.write(version)
         size_bytes = Path(temporary).stat().st_size

@@ -11,7 +11,7 @@ from cafcat.catalog.history.runs import iso
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.model import ChunkState
 
-__all__ = ["ConsistentFiles", "FileRow", "SnapshotChunk", "SnapshotCopy", "moment"]
+__all__ = ["ConsistentFiles", "FileRow", "SnapshotChunk", "SnapshotCopy", "consistent_read"]
 
 FileRow = tuple[str, int, int, int, int, int | None, int | None, str | None]
 """Path, chunks.id, start_byte, end_byte, CRC-32C, modification time in microseconds since 1970 UTC; content_bytes
@@ -105,7 +105,7 @@ def _bounds(path: str | None, folder: str) -> dict[str, str | None]:
 
 
 @contextmanager
-def moment(connect: Callable[[], PgConnection]) -> Iterator[ConsistentFiles]:
+def consistent_read(connect: Callable[[], PgConnection]) -> Iterator[ConsistentFiles]:
     """One transaction on a connection of its own. Raises CatalogUnavailable, CatalogOutdated."""
     with repeatable_read(connect) as found:
         yield ConsistentFiles(found)
