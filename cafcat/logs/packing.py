@@ -104,7 +104,7 @@ class LogIngest:
             self._take_batch(files)
 
     def _take_batch(self, files: Sequence[SourceFile]) -> None:
-        known = self._place.catalog.logs.known(files)
+        known = self._place.catalog.logs.find_existing(files)
         for n, file in enumerate(files):
             if self._stopped():
                 return

@@ -126,10 +126,10 @@ class Joining:
         """Return whether a store has chunks or journal records that are in no row of the catalog. A chunk that the
         catalog has in another store counts as its own: the user copied it by hand."""
         records = list(islice(_records(store), _LOOKED_UP))
-        if len(self._catalog.journal.known(records)) < len(records):
+        if len(self._catalog.journal.find_existing(records)) < len(records):
             return True
         chunks = set(islice(_chunks(store), _LOOKED_UP))
-        return len(self._catalog.recovery.known(list(chunks))) < len(chunks)
+        return len(self._catalog.recovery.find_existing(list(chunks))) < len(chunks)
 
 
 def has_chunks(store: Store) -> bool:

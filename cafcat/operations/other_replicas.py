@@ -41,7 +41,7 @@ class OtherReplicas:
             Conflict: the catalog has the chunk at that very place.
             Unavailable, AccessDenied: it cannot be proved.
         """
-        for is_copy, url, other_key in self._copies.current_replicas(chunk):
+        for is_copy, url, other_key in self._copies.active_replicas(chunk):
             if (url, other_key) == (store.url, key):
                 raise Conflict(f"the catalog has the chunk at {store.locate(key)} again", chunk=str(chunk))
             if not is_copy:

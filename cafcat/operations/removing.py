@@ -67,7 +67,7 @@ class Removing:
                 self._report_left(change, of_folders=bool(places))
         failed = impossible + change.missing.count + len(change.empty)
         live, pruned = change.live.count, change.pruned.count
-        return UndeleteReport(change.files, change.bytes, failed, live, pruned, len(change.taken), behind)
+        return UndeleteReport(change.files, change.bytes, failed, live, pruned, len(change.repacked_logs), behind)
 
     def removed(self, prefix: str) -> Iterator[RetiredLocation]:
         """Give the files below a folder, or of that name, that `undelete` can bring back, in order of path."""
@@ -121,14 +121,14 @@ class Removing:
         for path in change.pruned:
             kind = ProblemKind.PRUNED if of_folders else ProblemKind.MISSING
             self._progress.emit(FileProblem(path, kind, _PRUNED))
-        for path, log_file, archive in change.taken:
+        for path, log_file, archive in change.repacked_logs:
             message = f"records of the log file {shown_path(log_file)!r} are in archive {archive} now"
             self._progress.emit(FileProblem(path, ProblemKind.TAKEN, message))
 
     def _write_pending(self) -> None:
         """Journal records that stores lack: those before ours. That they cannot be written is no reason to
         stop: which record is the last is told by their numbers."""
-        for url in self._catalog.removal.behind():
+        for url in self._catalog.removal.stores_behind():
             with contextlib.suppress(CafcatError):
                 write_journal(self._catalog.journal, self._stores.open(url))
 

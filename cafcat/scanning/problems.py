@@ -37,6 +37,6 @@ class Problems:
         failures, self._failures = self._failures, []
         if failures and self._report.run is not None:
             try:
-                self._catalog.runs.record_failures(self._report.run, failures)
+                self._catalog.runs.record_failed_files(self._report.run, failures)
             except CafcatError:
                 self._failures = failures[-_EVENTS:]

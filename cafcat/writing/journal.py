@@ -49,7 +49,7 @@ def write_journal(journal: Journal, store: Store) -> None:
         with journal.exclusively(store.url):
             for record in journal.unwritten([store.url]):
                 _write(journal, store, record)
-                journal.written(record.sequence, store.url)
+                journal.record_written(record.sequence, store.url)
 
 
 def sweep_journal(journal: Journal, store: Store, catalog: UUID) -> None:
@@ -62,7 +62,7 @@ def sweep_journal(journal: Journal, store: Store, catalog: UUID) -> None:
     if not records:
         return
     with journal.exclusively(store.url):  # each writer of this catalog holds this lock
-        known = journal.known([record[1] for record in records.values() if record is not None])
+        known = journal.find_existing([record[1] for record in records.values() if record is not None])
         alone = set(catalogs_of(store)) <= {catalog}
         for key, record in records.items():
             if alone or key == own or (record is not None and record[1] in known):
@@ -75,7 +75,7 @@ def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
         key = journal_key(record.sequence, record.uuid)
         store.discard(key)
         store.delete(key)
-        journal.written(record.sequence, store.url)
+        journal.record_written(record.sequence, store.url)
 
 
 def _write(journal: Journal, store: Store, record: JournalRecord) -> None:

@@ -49,7 +49,9 @@ class JournalCopies:
         key = journal_key(record.sequence, record.uuid)
         if key in self._known_keys():
             return False
-        sent = self._target.url in record.unwritten or self._journal.send(record.sequence, self._target.url)
+        sent = self._target.url in record.unwritten or self._journal.add_pending_store(
+            record.sequence, self._target.url
+        )
         if not sent:
             self._copy(source, key)
         self._known_keys().add(key)

@@ -242,7 +242,7 @@ def test_only_look_ups_by_path_stay_prepared_on_the_server(catalog: Catalog) -> 
     commit(catalog, ["a"])
     for _ in range(12):
         catalog.files.locate("a")
-        catalog.chunks.known([SourceFile("a", 1, 1, "")], [None])
+        catalog.chunks.find_existing([SourceFile("a", 1, 1, "")], [None])
     with catalog._connection.statement() as connection:
         prepared = connection.execute("SELECT statement FROM pg_prepared_statements").fetchall()
     assert len(prepared) == 1
@@ -296,10 +296,10 @@ def test_known_finds_a_single_path_wherever_it_is_in_the_batch(catalog: Catalog,
     commit(catalog, [found])
     time_of_found = 1_700_000_000_000_000_000
     batch = [SourceFile(path, 10, time_of_found, "") for path in ("z", "b/\U0001f600", "a", "b/\uffff", "b")]
-    known = catalog.chunks.known(batch, [None] * len(batch))
+    known = catalog.chunks.find_existing(batch, [None] * len(batch))
     assert {batch[n].path for n in known.unchanged} == {found}
     others = [file for file in batch if file.path != found]
-    assert catalog.chunks.known(others, [None] * len(others)) == (frozenset(), frozenset(), {})
+    assert catalog.chunks.find_existing(others, [None] * len(others)) == (frozenset(), frozenset(), {})
 
 
 def test_known_tells_same_changed_and_new_apart(catalog: Catalog) -> None:
@@ -311,7 +311,7 @@ def test_known_tells_same_changed_and_new_apart(catalog: Catalog) -> None:
         SourceFile("new", 1, 0, ""),
         SourceFile("c", 10, time_of_a + 5_000_000, ""),
     ]
-    known = catalog.chunks.known(batch, [None] * len(batch))
+    known = catalog.chunks.find_existing(batch, [None] * len(batch))
     assert known.unchanged == {0}
     assert known.changed == {1, 3}
 

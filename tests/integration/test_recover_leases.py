@@ -130,16 +130,16 @@ def test_a_lease_is_taken_once_and_only_its_owner_can_move_it(local: cafcat.Repo
     recovery = local.session.catalog.recovery
     end_leases(local)
     [found] = recovery.overdue(local.session.stores[local.settings.store].url)
-    assert recovery.take(found, "first", 60) == found._replace(owner="first")
-    assert recovery.take(found, "second", 60) is None
+    assert recovery.acquire(found, "first", 60) == found._replace(owner="first")
+    assert recovery.acquire(found, "second", 60) is None
     recovery.renew(found.id, "first", 60)
     with pytest.raises(Locked):
         recovery.renew(found.id, "second", 60)
     with pytest.raises(Locked):
-        recovery.give_back(found.id, "second")
-    assert recovery.take(found, "second", 60) is None
-    recovery.give_back(found.id, "first")
-    assert recovery.take(found, "second", 60) == found._replace(owner="second")
+        recovery.release(found.id, "second")
+    assert recovery.acquire(found, "second", 60) is None
+    recovery.release(found.id, "first")
+    assert recovery.acquire(found, "second", 60) == found._replace(owner="second")
 
 
 def test_a_chunk_that_is_looked_at_is_not_looked_at_by_others(place: Place, open_at: Opener) -> None:

@@ -301,21 +301,21 @@ def test_a_copy_is_decided_on_only_at_the_places_that_were_looked_at(
     """Migrations back make a row that of another place."""
     pruning, migrate = repository.session.catalog.pruning, repository.migrate_store
     migrate(old.url, new.url)
-    first = next(pruning.left_copies(0, None))
+    first = next(pruning.retired_copies(0, None))
     migrate(new.url, old.url)
-    assert not pruning.decide_copy(first, 0)
+    assert not pruning.mark_copy_deleted(first, 0)
     migrate(old.url, link.url)
     migrate(link.url, new.url)
     again = _left(repository, first.id)
     assert (again.store, again.chunk_store) == (link.url, first.chunk_store)
-    assert not pruning.decide_copy(first, 0)
+    assert not pruning.mark_copy_deleted(first, 0)
     migrate(new.url, (tmp_path / "fourth").as_uri())
-    assert not pruning.decide_copy(again, 0)
-    assert pruning.decide_copy(_left(repository, first.id), 0)
+    assert not pruning.mark_copy_deleted(again, 0)
+    assert pruning.mark_copy_deleted(_left(repository, first.id), 0)
 
 
 def _left(repository: cafcat.Repository, copy: int) -> LeftCopy:
-    return {left.id: left for left in repository.session.catalog.pruning.left_copies(0, None)}[copy]
+    return {left.id: left for left in repository.session.catalog.pruning.retired_copies(0, None)}[copy]
 
 
 def test_a_copy_that_prune_removes_meanwhile_does_not_count(
@@ -323,10 +323,10 @@ def test_a_copy_that_prune_removes_meanwhile_does_not_count(
 ) -> None:
     repository.migrate_store(old.url, new.url)
     pruning = repository.session.catalog.pruning
-    first = next(pruning.left_copies(0, None))
+    first = next(pruning.retired_copies(0, None))
 
     def decide() -> None:
-        assert pruning.decide_copy(first, 0)
+        assert pruning.mark_copy_deleted(first, 0)
 
     report = repository.with_progress(Following(should_stop=once(decide, call=2))).copy(to=old.url)
     assert (report.found, len(report.failed)) == (1, 1)

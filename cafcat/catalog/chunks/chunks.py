@@ -62,7 +62,7 @@ class Chunks:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def known(
+    def find_existing(
         self,
         files: Sequence[SourceFile],
         source_ids: Sequence[int | None],

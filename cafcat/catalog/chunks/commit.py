@@ -48,7 +48,7 @@ class _Rules(NamedTuple):
 
     on_conflict: OnConflict
     all_new: bool
-    yields: bool
+    is_late: bool
 
 
 class Commit:
@@ -65,11 +65,11 @@ class Commit:
         on_conflict: OnConflict,
         *,
         all_new: bool,
-        yields: bool = False,
+        is_late: bool = False,
         units: ArchiveUnits = NO_UNITS,
     ) -> ChunkCommit:
         """Commits a durable chunk and all its mappings: one transaction, all or nothing. The mapping's paths
-        are distinct; `all_new` says that none of them was in the catalog when last seen: the fast way. `yields`
+        are distinct; `all_new` says that none of them was in the catalog when last seen: the fast way. `is_late`
         says that the chunk comes late: a path that a chunk begun after it has stays there, whatever on_conflict
         says, and counts as skipped.
 
@@ -78,7 +78,7 @@ class Commit:
         `units` is in another archive, or if the chunk is no longer being written; CatalogUnavailable if it could
         not be committed or nobody can tell: then the chunk stays adoptable.
         """
-        rules = _Rules(on_conflict, all_new, yields)
+        rules = _Rules(on_conflict, all_new, is_late)
         try:
             return self._settled(
                 chunk_id,
@@ -88,7 +88,7 @@ class Commit:
             )
         except Conflict:
             # A recover that saw the whole object before its writer came to this has committed it for the writer.
-            done = None if yields else self.done(chunk_id)
+            done = None if is_late else self.done(chunk_id)
             if done is None:
                 raise
             return done
@@ -185,7 +185,7 @@ def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
 def map_files(connection: PgConnection, chunk_id: int, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
     """Enters the mapping of a chunk, whose row is there, in the caller's transaction. Raises Conflict as
     commit_chunk does."""
-    return _map(connection, chunk_id, mapping, _Rules(on_conflict, all_new=True, yields=False))
+    return _map(connection, chunk_id, mapping, _Rules(on_conflict, all_new=True, is_late=False))
 
 
 def _enter(
@@ -199,7 +199,7 @@ def _enter(
 
 def _map(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: _Rules) -> ChunkCommit:
     commit = None
-    if rules.all_new and mapping.ascending and not (rules.yields and _removed_since(connection, chunk_id)):
+    if rules.all_new and mapping.ascending and not (rules.is_late and _removed_since(connection, chunk_id)):
         commit = _copy_new(connection, mapping)
     return _merge(connection, chunk_id, mapping, rules) if commit is None else commit
 
@@ -244,7 +244,7 @@ def stage(connection: PgConnection, mapping: Mapping) -> None:
 def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: _Rules) -> ChunkCommit:
     """The general way: what is there already is retired (or kept), exactly."""
     _stage(connection, mapping)
-    outdated = _skip_outdated(connection, chunk_id) if rules.yields else 0
+    outdated = _skip_outdated(connection, chunk_id) if rules.is_late else 0
     if rules.on_conflict is OnConflict.FAIL:
         _refuse_conflicts(connection)
     instead = OnConflict.REPLACE if rules.on_conflict is OnConflict.FAIL else rules.on_conflict

@@ -101,7 +101,7 @@ class ChunkToCopy(NamedTuple):
     crc64nvme: str | None
     sequence: int
     copy_state: str | None
-    is_left: bool
+    is_copy_retired: bool
 
 
 class CopyOf(NamedTuple):
@@ -160,7 +160,7 @@ class Copies(Objects):
         migration left behind come last."""
         return [(store, key) for _, store, key in self._places(chunk, last=2)]
 
-    def current_replicas(self, chunk: UUID) -> list[tuple[bool, str, str]]:
+    def active_replicas(self, chunk: UUID) -> list[tuple[bool, str, str]]:
         """Return the same without what a migration left behind: whether it is a copy, store and key."""
         return self._places(chunk, last=1)
 
@@ -228,7 +228,7 @@ class Copies(Objects):
             connection.execute(_SEND_LINE, where)
             connection.execute(_SEND_FILES, where)
 
-    def keep(self, chunk: UUID, store: str) -> None:
+    def reactivate(self, chunk: UUID, store: str) -> None:
         """Let a copy stay that a migration left behind for prune. Raises Conflict if prune has decided meanwhile to
         remove it."""
         statement = (

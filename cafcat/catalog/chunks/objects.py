@@ -79,7 +79,7 @@ class Objects:
             if is_over or is_dead(found.owner)
         ]
 
-    def take(self, found: WrittenObject, owner: str, lease_seconds: int) -> bool:
+    def acquire(self, found: WrittenObject, owner: str, lease_seconds: int) -> bool:
         """Takes the lease of an object that `overdue` found. False if somebody else did, or has settled it."""
         lease = "lease_owner = %s, lease_expires_at = now() + make_interval(secs => %s)"
         condition = "state = 'writing' AND (lease_expires_at < now() OR lease_owner = %s)"

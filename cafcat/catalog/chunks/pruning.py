@@ -80,7 +80,7 @@ class LeftCopy(NamedTuple):
 
 
 class PrunableChunk(NamedTuple):
-    """A chunk that may go. is_decided: it is `deleted` already, but objects of it may be left. retired_at: ISO 8601
+    """A chunk that may go. is_deleted: it is `deleted` already, but objects of it may be left. retired_at: ISO 8601
     in UTC. is_adopted: its object is not cafcat's, and stays."""
 
     id: int
@@ -88,7 +88,7 @@ class PrunableChunk(NamedTuple):
     store: str
     size_bytes: int
     file_count: int
-    is_decided: bool
+    is_deleted: bool
     retired_at: str | None
     is_adopted: bool
 
@@ -128,7 +128,7 @@ class Pruning:
                 return
             after = rows[-1][0]
 
-    def left_copies(self, grace_seconds: int, store: str | None) -> Iterator[LeftCopy]:
+    def retired_copies(self, grace_seconds: int, store: str | None) -> Iterator[LeftCopy]:
         """Copies that migrations left behind longer ago, in a store (URL) or, None, in any. A page at a time."""
         statement = _LEFT_COPIES.format(retired_at=iso("k.retired_at"))
         after = 0
@@ -148,7 +148,7 @@ class Pruning:
         )
         return int(self._rows(statement, (grace_seconds, store))[0][0])
 
-    def decide_copy(self, copy: LeftCopy, grace_seconds: int) -> bool:
+    def mark_copy_deleted(self, copy: LeftCopy, grace_seconds: int) -> bool:
         """Decide that a copy is deleted. False if somebody needs it again meanwhile, or if the copy or its chunk is
         at another place than `left_copies` gave."""
         with self._connection.transaction() as connection:
@@ -170,7 +170,7 @@ class Pruning:
         assert row is not None  # noqa: S101 - an aggregate gives one row
         return Waiting(*row)
 
-    def decide(self, chunk_id: int, grace_seconds: int) -> bool:
+    def mark_deleted(self, chunk_id: int, grace_seconds: int) -> bool:
         """`retired` becomes `deleted`, with all copies, and its log files are forgotten: then undelete cannot bring
         it back. False if it is not so any more, or a file points to it."""
         with self._connection.transaction() as connection:

@@ -84,7 +84,7 @@ class Recovery:
             [(found,)] = connection.execute(f"SELECT {statement}".encode(), {"store": store}).fetchall()
         return bool(found)
 
-    def known(self, chunks: Sequence[UUID]) -> set[UUID]:
+    def find_existing(self, chunks: Sequence[UUID]) -> set[UUID]:
         """Return those of these chunks (chunks.uuid) that have a row, in whatever store."""
         with self._connection.statement() as connection:
             rows = connection.execute("SELECT uuid FROM chunks WHERE uuid = ANY(%s)", [list(chunks)]).fetchall()
@@ -122,7 +122,7 @@ class Recovery:
         with self._connection.statement() as connection:
             return [_left_chunk(row) for row in connection.execute(statement.encode(), [store]).fetchall()]
 
-    def take(self, found: LeftChunk, owner: str, lease_seconds: int) -> LeftChunk | None:
+    def acquire(self, found: LeftChunk, owner: str, lease_seconds: int) -> LeftChunk | None:
         """Takes the lease of a chunk that `overdue` found: then nobody else does. None if somebody did, or its
         writer has settled it after all."""
         dead = found.owner if is_dead(found.owner) else None
@@ -140,7 +140,7 @@ class Recovery:
         """Keeps the lease. Raises Locked if somebody else has it now."""
         self._move_lease(chunk_id, owner, lease_seconds)
 
-    def give_back(self, chunk_id: int, owner: str) -> None:
+    def release(self, chunk_id: int, owner: str) -> None:
         """Ends the lease, so that the next recover need not wait for it. Raises Locked as renew does."""
         self._move_lease(chunk_id, owner, 0)
 
@@ -149,7 +149,7 @@ class Recovery:
             if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:
                 raise Locked("somebody else took over the chunk", chunk=str(chunk_id))
 
-    def settled(self, store: str, keys: Sequence[str]) -> dict[str, ChunkState | None]:
+    def final_states(self, store: str, keys: Sequence[str]) -> dict[str, ChunkState | None]:
         """The states of the chunks, copies and backups that have these keys; None where the store may still have to
         do with it: it is being written, or its remains were not removed. Keys that none has are missing."""
         parameters = {"store": store, "keys": list(filter(is_text, keys))}  # others are not ours

@@ -32,7 +32,7 @@ class RewritableChunk(NamedTuple):
     data_bytes: int
     live_bytes: int
     live_files: int
-    is_taken: bool
+    is_being_rewritten: bool
     format: str
     is_adopted: bool
 

@@ -107,7 +107,7 @@ class CheckResult(NamedTuple):
     files_checked: int
     bytes_read: int
     started_at: datetime
-    is_known: bool = True
+    is_conclusive: bool = True
     unchecked_blocks: int = 0
 
 
@@ -305,7 +305,7 @@ class Verification:
             with connection.cursor() as cursor, cursor.copy(COPY_ROWS.encode(), {"chunk": chunk_id}) as copy:
                 return ChunkRows(copy)
 
-    def still_kept(self, target: CheckTarget) -> bool:
+    def should_exist(self, target: CheckTarget) -> bool:
         """Whether the object is still to be there: a chunk may be deleted, a copy dropped, while it is checked."""
         statement = (
             "SELECT EXISTS (SELECT FROM chunks WHERE id = %(chunk)s AND state IN ('committed', 'retired')) "

@@ -178,7 +178,7 @@ class LogUnits:
             row = connection.execute(_COUNT.encode(), {"format": archive_format}).fetchone()
         return int(row[0]) if row else 0
 
-    def known(self, files: Sequence[SourceFile]) -> ExistingLogs:
+    def find_existing(self, files: Sequence[SourceFile]) -> ExistingLogs:
         """Which log files of a batch are in archives of our own with the same size and time, and which with
         others."""
         batch = [(file.path, file.size_bytes, to_microseconds(file.modified_ns)) for file in files]
@@ -187,7 +187,7 @@ class LogUnits:
         same = frozenset(n - 1 for n, is_same in rows if is_same)
         return ExistingLogs(unchanged=same, changed=frozenset(n - 1 for n, is_same in rows if not is_same))
 
-    def taken(self, units: Sequence[LogUnit], chunk_id: int = 0) -> Conflict | None:
+    def find_conflict(self, units: Sequence[LogUnit], chunk_id: int = 0) -> Conflict | None:
         """The error that another archive of our own has one of these log files, if it is so."""
         with self._connection.by_index() as connection:
             return _taken(connection, units, chunk_id)

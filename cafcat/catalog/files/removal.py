@@ -115,7 +115,7 @@ class Change:
     live: PathList
     pruned: PathList
     empty: list[Below]
-    taken: list[RepackedLogs] = field(default_factory=list)
+    repacked_logs: list[RepackedLogs] = field(default_factory=list)
     sequence: int | None = None
     uuid: UUID | None = None
     stores: tuple[str, ...] = ()
@@ -187,7 +187,7 @@ class Removal:
             rows = connection.execute(statement.encode(), {"low": low, "high": high, "limit": limit}).fetchall()
         return RemovedPage([_retired(row) for row in rows if row[-1]], rows[-1][0] if len(rows) == limit else None)
 
-    def behind(self) -> list[str]:
+    def stores_behind(self) -> list[str]:
         """Stores that lack journal records."""
         statement = "SELECT DISTINCT unnest(unwritten) FROM journal WHERE unwritten <> '{}' ORDER BY 1"
         with self._connection.statement() as connection:
@@ -286,7 +286,7 @@ def _restore(
         "ORDER BY id FOR NO KEY UPDATE"
     )
     _leave_alone(connection, "caf_file_id NOT IN (SELECT id FROM usable)", change.pruned)
-    change.taken = _leave_taken(connection)
+    change.repacked_logs = _exclude_repacked_logs(connection)
     checkpoint()
     _put_back(connection)
     _finish(connection, change, JournalKind.RESTORE, "wanted", "committed")
@@ -339,10 +339,10 @@ def _leave_alone(connection: PgConnection, condition: str, paths: PathList) -> N
         connection.execute(f"DELETE FROM wanted WHERE {condition}".encode())  # noqa: S608
 
 
-def _leave_taken(connection: PgConnection) -> list[RepackedLogs]:
+def _exclude_repacked_logs(connection: PgConnection) -> list[RepackedLogs]:
     """A log file is in one archive. Whoever commits one changes file_locations first, which has to wait for us. Of
     several that have the same log files the newest comes back."""
-    taken: list[RepackedLogs] = []
+    repacked: list[RepackedLogs] = []
     coming: list[int] = []
     for (archive,) in connection.execute(_OF_LOGS).fetchall():
         found = logs_elsewhere(connection, archive, coming)
@@ -351,8 +351,8 @@ def _leave_taken(connection: PgConnection) -> list[RepackedLogs]:
             continue
         statement = "DELETE FROM wanted WHERE caf_file_id = %s RETURNING file_path"
         paths = sorted(path for (path,) in connection.execute(statement, [archive]).fetchall())
-        taken += [RepackedLogs(path, *found) for path in paths]
-    return taken
+        repacked += [RepackedLogs(path, *found) for path in paths]
+    return repacked
 
 
 def _put_back(connection: PgConnection) -> None:

@@ -111,7 +111,7 @@ class Journal:
         with self._connection.statement() as connection:
             return [_record(row) for row in connection.execute(statement.encode(), [chunk_id]).fetchall()]
 
-    def known(self, records: Sequence[UUID]) -> set[UUID]:
+    def find_existing(self, records: Sequence[UUID]) -> set[UUID]:
         """Return those of these records (journal.uuid) that are changes of this catalog."""
         statement = "SELECT uuid FROM journal WHERE uuid = ANY(%s)"
         with self._connection.statement() as connection:
@@ -149,7 +149,7 @@ class Journal:
             yield from map(_record, rows)
             after = rows[-1][0]
 
-    def send(self, sequence: int, store: str) -> bool:
+    def add_pending_store(self, sequence: int, store: str) -> bool:
         """Has a record written to a further store, if another still waits for it. False if none does: then its
         files are not known here any more."""
         statement = (
@@ -159,7 +159,7 @@ class Journal:
         with self._connection.statement() as connection:
             return connection.execute(statement, (store, store, sequence)).rowcount == 1
 
-    def written(self, sequence: int, store: str) -> None:
+    def record_written(self, sequence: int, store: str) -> None:
         """Notes that a store has a record. When all have it, its files need not be kept here."""
         note = "UPDATE journal SET unwritten = array_remove(unwritten, %s) WHERE id = %s RETURNING unwritten"
         with self._connection.by_index() as connection:

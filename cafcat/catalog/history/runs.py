@@ -59,7 +59,7 @@ class Runs:
         with self._connection.statement() as connection:
             connection.execute(statement.encode(), parameters)
 
-    def end_dead(self) -> int:
+    def fail_dead_runs(self) -> int:
         """Runs that are `running` although their process is known to be dead have failed. Returns their number."""
         asks = "SELECT id, owner FROM ingest_runs WHERE state = 'running'"
         ends = (
@@ -70,7 +70,7 @@ class Runs:
             dead = [run for run, owner in connection.execute(asks).fetchall() if is_dead(owner)]
             return connection.execute(ends, [dead]).rowcount if dead else 0
 
-    def record_failures(self, run: int, problems: Iterable[FileProblem]) -> None:
+    def record_failed_files(self, run: int, problems: Iterable[FileProblem]) -> None:
         """One event for each file that failed."""
         rows = [(run, problem.path, f"{problem.kind}: {problem.message}") for problem in problems]
         statement = "INSERT INTO events (run_id, kind, file_path, detail) VALUES (%s, 'file_failed', %s, %s)"

@@ -91,7 +91,7 @@ class Rebuilding:
             connection.execute(statements.TABLES)
             stage = Stage(connection, stores)
             yield stage
-            if not stage.settled:
+            if not stage.is_finalized:
                 raise psycopg.Rollback
 
 
@@ -101,7 +101,7 @@ class Stage:
     def __init__(self, connection: PgConnection, stores: Sequence[str]) -> None:
         self._connection = connection
         self._stores = list(stores)
-        self.settled = False
+        self.is_finalized = False
 
     def add_objects(self, objects: Sequence[FoundObject]) -> None:
         """Takes objects named like chunks."""
@@ -132,7 +132,7 @@ class Stage:
                 for path, of, start_byte in files:
                     copy.write_row((row[0], start_byte, of, path))
 
-    def leave_others(self, catalog: UUID | None) -> list[UUID]:
+    def discard_other_catalogs(self, catalog: UUID | None) -> list[UUID]:
         """Drop the records of all other catalogs, and every chunk without a record of this one. Returns the chunks
         that no catalog has a record of."""
         self._connection.execute(statements.OTHER_RECORDS, {"catalog": catalog})
@@ -196,7 +196,7 @@ class Stage:
                 statements.ADD_BACKUP, (self._stores[store], key, size_bytes, begun_at, begun_at)
             )
 
-    def settle(self, identity: UUID, last_sequence: int, losses: Sequence[str]) -> RebuiltCounts:
+    def finalize(self, identity: UUID, last_sequence: int, losses: Sequence[str]) -> RebuiltCounts:
         """Fills the catalog. identity: the one that it has from now on; last_sequence: no later record may have
         this number or a lower one; losses: what could not be taken, a line each."""
         take_over(self._connection, identity)
@@ -211,7 +211,7 @@ class Stage:
         detail = ", ".join(f"{count} {name}" for name, count in counts._asdict().items())
         self._connection.execute("INSERT INTO events (kind, detail) VALUES ('catalog_rebuilt', %s)", [detail])
         self._connection.execute(statements.SEQUENCES, {"last": last_sequence})
-        self.settled = True
+        self.is_finalized = True
         return counts
 
 

@@ -174,7 +174,7 @@ class ChunkCopier:
         """Copy a chunk; None if that failed."""
         if chunk.store == self._target.url:
             return CopyOutcome.OWN
-        if chunk.copy_state == "committed" and not chunk.is_left:
+        if chunk.copy_state == "committed" and not chunk.is_copy_retired:
             return CopyOutcome.THERE
         try:
             return self._keep(chunk) if chunk.copy_state == "committed" else self._copy(chunk)
@@ -207,7 +207,7 @@ class ChunkCopier:
             raise Conflict(
                 "the copy that a migration left is gone", hint="cafcat prune forgets it; then copy again"
             )
-        self._catalog.copies.keep(chunk.uuid, self._target.url)
+        self._catalog.copies.reactivate(chunk.uuid, self._target.url)
         return CopyOutcome.FOUND
 
     def _copy(self, chunk: ChunkToCopy) -> CopyOutcome:

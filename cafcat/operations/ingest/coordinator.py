@@ -144,7 +144,7 @@ class Ingest:
 
     def _known(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> ExistingFiles:
         """Return what the catalog has of a batch, after doubtful files were read; a dry run reads none."""
-        known = self._catalog.chunks.known(batch, source_ids, self._comparison)
+        known = self._catalog.chunks.find_existing(batch, source_ids, self._comparison)
         if not known.doubtful or self._dry_run:
             return known
         differing = self._contents.differing(source, batch, source_ids, known.doubtful)

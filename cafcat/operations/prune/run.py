@@ -80,7 +80,7 @@ class _Prune:
 
     def _prune_left_copies(self, store: str | None) -> bool:
         """Whether it was interrupted."""
-        for copy in self._catalog.pruning.left_copies(self._grace_seconds, store):
+        for copy in self._catalog.pruning.retired_copies(self._grace_seconds, store):
             if self._session.should_end():
                 return True
             with reported(self._failed, f"chunk {copy.uuid}"):
@@ -97,7 +97,7 @@ class _Prune:
         check_files(store, new, (copy.object_key, copy.chunk_key))
         if not self._dry_run:
             self._replicas.prove(store, copy.uuid, copy.object_key)
-            if not self._catalog.pruning.decide_copy(copy, self._grace_seconds):
+            if not self._catalog.pruning.mark_copy_deleted(copy, self._grace_seconds):
                 return
             left = ChunkObject(copy.id, copy.store, copy.object_key, copy.size_bytes)
             self._remove(store, copy.chunk_id, [left])
@@ -105,9 +105,9 @@ class _Prune:
         self._session.emit(ChunkPruned(copy.uuid, copy.store, 1, copy.size_bytes, copy.retired_at))
 
     def _prune(self, chunk: PrunableChunk) -> None:
-        if not chunk.is_decided and not self._decide(chunk):
+        if not chunk.is_deleted and not self._decide(chunk):
             return
-        if chunk.is_adopted and not chunk.is_decided:
+        if chunk.is_adopted and not chunk.is_deleted:
             self._let_go(chunk)
         objects = self._catalog.pruning.objects(chunk.id)
         removed = objects if self._dry_run else self._remove_all(chunk, objects)
@@ -130,12 +130,12 @@ class _Prune:
         """Nothing is decided of a chunk whose store is not there, or cannot be told what was removed: a rebuild of
         what is left in it would bring back older files of the same names."""
         if chunk.is_adopted:
-            return self._dry_run or self._catalog.pruning.decide(chunk.id, self._grace_seconds)
+            return self._dry_run or self._catalog.pruning.mark_deleted(chunk.id, self._grace_seconds)
         store = self._stores.open(chunk.store)
         if self._dry_run:
             return True
         write_journal(self._catalog.journal, store)
-        return self._catalog.pruning.decide(chunk.id, self._grace_seconds)
+        return self._catalog.pruning.mark_deleted(chunk.id, self._grace_seconds)
 
     def _remove_all(self, chunk: PrunableChunk, objects: Sequence[ChunkObject]) -> list[ChunkObject]:
         """Returns the objects that were removed. A store that fails keeps its own."""

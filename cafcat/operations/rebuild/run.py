@@ -155,7 +155,7 @@ class Rebuild:
             if catalogs.owner(owner) == catalogs.lost:
                 self._damages.extend(found)
         if catalogs.are_several:
-            self._unclaimed = stage.leave_others(catalogs.lost)
+            self._unclaimed = stage.discard_other_catalogs(catalogs.lost)
             self._backups = [found for found in self._backups if self._is_of(catalogs, found)]
         for sequence, uuid in stage.number_records():
             message = f"the number {sequence}, or one before it, is there twice: two catalogs wrote here"
@@ -256,7 +256,7 @@ class Rebuild:
         stage.add_backups(self._backups)
         lost = (damage for damage in self._damages.listed if damage.lost)
         losses = [f"{damage.kind} {damage.name}: {damage.message}" for damage in lost]
-        return stage.settle(identity, self._last_sequence, losses)
+        return stage.finalize(identity, self._last_sequence, losses)
 
     def _finish(self, catalogs: LostCatalogs) -> None:
         """Write the journal records of adopted chunks into the stores; recover writes those that cannot be written

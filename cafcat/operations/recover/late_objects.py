@@ -49,7 +49,7 @@ class LateObjects:
         self, kind: str, keys: Iterable[str], late: Collection[ChunkState], remove: Callable[[str], object]
     ) -> None:
         for batch in _batches(keys):
-            states = self.recovery.settled(self.url, batch)
+            states = self.recovery.final_states(self.url, batch)
             for key in batch:
                 if is_probe_key(key):
                     self._remove_probe(key, remove)

@@ -12,7 +12,7 @@ def recover_backups(catalog: Catalog, store: Store, owner: str) -> int:
     how many. Raises StoreFailed, CatalogUnavailable."""
     backups = catalog.backups
     for found in backups.overdue(store.url):
-        if backups.take(found, owner, LEASE_SECONDS):
+        if backups.acquire(found, owner, LEASE_SECONDS):
             backups.abandon(found.id)
     remains = backups.remains(store.url)
     for found in remains:

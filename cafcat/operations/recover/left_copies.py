@@ -68,7 +68,7 @@ class LeftCopies:
             why_not = self._why_incomplete(store, copy)
             outcome = RecoverOutcome.ABANDONED if why_not else RecoverOutcome.ADOPTED
             return self._report(copy, outcome, why_not)
-        if not self._copies.take(copy, self._owner, LEASE_SECONDS):
+        if not self._copies.acquire(copy, self._owner, LEASE_SECONDS):
             return None
         try:
             why_not = self._check_under_lease(store, copy)

@@ -114,7 +114,7 @@ class Recovery:
                 self._sweep(store, url)
             self._count_leases(url)
         if not self._dry_run:
-            self._catalog.runs.end_dead()
+            self._catalog.runs.fail_dead_runs()
 
     def recover_known(self, url: str) -> None:
         """Deal with the leftovers in one store that have rows in the catalog.
@@ -126,7 +126,7 @@ class Recovery:
             are_left = recovery.remains(url) or recovery.overdue(url) or self._copies.any_in(url)
             if are_left or self._catalog.journal.unwritten([url]):
                 self._recover_store(self._open(url), url)
-        self._catalog.runs.end_dead()
+        self._catalog.runs.fail_dead_runs()
 
     def _recover_store(self, store: Store, url: str) -> None:
         """Remains first: what fails here to be removed is then not tried twice."""
@@ -215,7 +215,7 @@ class Recovery:
 
     def _recover_chunk(self, store: Store, found: LeftChunk) -> None:
         """Adopts or abandons an overdue chunk. If that cannot be done now, its lease is given back."""
-        chunk = found if self._dry_run else self._catalog.recovery.take(found, self._owner, LEASE_SECONDS)
+        chunk = found if self._dry_run else self._catalog.recovery.acquire(found, self._owner, LEASE_SECONDS)
         if chunk is None:
             return
         self._renewed = time.monotonic()
@@ -225,7 +225,7 @@ class Recovery:
             return
         except BaseException:
             with contextlib.suppress(CafcatError):
-                self._catalog.recovery.give_back(chunk.id, self._owner)
+                self._catalog.recovery.release(chunk.id, self._owner)
             raise
 
     def _adopt_or_abandon(self, store: Store, chunk: LeftChunk) -> None:
@@ -250,7 +250,7 @@ class Recovery:
         """Log files in the chunk. Raises Conflict if another run took one of them meanwhile: records in an archive
         cannot be skipped."""
         units = units_in(formats.by_name(chunk.format), StoredObject(store, chunk.object_key))
-        if units.units and (conflict := self._catalog.logs.taken(units.units, chunk.id)) is not None:
+        if units.units and (conflict := self._catalog.logs.find_conflict(units.units, chunk.id)) is not None:
             raise conflict
         return units
 
@@ -287,7 +287,7 @@ class Recovery:
         if chunk.moves_from is not None:
             return commit.commit_moved(chunk.id, summary, mapping, chunk.moves_from)
         return commit.commit_chunk(
-            chunk.id, summary, mapping, chunk.on_conflict, all_new=True, yields=True, units=units
+            chunk.id, summary, mapping, chunk.on_conflict, all_new=True, is_late=True, units=units
         )
 
     def _abandon(self, store: Store, chunk: LeftChunk, reason: str) -> None:

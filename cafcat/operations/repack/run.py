@@ -228,7 +228,7 @@ def _refuse_logs(chunks: Sequence[RewritableChunk], options: RepackOptions) -> N
 
 
 def _chosen(found: Sequence[RewritableChunk], options: RepackOptions) -> RepackPlan:
-    free = [chunk for chunk in found if not chunk.is_taken]
+    free = [chunk for chunk in found if not chunk.is_being_rewritten]
     chosen: list[RewritableChunk] = []
     live_bytes = 0
     for chunk in free:

@@ -74,7 +74,7 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
         verdict = Verdict.UNREADABLE
         is_known = not isinstance(error, NotInstalled)
         findings.add(FindingKind.UNREADABLE, f"it cannot be read: {error}")
-    if verdict is not Verdict.OK and not catalog.verification.still_kept(target):
+    if verdict is not Verdict.OK and not catalog.verification.should_exist(target):
         return None
     counts = progress.files, progress.size_bytes
     return CheckResult(verdict, findings.listed(), *counts, started_at, is_known, unchecked)

@@ -172,7 +172,7 @@ class _Verify:
 
     def _record(self, run: VerifyRun, target: CheckTarget | None, result: CheckResult, name: str | None) -> None:
         """Store a result in the catalog, then report it."""
-        if result.is_known:
+        if result.is_conclusive:
             self._catalog.verification.record(run.id, self.level, target, result)
         else:
             self._counts["not known"] += 1
@@ -196,7 +196,7 @@ class _Verify:
 
         The store gets a single finding, which is reported but not stored: the history of the object has no result.
         """
-        if result.verdict not in (Verdict.MISSING, Verdict.UNREADABLE) or not result.is_known:
+        if result.verdict not in (Verdict.MISSING, Verdict.UNREADABLE) or not result.is_conclusive:
             return False
         if target.store in self._stores_out_of_reach:
             return True
