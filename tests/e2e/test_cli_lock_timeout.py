@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 # An ingest that is stopped in the transaction of its commit, after its changes of file_locations.
 STOPPED = """
 import os, signal
-from cafcat.catalog.chunks.chunks import commit
+from cafcat.catalog.chunks import commit
 set_committed = commit._set_committed
 def stop(*arguments):
     os.kill(os.getpid(), signal.SIGSTOP)

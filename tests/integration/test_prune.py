@@ -441,7 +441,7 @@ def test_a_record_on_its_way_does_not_come_after_its_chunk_is_gone(
     local.rm(["p"])
     before = records_in(folder)
     other = open_at(folder)
-    store, decide = other.session.stores[folder.url], Pruning.decide
+    store, mark_deleted = other.session.stores[folder.url], Pruning.mark_deleted
     create = store.create
     at_it, pruned = threading.Event(), threading.Event()
     started: list[InBackground] = []
@@ -458,10 +458,10 @@ def test_a_record_on_its_way_does_not_come_after_its_chunk_is_gone(
                 record.unlink()
         started.append(in_background(other.recover))
         assert at_it.wait(PATIENCE_SECONDS)
-        return decide(self, chunk_id, grace_seconds)
+        return mark_deleted(self, chunk_id, grace_seconds)
 
     monkeypatch.setattr(store, "create", slowly)
-    monkeypatch.setattr(Pruning, "decide", decided)
+    monkeypatch.setattr(Pruning, "mark_deleted", decided)
     assert local.prune(grace_seconds=0).chunks == 1
     pruned.set()
     assert started[0].done().failed == ()
