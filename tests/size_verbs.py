@@ -160,12 +160,12 @@ def write_journal(world: SizeWorld, repository: cafcat.Repository, round: str) -
 
 
 def enter_logs(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    from cafcat.catalog.files.log_units import drop_units, enter_units
+    from cafcat.catalog.files.log_units import add_units, drop_units
 
     chunk = int(str(world.sql("SELECT max(id) FROM chunks")[0][0]))
     units = ArchiveUnits([LogUnit(f"logs-{round}/{number}", 0, 1) for number in range(FILES)])
     with repository.session.catalog.commit._connection.transaction() as connection:
-        enter_units(connection, chunk, units, exclusive=True)
+        add_units(connection, chunk, units, exclusive=True)
         drop_units(connection, chunk)
 
 

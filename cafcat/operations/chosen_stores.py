@@ -8,7 +8,7 @@ from cafcat.operations.joining import Joining
 from cafcat.operations.known_stores import KnownStores
 from cafcat.session import Session
 from cafcat.settings.stores import chosen_url, possible_name
-from cafcat.settings.values import Given
+from cafcat.settings.values import GivenValue
 from cafcat.stores.base import OpensFiles, Store
 
 __all__ = [
@@ -40,7 +40,7 @@ def named_store(session: Session, given: str) -> Store:
     """
     stores = session.settings.stores
     found = _store_in_catalog(session, possible_name(given, stores))
-    url = chosen_url(Given(given, "argument", Path.cwd()), "store", stores)
+    url = chosen_url(GivenValue(given, "argument", Path.cwd()), "store", stores)
     return found or session.stores[url]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from cafcat.catalog.files.lookup import LOOKED_UP_PATHS, Below, successor
+from cafcat.catalog.files.lookup import LOOKED_UP_PATHS, PathScope, successor
 from cafcat.catalog.files.path_list import PathList
 from cafcat.catalog.files.removal import Change
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
@@ -72,8 +72,8 @@ class Removing:
     def removed(self, prefix: str) -> Iterator[RetiredLocation]:
         """Give the files below a folder, or of that name, that `undelete` can bring back, in order of path."""
         place = _below(prefix or ".")
-        if place.itself is not None:
-            yield from self._catalog.removal.removed(place.itself, successor(place.itself)).files
+        if place.file is not None:
+            yield from self._catalog.removal.removed(place.file, successor(place.file)).files
         after, high = place.range()
         while True:
             page = self._catalog.removal.removed(after, high)
@@ -145,7 +145,7 @@ class Removing:
         return tuple(behind)
 
 
-def _below(typed: str) -> Below:
+def _below(typed: str) -> PathScope:
     """A folder as typed: "./a", "/a", "a" -> all below "a/", and the file "a"; "a/" -> only what is below; "." ->
     everything. Raises InvalidInput for an empty name (a variable of a shell that was not set), for "/" (an adopted
     archive may have a folder of that name), or what is none."""
@@ -153,16 +153,16 @@ def _below(typed: str) -> Below:
         raise InvalidInput("an empty name is no folder", hint="all of the catalog is .")
     if not is_text(typed):
         raise InvalidInput(f"no path of the catalog has such a name: {_printable(typed)}")
-    below = Below(folder_of(typed), file_of(typed))
+    below = PathScope(folder_of(typed), file_of(typed))
     if not below.folder and not typed.startswith("."):
         raise InvalidInput(f"{typed} is no folder of the catalog", hint="all of the catalog is .")
     return below
 
 
-def _outermost(folders: Sequence[str]) -> list[Below]:
+def _outermost(folders: Sequence[str]) -> list[PathScope]:
     """Without those that are in others, or named twice."""
-    kept: list[Below] = []
-    for below in sorted(map(_below, folders), key=lambda below: (below.folder, below.itself is None)):
+    kept: list[PathScope] = []
+    for below in sorted(map(_below, folders), key=lambda below: (below.folder, below.file is None)):
         if not kept or not below.folder.startswith(kept[-1].folder):
             kept.append(below)
     return kept

@@ -15,7 +15,7 @@ from typing import Any, Self
 from cafcat.errors import InvalidInput
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.settings.stores import NamedStore, access_of, chosen_url, named_stores, possible_name
-from cafcat.settings.values import Given, absolute_path, check_keys, size_in_bytes, text_of, yes_or_no
+from cafcat.settings.values import GivenValue, absolute_path, check_keys, size_in_bytes, text_of, yes_or_no
 from cafcat.stores.registry import UPLOAD_MEMORY
 from cafcat.support.quantities import format_size
 
@@ -82,7 +82,7 @@ class Settings:
         return cls._resolve(_from_file(document, file, profile) | given, stores, file)
 
     @classmethod
-    def _resolve(cls, given: Mapping[str, Given], stores: Mapping[str, NamedStore], file: Path | None) -> Self:
+    def _resolve(cls, given: Mapping[str, GivenValue], stores: Mapping[str, NamedStore], file: Path | None) -> Self:
         home = absolute_path(given["home"], "home") if "home" in given else default_home()
         values: dict[str, Any] = {
             "database_url": None,
@@ -144,29 +144,29 @@ _PASSWORD_KEYWORD = re.compile(
 )
 
 
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
-    return {name: Given(value, "flag", Path.cwd()) for name, value in flags.items() if value is not None}
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, GivenValue]:
+    return {name: GivenValue(value, "flag", Path.cwd()) for name, value in flags.items() if value is not None}
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+def _from_environment(environ: Mapping[str, str]) -> dict[str, GivenValue]:
     """An empty variable counts as not set, so that a shell can switch one off for one command."""
     variables = {name: f"CAFCAT_{name.upper()}" for name in KEYS}
     return {
-        name: Given(environ[variable], f"environment {variable}", Path.cwd())
+        name: GivenValue(environ[variable], f"environment {variable}", Path.cwd())
         for name, variable in variables.items()
         if environ.get(variable)
     }
 
 
-def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, Given]) -> Path | None:
+def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, GivenValue]) -> Path | None:
     if config is not None:
-        return absolute_path(Given(config, "", Path.cwd()), "config")
+        return absolute_path(GivenValue(config, "", Path.cwd()), "config")
     home = absolute_path(given["home"], "home") if "home" in given else default_home()
     file = home / CONFIG_NAME
     return file if file.is_file() else None
 
 
-def _from_file(document: dict[str, Any], file: Path | None, profile: str | None) -> dict[str, Given]:
+def _from_file(document: dict[str, Any], file: Path | None, profile: str | None) -> dict[str, GivenValue]:
     """Top-level keys, overridden by those of `[profiles.NAME]`."""
     if file is None:
         if profile is not None:
@@ -185,12 +185,12 @@ def _from_file(document: dict[str, Any], file: Path | None, profile: str | None)
     return values
 
 
-def _checked(table: Mapping[str, Any], file: Path, prefix: str) -> dict[str, Given]:
+def _checked(table: Mapping[str, Any], file: Path, prefix: str) -> dict[str, GivenValue]:
     if "stores" in table:
         hint = "stores have the same names in every profile: write [stores.NAME]"
         raise InvalidInput(f"unknown key {prefix}stores in {file}", hint=hint)
     check_keys(table, KEYS, file, prefix)
-    return {name: Given(value, f"file {file}: {prefix}{name}", file.parent) for name, value in table.items()}
+    return {name: GivenValue(value, f"file {file}: {prefix}{name}", file.parent) for name, value in table.items()}
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _in_real_home(store: str, home: Path) -> str:
     return store if below is None else str(Path(os.path.realpath(home)) / below)
 
 
-def _database_url(given: Given, name: str) -> str:
+def _database_url(given: GivenValue, name: str) -> str:
     """As libpq reads it; SQLAlchemy's `postgresql+driver://` loses its driver. The value is never in a
     message, because it may hold a password."""
     text = re.sub(r"^(postgres(?:ql)?)\+\w+://", r"\1://", text_of(given, name).strip())
@@ -229,14 +229,14 @@ def _database_url(given: Given, name: str) -> str:
     raise InvalidInput(f"{name} ({given.origin}) is not a Postgres URL", hint=hint)
 
 
-def _target_size(given: Given, name: str) -> int:
+def _target_size(given: GivenValue, name: str) -> int:
     size = size_in_bytes(given, name)
     if size == 0:
         raise InvalidInput(f"{name} ({given.origin}) must be more than 0 bytes")
     return size
 
 
-def _seconds(given: Given, name: str) -> int:
+def _seconds(given: GivenValue, name: str) -> int:
     """Return the seconds of a duration such as "15m", of a number, or 0."""
     text = str(given.value).strip().lower()
     match = re.fullmatch(r"(\d{1,6})([smhd]?)", text, re.ASCII)
@@ -246,7 +246,7 @@ def _seconds(given: Given, name: str) -> int:
     return int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
 
 
-def _upload_memory(given: Given, name: str) -> int:
+def _upload_memory(given: GivenValue, name: str) -> int:
     size = size_in_bytes(given, name)
     if size < LEAST_UPLOAD_MEMORY:
         least = f"{LEAST_UPLOAD_MEMORY} bytes ({format_size(LEAST_UPLOAD_MEMORY)})"
@@ -254,7 +254,7 @@ def _upload_memory(given: Given, name: str) -> int:
     return size
 
 
-_READERS: Mapping[str, Callable[[Given, str], Any]] = {
+_READERS: Mapping[str, Callable[[GivenValue, str], Any]] = {
     "database_url": _database_url,
     "target_size": _target_size,
     "upload_memory": _upload_memory,

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from cafcat.errors import InvalidInput
 from cafcat.remote.access import Addressing, S3Access, is_s3
-from cafcat.settings.values import Given, absolute_path, check_keys, text_of
+from cafcat.settings.values import GivenValue, absolute_path, check_keys, text_of
 
 __all__ = ["NamedStore", "access_of", "chosen_url", "is_store_name", "named_stores", "possible_name"]
 
@@ -53,7 +53,7 @@ def named_stores(tables: Any, file: Path) -> dict[str, NamedStore]:
     return stores
 
 
-def chosen_url(given: Given, name: str, stores: Mapping[str, NamedStore]) -> str:
+def chosen_url(given: GivenValue, name: str, stores: Mapping[str, NamedStore]) -> str:
     """The URL of the store that a setting means: a name of one, a URL, or a folder. A path object is always a
     folder. Raises InvalidInput."""
     if isinstance(given.value, str) and given.value in stores:
@@ -89,7 +89,7 @@ def _named_store(name: str, table: Mapping[str, Any], file: Path) -> NamedStore:
         raise InvalidInput(
             f"stores.{name} in {file} has no url", hint='write url = "s3://BUCKET/PREFIX", or a folder'
         )
-    given = {key: Given(value, f"file {file}: {prefix}{key}", file.parent) for key, value in table.items()}
+    given = {key: GivenValue(value, f"file {file}: {prefix}{key}", file.parent) for key, value in table.items()}
     url = _store_url(given.pop("url"), "url")
     if given and not url.startswith("s3://"):
         key, option = next(iter(given.items()))
@@ -97,7 +97,7 @@ def _named_store(name: str, table: Mapping[str, Any], file: Path) -> NamedStore:
     return NamedStore(name, url, _access(given))
 
 
-def _access(given: Mapping[str, Given]) -> S3Access:
+def _access(given: Mapping[str, GivenValue]) -> S3Access:
     return S3Access(
         endpoint_url=_endpoint_url(given["endpoint_url"]) if "endpoint_url" in given else None,
         region=text_of(given["region"], "region") if "region" in given else None,
@@ -106,7 +106,7 @@ def _access(given: Mapping[str, Given]) -> S3Access:
     )
 
 
-def _endpoint_url(given: Given) -> str:
+def _endpoint_url(given: GivenValue) -> str:
     text = text_of(given, "endpoint_url")
     if not _ENDPOINT.fullmatch(text):
         hint = "write https://HOST or https://HOST:PORT; credentials belong in AWS' own configuration"
@@ -114,7 +114,7 @@ def _endpoint_url(given: Given) -> str:
     return text.rstrip("/")
 
 
-def _addressing(given: Given) -> Addressing:
+def _addressing(given: GivenValue) -> Addressing:
     text = text_of(given, "addressing")
     for word in _ADDRESSINGS:
         if text == word:
@@ -122,7 +122,7 @@ def _addressing(given: Given) -> Addressing:
     raise InvalidInput(f"addressing ({given.origin}) must be one of {', '.join(_ADDRESSINGS)}, not {text!r}")
 
 
-def _store_url(given: Given, name: str) -> str:
+def _store_url(given: GivenValue, name: str) -> str:
     """An s3:// URL without slashes around its prefix, another URL as it is, or an absolute path."""
     text = text_of(given, name)
     if re.match(r"\s*s3:", text, re.IGNORECASE):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cafcat.errors import InvalidInput
 from cafcat.support.quantities import parse_size
 
-__all__ = ["Given", "absolute_path", "check_keys", "size_in_bytes", "text_of", "yes_or_no"]
+__all__ = ["GivenValue", "absolute_path", "check_keys", "size_in_bytes", "text_of", "yes_or_no"]
 
 _NAME_OF_SECRET = re.compile(r"access.?key|secret|passw|token|credential", re.IGNORECASE)
 _NO_SECRETS = (
@@ -19,7 +19,7 @@ _NO_SECRETS = (
 )
 
 
-class Given(NamedTuple):
+class GivenValue(NamedTuple):
     """A value that somebody gave, who, and the folder that a relative path in it is relative to."""
 
     value: Any
@@ -27,7 +27,7 @@ class Given(NamedTuple):
     folder: Path
 
 
-def text_of(given: Given, name: str) -> str:
+def text_of(given: GivenValue, name: str) -> str:
     """A text, or the text of a path object. Raises InvalidInput if it is empty or has a NUL."""
     value = os.fspath(given.value) if isinstance(given.value, os.PathLike) else given.value
     if not isinstance(value, str) or not value or "\0" in value:
@@ -35,7 +35,7 @@ def text_of(given: Given, name: str) -> str:
     return value
 
 
-def absolute_path(given: Given, name: str) -> Path:
+def absolute_path(given: GivenValue, name: str) -> Path:
     """The path without `~`, `.` and `..`. Raises InvalidInput."""
     try:
         return Path(os.path.normpath(given.folder / Path(text_of(given, name)).expanduser()))
@@ -43,7 +43,7 @@ def absolute_path(given: Given, name: str) -> Path:
         raise InvalidInput(f"{name} ({given.origin}): {error}") from error
 
 
-def size_in_bytes(given: Given, name: str) -> int:
+def size_in_bytes(given: GivenValue, name: str) -> int:
     """A number of bytes, or what a size such as "30GB" means. Raises InvalidInput."""
     value = given.value
     if isinstance(value, bool) or not isinstance(value, (str, int)):
@@ -54,7 +54,7 @@ def size_in_bytes(given: Given, name: str) -> int:
         raise InvalidInput(f"{name} ({given.origin}): {error.message}", hint=error.hint) from error
 
 
-def yes_or_no(given: Given, name: str) -> bool:
+def yes_or_no(given: GivenValue, name: str) -> bool:
     """A truth value, or the word for one. Raises InvalidInput."""
     if isinstance(given.value, bool):
         return given.value

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from cafcat.catalog.chunks.pruning import LeftCopy
+from cafcat.catalog.chunks.pruning import RetiredCopy
 from cafcat.errors import AccessDenied, InvalidInput
 from cafcat.operations.prune.report import PruneReport
 from cafcat.stores.base import ObjectInfo, Upload
@@ -314,7 +314,7 @@ def test_a_copy_is_decided_on_only_at_the_places_that_were_looked_at(
     assert pruning.mark_copy_deleted(_left(repository, first.id), 0)
 
 
-def _left(repository: cafcat.Repository, copy: int) -> LeftCopy:
+def _left(repository: cafcat.Repository, copy: int) -> RetiredCopy:
     return {left.id: left for left in repository.session.catalog.pruning.retired_copies(0, None)}[copy]
 
 

@@ -7,7 +7,7 @@ from psycopg import errors as pg
 
 from cafcat.catalog.chunks.commit import ChunkCommit, Commit, map_files, stage
 from cafcat.catalog.connection import Connection, PgConnection
-from cafcat.catalog.files.log_units import enter_units
+from cafcat.catalog.files.log_units import add_units
 from cafcat.catalog.files.lookup import size_of
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.catalog.history.events import record_event
@@ -126,7 +126,7 @@ class Adopting:
             commit = _map(connection, archive.id, mapping, on_conflict)
             live = commit.added + commit.replaced
             connection.execute(_COMMITTED, {"id": archive.id, "live": live, "bytes": commit.live_bytes})
-            enter_units(connection, archive.id, units)
+            add_units(connection, archive.id, units)
             _record(connection, archive, commit)
         return commit
 

@@ -7,7 +7,7 @@ from psycopg import errors as pg
 
 from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX, exists_by_key, join_by_key
 from cafcat.catalog.connection import Connection, PgConnection
-from cafcat.catalog.files.log_units import enter_units
+from cafcat.catalog.files.log_units import add_units
 from cafcat.catalog.files.lookup import size_of
 from cafcat.catalog.files.mapping import COLUMNS, Mapping
 from cafcat.catalog.history.events import record_event
@@ -193,7 +193,7 @@ def _enter(
 ) -> ChunkCommit:
     commit = _map(connection, chunk_id, mapping, rules)
     if units != NO_UNITS:
-        enter_units(connection, chunk_id, units, exclusive=True)
+        add_units(connection, chunk_id, units, exclusive=True)
     return commit
 
 

@@ -16,7 +16,7 @@ from cafcat.catalog.stores.stores import moved_meanwhile
 from cafcat.errors import Conflict
 from cafcat.model import ChunkState
 
-__all__ = ["ChunkToCopy", "Copies", "CopyOf", "Selection", "drop_copies"]
+__all__ = ["ChunkToCopy", "CopiedChunk", "Copies", "Selection", "drop_copies"]
 
 _PAGE_ROWS: Final = 1000
 _READABLE: Final = (ChunkState.COMMITTED, ChunkState.RETIRED)
@@ -104,7 +104,7 @@ class ChunkToCopy(NamedTuple):
     is_copy_retired: bool
 
 
-class CopyOf(NamedTuple):
+class CopiedChunk(NamedTuple):
     """The chunk that a copy is of; size in bytes, crc64nvme in base64."""
 
     id: int
@@ -259,13 +259,13 @@ class Copies(Objects):
             connection.execute(_MAKE_CHUNK, (new, copy_key, copy_etag, chunk_id))
             record_event(connection, "chunk_migrated", chunk_id, f"{old} {new}")
 
-    def chunk(self, copy_id: int) -> CopyOf:
+    def chunk(self, copy_id: int) -> CopiedChunk:
         """Of which chunk a copy is. Raises Conflict if there is no such copy."""
         with self._connection.statement() as connection:
             row = connection.execute(_OF_COPY.encode(), [copy_id]).fetchone()
         if row is None:
             raise Conflict("there is no such copy", chunk=str(copy_id))
-        return CopyOf(row[0], row[4], row[5], row[6])
+        return CopiedChunk(row[0], row[4], row[5], row[6])
 
 
 def drop_copies(connection: PgConnection, chunks: Sequence[int]) -> None:

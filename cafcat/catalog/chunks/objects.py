@@ -11,12 +11,12 @@ from cafcat.catalog.chunks.owners import is_dead
 from cafcat.catalog.connection import Connection
 from cafcat.errors import Conflict
 
-__all__ = ["Objects", "WrittenObject"]
+__all__ = ["LeftoverObject", "Objects"]
 
 _COLUMNS: Final = "id, store, object_key, upload_id, lease_owner"
 
 
-class WrittenObject(NamedTuple):
+class LeftoverObject(NamedTuple):
     """An object that was begun. owner: who has, or had, its lease."""
 
     id: int
@@ -65,13 +65,13 @@ class Objects:
         """Notes that the store has nothing of an abandoned or deleted object any more."""
         self._update("deleted_at = now()", "state IN ('abandoned', 'deleted') AND deleted_at IS NULL", object_id)
 
-    def remains(self, store: str) -> list[WrittenObject]:
+    def remains(self, store: str) -> list[LeftoverObject]:
         """Abandoned and deleted objects of which the store may still have something, oldest first."""
         return [
             found for found, _ in self._of_store(store, "state IN ('abandoned', 'deleted') AND deleted_at IS NULL")
         ]
 
-    def overdue(self, store: str) -> list[WrittenObject]:
+    def overdue(self, store: str) -> list[LeftoverObject]:
         """Objects `writing` whose lease is over, or whose writer is known to be dead, oldest first."""
         return [
             found
@@ -79,7 +79,7 @@ class Objects:
             if is_over or is_dead(found.owner)
         ]
 
-    def acquire(self, found: WrittenObject, owner: str, lease_seconds: int) -> bool:
+    def acquire(self, found: LeftoverObject, owner: str, lease_seconds: int) -> bool:
         """Takes the lease of an object that `overdue` found. False if somebody else did, or has settled it."""
         lease = "lease_owner = %s, lease_expires_at = now() + make_interval(secs => %s)"
         condition = "state = 'writing' AND (lease_expires_at < now() OR lease_owner = %s)"
@@ -92,14 +92,14 @@ class Objects:
         with self._connection.statement() as connection:
             return {row[0] for row in connection.execute(statement.encode(), [store]).fetchall()}
 
-    def _of_store(self, store: str, condition: str) -> list[tuple[WrittenObject, bool]]:
+    def _of_store(self, store: str, condition: str) -> list[tuple[LeftoverObject, bool]]:
         statement = (
             f"SELECT lease_expires_at < now(), {_COLUMNS} FROM {self._table} "  # noqa: S608
             f"WHERE store = %s AND {condition} ORDER BY id"
         )
         with self._connection.statement() as connection:
             rows = connection.execute(statement.encode(), [store]).fetchall()
-        return [(WrittenObject(*row[1:]), bool(row[0])) for row in rows]
+        return [(LeftoverObject(*row[1:]), bool(row[0])) for row in rows]
 
     def _update(
         self,

@@ -11,7 +11,7 @@ from cafcat.catalog.files.log_units import drop_units
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.runs import iso
 
-__all__ = ["ChunkObject", "LeftCopy", "PrunableChunk", "Pruning", "Waiting"]
+__all__ = ["ChunkObject", "PrunableChunk", "Pruning", "RetiredCopy", "Waiting"]
 
 _PAGE_ROWS: Final = 1000
 _COPY_LEFT: Final = "k.chunk_id = c.id AND k.deleted_at IS NULL AND k.state IN ('committed', 'deleted')"
@@ -64,7 +64,7 @@ FOR UPDATE
 _DROP_COPY: Final = "UPDATE chunk_copies SET state = 'deleted' WHERE id = %s"
 
 
-class LeftCopy(NamedTuple):
+class RetiredCopy(NamedTuple):
     """A copy that a migration left behind, and where its chunk is now: chunk_store, chunk_key. Sizes in bytes;
     retired_at: ISO 8601 in UTC."""
 
@@ -128,14 +128,14 @@ class Pruning:
                 return
             after = rows[-1][0]
 
-    def retired_copies(self, grace_seconds: int, store: str | None) -> Iterator[LeftCopy]:
+    def retired_copies(self, grace_seconds: int, store: str | None) -> Iterator[RetiredCopy]:
         """Copies that migrations left behind longer ago, in a store (URL) or, None, in any. A page at a time."""
         statement = _LEFT_COPIES.format(retired_at=iso("k.retired_at"))
         after = 0
         while True:
             parameters = {"after": after, "store": store, "grace": grace_seconds, "limit": _PAGE_ROWS}
             rows = self._rows(statement, parameters)
-            yield from (LeftCopy(*row) for row in rows)
+            yield from (RetiredCopy(*row) for row in rows)
             if len(rows) < _PAGE_ROWS:
                 return
             after = rows[-1][0]
@@ -148,7 +148,7 @@ class Pruning:
         )
         return int(self._rows(statement, (grace_seconds, store))[0][0])
 
-    def mark_copy_deleted(self, copy: LeftCopy, grace_seconds: int) -> bool:
+    def mark_copy_deleted(self, copy: RetiredCopy, grace_seconds: int) -> bool:
         """Decide that a copy is deleted. False if somebody needs it again meanwhile, or if the copy or its chunk is
         at another place than `left_copies` gave."""
         with self._connection.transaction() as connection:

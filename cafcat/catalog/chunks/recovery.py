@@ -12,10 +12,10 @@ from cafcat.errors import Locked
 from cafcat.model import ChunkState, OnConflict
 from cafcat.support.paths import is_text
 
-__all__ = ["Leases", "LeftChunk", "Recovery"]
+__all__ = ["Leases", "LeftoverChunk", "Recovery"]
 
 
-class LeftChunk(NamedTuple):
+class LeftoverChunk(NamedTuple):
     """A chunk that was left behind. owner: who has, or had, its lease. on_conflict: REPLACE or SKIP, as its run was
     told; FAIL counts as SKIP: it replaces nothing either. moves_from: None, or the chunks (chunks.id) whose live
     files were copied into it."""
@@ -104,25 +104,25 @@ class Recovery:
         ends = [end for owner, end in rows if not is_dead(owner)]
         return Leases(len(ends), max(ends, default=None))
 
-    def leased(self, store: str) -> list[LeftChunk]:
+    def leased(self, store: str) -> list[LeftoverChunk]:
         """Chunks `writing` whose writers live as far as anybody can tell, oldest first."""
         return [chunk for chunk in self._left(store, _LEASED) if not is_dead(chunk.owner)]
 
-    def overdue(self, store: str) -> list[LeftChunk]:
+    def overdue(self, store: str) -> list[LeftoverChunk]:
         """Chunks `writing` whose lease is over, or whose writer is known to be dead, oldest first."""
         dead = [chunk for chunk in self._left(store, _LEASED) if is_dead(chunk.owner)]
         return sorted(self._left(store, _OVERDUE) + dead)
 
-    def remains(self, store: str) -> list[LeftChunk]:
+    def remains(self, store: str) -> list[LeftoverChunk]:
         """Abandoned and deleted chunks of which the store may still have something, oldest first."""
         return self._left(store, _REMAINS)
 
-    def _left(self, store: str, condition: str) -> list[LeftChunk]:
+    def _left(self, store: str, condition: str) -> list[LeftoverChunk]:
         statement = f"SELECT {_LEFT} FROM chunks WHERE {condition} AND store = %s ORDER BY id"  # noqa: S608
         with self._connection.statement() as connection:
             return [_left_chunk(row) for row in connection.execute(statement.encode(), [store]).fetchall()]
 
-    def acquire(self, found: LeftChunk, owner: str, lease_seconds: int) -> LeftChunk | None:
+    def acquire(self, found: LeftoverChunk, owner: str, lease_seconds: int) -> LeftoverChunk | None:
         """Takes the lease of a chunk that `overdue` found: then nobody else does. None if somebody did, or its
         writer has settled it after all."""
         dead = found.owner if is_dead(found.owner) else None
@@ -158,8 +158,8 @@ class Recovery:
         return {key: ChunkState(state) if state else None for key, state in rows}
 
 
-def _left_chunk(row: tuple[Any, ...]) -> LeftChunk:
+def _left_chunk(row: tuple[Any, ...]) -> LeftoverChunk:
     *chunk, sources, asked = row
     moves_from = None if sources is None else tuple(sources)
     replaces = asked in (None, OnConflict.REPLACE)
-    return LeftChunk._make((*chunk, moves_from, OnConflict.REPLACE if replaces else OnConflict.SKIP))
+    return LeftoverChunk._make((*chunk, moves_from, OnConflict.REPLACE if replaces else OnConflict.SKIP))

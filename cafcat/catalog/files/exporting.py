@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from cafcat.catalog.connection import PgConnection
-from cafcat.catalog.files.lookup import MICROSECONDS, Below, location_of, size_of, successor
+from cafcat.catalog.files.lookup import MICROSECONDS, PathScope, location_of, size_of, successor
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.model import Location
@@ -40,25 +40,25 @@ class Export:
         found.read_by_index(everything=False)
         [(self.taken_at,)] = found.rows(f"SELECT {iso('now()')}")
 
-    def first_absent(self, places: Sequence[Below]) -> int | None:
+    def first_absent(self, places: Sequence[PathScope]) -> int | None:
         """Which of the places has no file, if there is one; everything is always there."""
         named = [(number, place) for number, place in enumerate(places) if place.folder]
         ranges = [place.range() for _, place in named]
         parameters = {
-            "paths": [place.itself for _, place in named],
+            "paths": [place.file for _, place in named],
             "lows": [low for low, _ in ranges],
             "highs": [high for _, high in ranges],
         }
         rows = self._read.rows(_ABSENT, parameters)
         return named[int(rows[0][0]) - 1][0] if rows else None
 
-    def totals(self, places: Sequence[Below]) -> tuple[int, int]:
+    def totals(self, places: Sequence[PathScope]) -> tuple[int, int]:
         """Number and bytes of what `files` gives."""
         source, parameters = self._source(places)
         [(files, size_bytes)] = self._read.rows(_TOTALS.format(files=source), parameters)
         return int(files), int(size_bytes)
 
-    def files(self, places: Sequence[Below]) -> Generator[Location, None, None]:
+    def files(self, places: Sequence[PathScope]) -> Generator[Location, None, None]:
         """Each file of the places once, by chunk and offset. They stream: to be read to the end, or closed."""
         source, parameters = self._source(places)
         chunk: int | None = None
@@ -70,7 +70,7 @@ class Export:
                 file = (path, start, end, checksum, microseconds)
                 yield location_of((*file, *of_chunk, content_bytes, decoding))
 
-    def _source(self, places: Sequence[Below]) -> tuple[str, dict[str, Any]]:
+    def _source(self, places: Sequence[PathScope]) -> tuple[str, dict[str, Any]]:
         """Return the FROM item that has the files of the places, and its parameters."""
         everything = any(not place.folder for place in places)
         self._read.read_by_index(everything=everything)
@@ -80,10 +80,10 @@ class Export:
         return _IN_RANGES, {"lows": [low for low, _ in ranges], "highs": [high for _, high in ranges]}
 
 
-def _disjoint(places: Sequence[Below]) -> list[tuple[str, str]]:
+def _disjoint(places: Sequence[PathScope]) -> list[tuple[str, str]]:
     """Half-open ranges of paths that have each file of the places once. Code points are in the order of their
     UTF-8."""
-    ranges = [(place.itself, successor(place.itself)) for place in places if place.itself is not None]
+    ranges = [(place.file, successor(place.file)) for place in places if place.file is not None]
     ranges += [(place.folder, f"{place.folder[:-1]}0") for place in places]
     found: list[tuple[str, str]] = []
     for low, high in sorted(ranges):

@@ -20,9 +20,9 @@ __all__ = [
     "LogUnits",
     "SearchedArchive",
     "StoredUnit",
+    "add_units",
     "copy_units",
     "drop_units",
-    "enter_units",
     "logs_elsewhere",
 ]
 
@@ -193,7 +193,7 @@ class LogUnits:
             return _taken(connection, units, chunk_id)
 
 
-def enter_units(connection: PgConnection, chunk_id: int, found: ArchiveUnits, *, exclusive: bool = False) -> None:
+def add_units(connection: PgConnection, chunk_id: int, found: ArchiveUnits, *, exclusive: bool = False) -> None:
     """Enters what an archive has, in the caller's transaction. exclusive: raises Conflict if another archive of our
     own has one of the log files."""
     if exclusive:

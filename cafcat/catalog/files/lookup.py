@@ -12,9 +12,9 @@ from cafcat.support.quantities import to_microseconds, to_nanoseconds
 __all__ = [
     "LOOKED_UP_PATHS",
     "PAGE_ROWS",
-    "Below",
     "FindFilter",
     "Lookup",
+    "PathScope",
     "folder_range",
     "location_of",
     "size_of",
@@ -140,17 +140,17 @@ def folder_range(folder: str) -> tuple[str, str | None]:
     return (folder, folder[:-1] + "0") if folder else ("", None)
 
 
-class Below(NamedTuple):
+class PathScope(NamedTuple):
     """Everything below a folder, as `folder_range` has it: "" or a name that ends in "/"; and the file `itself`,
     None for none."""
 
     folder: str
-    itself: str | None
+    file: str | None
 
     @property
     def name(self) -> str:
         """As somebody would type it."""
-        return self.itself or self.folder or "."
+        return self.file or self.folder or "."
 
     def range(self) -> tuple[str, str | None]:
         """The half-open range of paths below the folder."""
@@ -161,9 +161,7 @@ class Below(NamedTuple):
         low, high = self.range()
         below = "file_path >= %s" if high is None else "file_path >= %s AND file_path < %s"
         ends = [low] if high is None else [low, high]
-        return (
-            (f"({below})", ends) if self.itself is None else (f"({below} OR file_path = %s)", [*ends, self.itself])
-        )
+        return (f"({below})", ends) if self.file is None else (f"({below} OR file_path = %s)", [*ends, self.file])
 
 
 def successor(path: str) -> str:

@@ -10,7 +10,7 @@ from cafcat.catalog.by_key import BY_INDEX, delete_by_key, exists_by_key, join_b
 from cafcat.catalog.chunks.commit import take_off_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.log_units import LOGS_ELSEWHERE, logs_elsewhere
-from cafcat.catalog.files.lookup import LOCATION, Below, location_of, size_of
+from cafcat.catalog.files.lookup import LOCATION, PathScope, location_of, size_of
 from cafcat.catalog.files.mapping import COLUMNS
 from cafcat.catalog.files.path_list import PathList
 from cafcat.catalog.history.journal import append
@@ -114,7 +114,7 @@ class Change:
     missing: PathList
     live: PathList
     pruned: PathList
-    empty: list[Below]
+    empty: list[PathScope]
     repacked_logs: list[RepackedLogs] = field(default_factory=list)
     sequence: int | None = None
     uuid: UUID | None = None
@@ -152,19 +152,19 @@ class Removal:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def remove(self, names: PathList, folders: Sequence[Below], checkpoint: Callable[[], object]) -> Change:
+    def remove(self, names: PathList, folders: Sequence[PathScope], checkpoint: Callable[[], object]) -> Change:
         """Takes the files of these names, and all below these folders (none within another), out of
         file_locations. A lost connection is handled by `commit_with_check`, as by commit_chunk. Raises
         CatalogUnavailable if it could not be done or nobody can tell."""
         return self._settled(lambda connection, change: _remove(connection, change, names, folders, checkpoint))
 
-    def restore(self, names: PathList, folders: Sequence[Below], checkpoint: Callable[[], object]) -> Change:
+    def restore(self, names: PathList, folders: Sequence[PathScope], checkpoint: Callable[[], object]) -> Change:
         """The way back, to what each path pointed to when it was removed last. A path that has a file is left
         alone, and so is one whose chunk was pruned, or is an archive of logs that another archive has by now.
         Errors as of remove."""
         return self._settled(lambda connection, change: _restore(connection, change, names, folders, checkpoint))
 
-    def count(self, names: PathList, folders: Sequence[Below], checkpoint: Callable[[], object]) -> Change:
+    def count(self, names: PathList, folders: Sequence[PathScope], checkpoint: Callable[[], object]) -> Change:
         """What remove would do; changes nothing."""
         change = _nothing()
         with self._connection.transaction() as connection:
@@ -237,7 +237,7 @@ def _remove(
     connection: PgConnection,
     change: Change,
     names: PathList,
-    folders: Sequence[Below],
+    folders: Sequence[PathScope],
     checkpoint: Callable[[], object],
 ) -> None:
     _ask(connection, names, checkpoint)
@@ -263,7 +263,7 @@ def _restore(
     connection: PgConnection,
     change: Change,
     names: PathList,
-    folders: Sequence[Below],
+    folders: Sequence[PathScope],
     checkpoint: Callable[[], object],
 ) -> None:
     _ask(connection, names, checkpoint)
@@ -314,8 +314,8 @@ def _ask(connection: PgConnection, names: PathList, checkpoint: Callable[[], obj
 
 
 def _each(
-    connection: PgConnection, statement: str, folders: Sequence[Below], checkpoint: Callable[[], object]
-) -> list[Below]:
+    connection: PgConnection, statement: str, folders: Sequence[PathScope], checkpoint: Callable[[], object]
+) -> list[PathScope]:
     """Returns the folders with nothing below."""
     empty = []
     for below in folders:

@@ -70,9 +70,9 @@ def export_archive(
 def _take_all(
     found: "Export", reading: Reading, prefixes: Sequence[str], made: NewArchive, progress: Progress
 ) -> None:
-    from cafcat.catalog.files.lookup import Below
+    from cafcat.catalog.files.lookup import PathScope
 
-    places = [Below(folder_of(prefix), file_of(prefix)) for prefix in prefixes or [""]]
+    places = [PathScope(folder_of(prefix), file_of(prefix)) for prefix in prefixes or [""]]
     absent = found.first_absent(places)
     if absent is not None:
         raise NotFound("the catalog has no such file or folder", path=prefixes[absent])

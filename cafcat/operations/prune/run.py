@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from cafcat.catalog.chunks.pruning import ChunkObject, LeftCopy, PrunableChunk
+from cafcat.catalog.chunks.pruning import ChunkObject, PrunableChunk, RetiredCopy
 from cafcat.errors import Corrupt
 from cafcat.events import ChunkPruned
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
@@ -87,7 +87,7 @@ class _Prune:
                 self._prune_left(copy)
         return False
 
-    def _prune_left(self, copy: LeftCopy) -> None:
+    def _prune_left(self, copy: RetiredCopy) -> None:
         """Only where the chunk itself is seen at its new place, and that is another place than the old one."""
         store, new = self._stores.open(copy.store), self._stores.open(copy.chunk_store)
         found = new.stat(copy.chunk_key)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from cafcat.catalog.chunks.objects import WrittenObject
+from cafcat.catalog.chunks.objects import LeftoverObject
 from cafcat.errors import CafcatError, Conflict, NotFound
 from cafcat.events import CopyRecovered, RecoverOutcome
 from cafcat.operations.known_stores import KnownStores
@@ -49,20 +49,20 @@ class LeftCopies:
         """Return True if the catalog has leftovers of copies in a store."""
         return bool(self.remains(store_url) or self.overdue(store_url))
 
-    def remains(self, store_url: str) -> Sequence[WrittenObject]:
+    def remains(self, store_url: str) -> Sequence[LeftoverObject]:
         """Return abandoned copies whose objects were not removed yet."""
         return self._copies.remains(store_url)
 
-    def overdue(self, store_url: str) -> Sequence[WrittenObject]:
+    def overdue(self, store_url: str) -> Sequence[LeftoverObject]:
         """Return copies whose writer died."""
         return self._copies.overdue(store_url)
 
-    def clean(self, store: Store, copy: WrittenObject) -> None:
+    def clean(self, store: Store, copy: LeftoverObject) -> None:
         """Remove the objects of an abandoned copy."""
         self._remove(store, copy)
         self._report(copy, RecoverOutcome.CLEANED)
 
-    def recover(self, store: Store, copy: WrittenObject) -> None:
+    def recover(self, store: Store, copy: LeftoverObject) -> None:
         """Adopt a complete copy, or abandon and remove an incomplete one."""
         if self._dry_run:
             why_not = self._why_incomplete(store, copy)
@@ -79,14 +79,14 @@ class LeftCopies:
             raise
         return self._adopt_or_abandon(store, copy, why_not)
 
-    def _check_under_lease(self, store: Store, copy: WrittenObject) -> str | None:
+    def _check_under_lease(self, store: Store, copy: LeftoverObject) -> str | None:
         lease = Lease(partial(self._copies.renew_lease, copy.id, self._owner, LEASE_SECONDS))
         try:
             return self._why_incomplete(store, copy)
         finally:
             lease.end()
 
-    def _adopt_or_abandon(self, store: Store, copy: WrittenObject, why_not: str | None) -> None:
+    def _adopt_or_abandon(self, store: Store, copy: LeftoverObject, why_not: str | None) -> None:
         """Change the row. Do nothing if another recover, or the writer itself, has changed the row meanwhile."""
         if why_not is None:
             try:
@@ -101,7 +101,7 @@ class LeftCopies:
         self._report(copy, RecoverOutcome.ABANDONED, why_not)
         return self._remove(store, copy)
 
-    def _why_incomplete(self, store: Store, copy: WrittenObject) -> str | None:
+    def _why_incomplete(self, store: Store, copy: LeftoverObject) -> str | None:
         """Return the reason why a copy cannot be adopted; None for a complete copy. Reads the whole object once."""
         chunk = self._copies.chunk(copy.id)
         if chunk.crc64nvme is None:
@@ -119,7 +119,7 @@ class LeftCopies:
         self._session.checkpoint()
         self._session.progress.advance(0, size_bytes)
 
-    def _remove(self, store: Store, copy: WrittenObject) -> None:
+    def _remove(self, store: Store, copy: LeftoverObject) -> None:
         """Remove upload, object and journal record of an abandoned copy.
 
         The upload is aborted first: until then, a late request can complete it to an object. The object is removed
@@ -136,7 +136,7 @@ class LeftCopies:
             remove_journal(self._catalog.journal, store, chunk.id)
         self._copies.record_removed(copy.id)
 
-    def _report(self, copy: WrittenObject, outcome: RecoverOutcome, reason: str | None = None) -> None:
+    def _report(self, copy: LeftoverObject, outcome: RecoverOutcome, reason: str | None = None) -> None:
         self._counts["copies_adopted" if outcome is RecoverOutcome.ADOPTED else "copies_removed"] += 1
         uuid = str(self._copies.chunk(copy.id).uuid)
         self._session.emit(CopyRecovered(uuid, copy.store, outcome, reason))

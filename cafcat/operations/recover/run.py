@@ -13,7 +13,7 @@ from typing import Final
 
 from cafcat.catalog.chunks.commit import ChunkCommit
 from cafcat.catalog.chunks.owners import owner_name, role_of
-from cafcat.catalog.chunks.recovery import LeftChunk
+from cafcat.catalog.chunks.recovery import LeftoverChunk
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import CafcatError, CatalogUnavailable, Conflict, Corrupt, Locked, NotFound
 from cafcat.events import ChunkRecovered, RecoverOutcome
@@ -200,11 +200,11 @@ class Recovery:
             break
         return store
 
-    def _clean(self, store: Store, chunk: LeftChunk) -> None:
+    def _clean(self, store: Store, chunk: LeftoverChunk) -> None:
         self._remove(store, chunk)
         self._report_chunk(ChunkRecovered(chunk.uuid, chunk.store, RecoverOutcome.CLEANED))
 
-    def _remove(self, store: Store, chunk: LeftChunk) -> None:
+    def _remove(self, store: Store, chunk: LeftoverChunk) -> None:
         """What is left of an abandoned chunk. The upload first: while it is there, it can still become an
         object."""
         if not self._dry_run:
@@ -213,7 +213,7 @@ class Recovery:
             remove_journal(self._catalog.journal, store, chunk.id)
             self._catalog.chunks.record_removed(chunk.id)
 
-    def _recover_chunk(self, store: Store, found: LeftChunk) -> None:
+    def _recover_chunk(self, store: Store, found: LeftoverChunk) -> None:
         """Adopts or abandons an overdue chunk. If that cannot be done now, its lease is given back."""
         chunk = found if self._dry_run else self._catalog.recovery.acquire(found, self._owner, LEASE_SECONDS)
         if chunk is None:
@@ -228,7 +228,7 @@ class Recovery:
                 self._catalog.recovery.release(chunk.id, self._owner)
             raise
 
-    def _adopt_or_abandon(self, store: Store, chunk: LeftChunk) -> None:
+    def _adopt_or_abandon(self, store: Store, chunk: LeftoverChunk) -> None:
         with Mapping(chunk.id) as mapping:
             try:
                 summary = self._read_whole(store, chunk, mapping, partial(self._advance, chunk))
@@ -242,11 +242,11 @@ class Recovery:
                 self._adopt(chunk, summary, mapping, units)
 
     def _read_whole(
-        self, store: Store, chunk: LeftChunk, mapping: Mapping, advance: Callable[[int], object]
+        self, store: Store, chunk: LeftoverChunk, mapping: Mapping, advance: Callable[[int], object]
     ) -> ChunkSummary:
         return read_whole(store, chunk.object_key, formats.by_name(chunk.format), mapping.add, advance)
 
-    def _units(self, store: Store, chunk: LeftChunk) -> ArchiveUnits:
+    def _units(self, store: Store, chunk: LeftoverChunk) -> ArchiveUnits:
         """Log files in the chunk. Raises Conflict if another run took one of them meanwhile: records in an archive
         cannot be skipped."""
         units = units_in(formats.by_name(chunk.format), StoredObject(store, chunk.object_key))
@@ -258,7 +258,7 @@ class Recovery:
         self._session.checkpoint()
         self._session.progress.advance(0, size_bytes)
 
-    def _advance(self, chunk: LeftChunk, size_bytes: int) -> None:
+    def _advance(self, chunk: LeftoverChunk, size_bytes: int) -> None:
         """With each block. A catalog that does not answer right now is no reason to stop: the lease is long."""
         self._report_bytes(size_bytes)
         now = time.monotonic()
@@ -267,7 +267,7 @@ class Recovery:
             with contextlib.suppress(CatalogUnavailable):
                 self._catalog.recovery.renew(chunk.id, self._owner, LEASE_SECONDS)
 
-    def _adopt(self, chunk: LeftChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits) -> None:
+    def _adopt(self, chunk: LeftoverChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits) -> None:
         files, skipped, live_bytes = summary.file_count, 0, mapping.size_bytes
         if not self._dry_run:
             with _ours(chunk):
@@ -279,7 +279,7 @@ class Recovery:
         self._report_chunk(ChunkRecovered(chunk.uuid, chunk.store, outcome, summary.file_count, summary.size_bytes))
 
     def _commit(
-        self, chunk: LeftChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits
+        self, chunk: LeftoverChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits
     ) -> ChunkCommit:
         """As its writer would have: what repack or repair copied is no news, and must bring nothing back that was
         removed or replaced since."""
@@ -290,7 +290,7 @@ class Recovery:
             chunk.id, summary, mapping, chunk.on_conflict, all_new=True, is_late=True, units=units
         )
 
-    def _abandon(self, store: Store, chunk: LeftChunk, reason: str) -> None:
+    def _abandon(self, store: Store, chunk: LeftoverChunk, reason: str) -> None:
         if not self._dry_run:
             with _ours(chunk):
                 self._catalog.chunks.abandon_chunk(chunk.id, f"its writer died: {reason}")
@@ -303,7 +303,7 @@ class Recovery:
 
 
 @contextlib.contextmanager
-def _ours(chunk: LeftChunk) -> Iterator[None]:
+def _ours(chunk: LeftoverChunk) -> Iterator[None]:
     """A row that is not `writing` any more was settled by its writer, which lives after all, or another recover."""
     try:
         yield

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.settings.stores import chosen_url, possible_name
-from cafcat.settings.values import Given
+from cafcat.settings.values import GivenValue
 from cafcat.stores.probing import Finding, probe
 from cafcat.stores.s3.store import S3Store
 
@@ -59,7 +59,7 @@ def _catalog_if_any(settings: Settings) -> Iterator["Catalog | None"]:
 def _url_of(named: str, settings: Settings, catalog: "Catalog | None") -> str:
     name = possible_name(named, settings.stores)
     url = catalog.stores.url_of(name) if name is not None and catalog is not None else None
-    return url or chosen_url(Given(named, "argument", Path.cwd()), "store", settings.stores)
+    return url or chosen_url(GivenValue(named, "argument", Path.cwd()), "store", settings.stores)
 
 
 def _remember(catalog: "Catalog", store: S3Store) -> bool:
