@@ -158,5 +158,5 @@ class Reports:
 
 
 def _retired(row: tuple[Any, ...]) -> RetiredLocation:
-    *location, retired_at, run, reason = row
-    return RetiredLocation(location_of(location), retired_at, run, reason)
+    *location, retired_at, run_id, reason = row
+    return RetiredLocation(location_of(location), retired_at, run_id, reason)

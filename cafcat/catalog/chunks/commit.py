@@ -18,7 +18,7 @@ from cafcat.errors import Conflict
 from cafcat.model import NO_UNITS, ArchiveUnits, ChunkState, ChunkSummary, JournalKind, OnConflict
 from cafcat.support.checksums import to_base64
 
-__all__ = ["ChunkCommit", "Commit", "map_files", "stage", "take_off_chunks"]
+__all__ = ["ChunkCommit", "Commit", "map_files", "stage", "subtract_from_chunks"]
 
 _INSTEAD: Final = {
     OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at, source_etag, "
@@ -156,7 +156,7 @@ class Commit:
         return ChunkCommit(*(int(word) for word in words if word.isdigit()))
 
 
-def take_off_chunks(connection: PgConnection, gone: str, parameters: Sequence[object] = ()) -> None:
+def subtract_from_chunks(connection: PgConnection, gone: str, parameters: Sequence[object] = ()) -> None:
     """Takes files off the counters of their chunks; a chunk whose last one it was is retired. `gone`: a query for
     (caf_file_id, files, bytes). The caller holds the lock on file_locations."""
     statement = (
@@ -266,7 +266,7 @@ def _move(connection: PgConnection, chunk_id: int, mapping: Mapping, sources: Se
         f"INSERT INTO retired_locations ({COLUMNS}, reason) SELECT {columns}, 'moved' "  # noqa: S608
         f"FROM {_FOUND} ORDER BY l.file_path".encode()
     ).rowcount
-    take_off_chunks(connection, _LIVE)
+    subtract_from_chunks(connection, _LIVE)
     # Every path that is still staged has a row: this is an UPDATE that looks it up by key.
     connection.execute(
         f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY file_path "  # noqa: S608
@@ -343,7 +343,7 @@ def _retire(connection: PgConnection, chunk_id: int, on_conflict: OnConflict) ->
     )
     retired = connection.execute(statement.encode(), (chunk_id, "skipped" if keeps_older else "replaced")).rowcount
     if retired and not keeps_older:
-        take_off_chunks(connection, _LIVE)
+        subtract_from_chunks(connection, _LIVE)
     return retired
 
 

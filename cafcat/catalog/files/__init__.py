@@ -1,1 +1,1 @@
-"""Rows of files: look-ups, changes, listings and removals of paths."""
+"""Rows of files: look-ups, listings, changes and removals of paths."""

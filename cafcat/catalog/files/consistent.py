@@ -1,4 +1,4 @@
-"""The files of a folder and their chunks at one moment, streamed in path order: what a snapshot file is made of."""
+"""The files of a folder and their chunks, read in one consistent transaction: the content of a snapshot file."""
 
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
@@ -14,8 +14,8 @@ from cafcat.model import ChunkState
 __all__ = ["ConsistentFiles", "FileRow", "SnapshotChunk", "SnapshotCopy", "consistent_read"]
 
 FileRow = tuple[str, int, int, int, int, int | None, int | None, str | None]
-"""Path, chunks.id, start_byte, end_byte, CRC-32C, modification time in microseconds since 1970 UTC; content_bytes
-and decoding, as in Location."""
+"""Path, chunks.id, start_byte, end_byte, CRC-32C, modification time in microseconds since 1970 UTC, and
+content_bytes and decoding as in Location."""
 
 _FILES: Final = f"""
 SELECT l.file_path, l.caf_file_id, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, l.content_bytes, l.decoding
@@ -27,7 +27,7 @@ _TOTALS_BELOW: Final = (
     f"SELECT count(*), coalesce(sum({size_of('l.')}), 0)::bigint FROM file_locations AS l "  # noqa: S608
     f"WHERE {_ONE} OR {_BELOW}"
 )
-# The counters of the chunks say it without a look at every row.
+# The sum of the chunks' counters: this needs no scan of file_locations.
 _TOTALS: Final = (
     "SELECT coalesce(sum(live_file_count), 0)::bigint, coalesce(sum(live_bytes), 0)::bigint FROM chunks"
 )
@@ -41,7 +41,17 @@ WHERE chunk_id = ANY(%(ids)s) AND state = %(state)s AND retired_at IS NULL ORDER
 
 
 class SnapshotChunk(NamedTuple):
-    """What it takes to open a chunk; size in bytes, crc64nvme of the whole object in base64."""
+    """The columns of `chunks` that are needed to open a chunk.
+
+    Attributes:
+        id: chunks.id.
+        uuid: Name of the chunk outside SQL.
+        format: Format of the archive.
+        store: URL of the store that holds the object.
+        object_key: Key of the object in that store.
+        size_bytes: Size of the object.
+        crc64nvme: CRC-64/NVME of the whole object in base64; None if unknown.
+    """
 
     id: int
     uuid: UUID
@@ -53,7 +63,13 @@ class SnapshotChunk(NamedTuple):
 
 
 class SnapshotCopy(NamedTuple):
-    """Where else a chunk (chunks.id) is."""
+    """A copy of a chunk.
+
+    Attributes:
+        chunk: chunks.id of the chunk.
+        store: URL of the store that holds the copy.
+        object_key: Key of the copy in that store.
+    """
 
     chunk: int
     store: str
@@ -61,42 +77,53 @@ class SnapshotCopy(NamedTuple):
 
 
 class ConsistentFiles:
-    """Sees nothing that is committed later. taken_at: ISO 8601 in UTC; journal_id, journal_uuid: the last change
-    that is in it, None if there was none."""
+    """Files and chunks in one repeatable-read transaction, which does not see later commits.
 
-    def __init__(self, found: RepeatableRead) -> None:
-        self._read = found
-        [(self.taken_at,)] = found.rows(f"SELECT {iso('now()')}")
-        last = found.rows("SELECT id, uuid FROM journal ORDER BY id DESC LIMIT 1")
+    Attributes:
+        taken_at: Start of the transaction: ISO 8601, UTC.
+        journal_id: journal.id of the last change that the transaction sees; None if there was no change.
+        journal_uuid: journal.uuid of that change; None if there was no change.
+    """
+
+    def __init__(self, transaction: RepeatableRead) -> None:
+        self._transaction = transaction
+        [(self.taken_at,)] = transaction.rows(f"SELECT {iso('now()')}")
+        last = transaction.rows("SELECT id, uuid FROM journal ORDER BY id DESC LIMIT 1")
         self.journal_id: int | None
         self.journal_uuid: UUID | None
         self.journal_id, self.journal_uuid = last[0] if last else (None, None)
 
     def totals(self, path: str | None, folder: str) -> tuple[int, int]:
-        """Number and bytes of what `files` gives."""
-        self._read.read_by_index(everything=not folder)
-        [(files, size_bytes)] = self._read.rows(
+        """Return the number of the files that `files` returns, and their total size in bytes."""
+        self._transaction.read_by_index(everything=not folder)
+        [(file_count, size_bytes)] = self._transaction.rows(
             _TOTALS_BELOW if folder else _TOTALS, _bounds(path, folder) if folder else None
         )
-        return int(files), int(size_bytes)
+        return int(file_count), int(size_bytes)
 
     def files(self, path: str | None, folder: str) -> Generator[list[FileRow], None, None]:
-        """Pages of the file of that path, if one is asked for, and of all below a folder ("" is everything), in
-        path order. They stream: to be read to the end, or closed."""
+        """Yield the file of a path, and all files below a folder, in path order and in lists of up to 10,000.
+
+        The rows stream from the server, so the caller reads them to the end or closes the generator.
+
+        Args:
+            path: The path of one file; None for none.
+            folder: A folder that ends in "/"; "" for all files.
+        """
         parameters = _bounds(path, folder)
-        self._read.read_by_index(everything=not folder)
+        self._transaction.read_by_index(everything=not folder)
         if path is not None:
-            yield from self._read.pages(_FILES.format(condition=_ONE), parameters)
-        yield from self._read.pages(_FILES.format(condition=_BELOW if folder else "true"), parameters)
+            yield from self._transaction.pages(_FILES.format(condition=_ONE), parameters)
+        yield from self._transaction.pages(_FILES.format(condition=_BELOW if folder else "true"), parameters)
 
     def chunks(self, ids: Collection[int]) -> list[SnapshotChunk]:
-        """By chunks.id."""
-        return [SnapshotChunk(*row) for row in self._read.rows(_CHUNKS, {"ids": list(ids)})]
+        """Return the chunks with these values of chunks.id."""
+        return [SnapshotChunk(*row) for row in self._transaction.rows(_CHUNKS, {"ids": list(ids)})]
 
     def copies(self, ids: Collection[int]) -> list[SnapshotCopy]:
-        """The copies that these chunks have, the oldest first."""
+        """Return the copies of the chunks with these values of chunks.id, the oldest copy of each chunk first."""
         parameters = {"ids": list(ids), "state": str(ChunkState.COMMITTED)}
-        return [SnapshotCopy(*row) for row in self._read.rows(_COPIES, parameters)]
+        return [SnapshotCopy(*row) for row in self._transaction.rows(_COPIES, parameters)]
 
 
 def _bounds(path: str | None, folder: str) -> dict[str, str | None]:
@@ -106,6 +133,11 @@ def _bounds(path: str | None, folder: str) -> dict[str, str | None]:
 
 @contextmanager
 def consistent_read(connect: Callable[[], PgConnection]) -> Iterator[ConsistentFiles]:
-    """One transaction on a connection of its own. Raises CatalogUnavailable, CatalogOutdated."""
-    with repeatable_read(connect) as found:
-        yield ConsistentFiles(found)
+    """Open a repeatable-read transaction on a new connection.
+
+    Raises:
+        CatalogUnavailable: The database cannot be reached.
+        CatalogOutdated: The schema has another revision.
+    """
+    with repeatable_read(connect) as transaction:
+        yield ConsistentFiles(transaction)

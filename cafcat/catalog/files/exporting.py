@@ -1,4 +1,4 @@
-"""Files of several folders at one moment, in the order in which their bytes are read best."""
+"""Files of several folders, read in one consistent transaction, in the order of their bytes in the chunks."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,69 +33,86 @@ _CHUNK: Final = "SELECT uuid, store, object_key, format FROM chunks WHERE id = %
 
 
 class Export:
-    """Sees nothing that is committed later. taken_at: ISO 8601 in UTC."""
+    """Files in one repeatable-read transaction, which does not see later commits.
 
-    def __init__(self, found: RepeatableRead) -> None:
-        self._read = found
-        found.read_by_index(everything=False)
-        [(self.taken_at,)] = found.rows(f"SELECT {iso('now()')}")
+    Attributes:
+        taken_at: Start of the transaction: ISO 8601, UTC.
+    """
 
-    def first_absent(self, places: Sequence[PathScope]) -> int | None:
-        """Which of the places has no file, if there is one; everything is always there."""
-        named = [(number, place) for number, place in enumerate(places) if place.folder]
-        ranges = [place.range() for _, place in named]
+    def __init__(self, transaction: RepeatableRead) -> None:
+        self._transaction = transaction
+        transaction.read_by_index(everything=False)
+        [(self.taken_at,)] = transaction.rows(f"SELECT {iso('now()')}")
+
+    def first_absent(self, scopes: Sequence[PathScope]) -> int | None:
+        """Return the position of the first scope without a file; None if each has one.
+
+        The scope of all files is never absent.
+        """
+        named = [(number, scope) for number, scope in enumerate(scopes) if scope.folder]
+        ranges = [scope.range() for _, scope in named]
         parameters = {
-            "paths": [place.file for _, place in named],
+            "paths": [scope.file for _, scope in named],
             "lows": [low for low, _ in ranges],
             "highs": [high for _, high in ranges],
         }
-        rows = self._read.rows(_ABSENT, parameters)
+        rows = self._transaction.rows(_ABSENT, parameters)
         return named[int(rows[0][0]) - 1][0] if rows else None
 
-    def totals(self, places: Sequence[PathScope]) -> tuple[int, int]:
-        """Number and bytes of what `files` gives."""
-        source, parameters = self._source(places)
-        [(files, size_bytes)] = self._read.rows(_TOTALS.format(files=source), parameters)
-        return int(files), int(size_bytes)
+    def totals(self, scopes: Sequence[PathScope]) -> tuple[int, int]:
+        """Return the number of the files that `files` returns, and their total size in bytes."""
+        source, parameters = self._source(scopes)
+        [(file_count, size_bytes)] = self._transaction.rows(_TOTALS.format(files=source), parameters)
+        return int(file_count), int(size_bytes)
 
-    def files(self, places: Sequence[PathScope]) -> Generator[Location, None, None]:
-        """Each file of the places once, by chunk and offset. They stream: to be read to the end, or closed."""
-        source, parameters = self._source(places)
-        chunk: int | None = None
-        of_chunk: tuple[Any, ...] = ()
-        for page in self._read.pages(_FILES.format(files=source), parameters):
-            for number, path, start, end, checksum, microseconds, content_bytes, decoding in page:
-                if number != chunk:
-                    chunk, of_chunk = number, self._read.rows(_CHUNK, {"id": number})[0]
+    def files(self, scopes: Sequence[PathScope]) -> Generator[Location, None, None]:
+        """Yield each file of the scopes once, ordered by chunk and offset.
+
+        The rows stream from the server, so the caller reads them to the end or closes the generator.
+        """
+        source, parameters = self._source(scopes)
+        current_id: int | None = None
+        chunk: tuple[Any, ...] = ()
+        for page in self._transaction.pages(_FILES.format(files=source), parameters):
+            for chunk_id, path, start, end, checksum, microseconds, content_bytes, decoding in page:
+                if chunk_id != current_id:
+                    current_id, chunk = chunk_id, self._transaction.rows(_CHUNK, {"id": chunk_id})[0]
                 file = (path, start, end, checksum, microseconds)
-                yield location_of((*file, *of_chunk, content_bytes, decoding))
+                yield location_of((*file, *chunk, content_bytes, decoding))
 
-    def _source(self, places: Sequence[PathScope]) -> tuple[str, dict[str, Any]]:
-        """Return the FROM item that has the files of the places, and its parameters."""
-        everything = any(not place.folder for place in places)
-        self._read.read_by_index(everything=everything)
+    def _source(self, scopes: Sequence[PathScope]) -> tuple[str, dict[str, Any]]:
+        """Return a FROM item with the files of the scopes, and its parameters."""
+        everything = any(not scope.folder for scope in scopes)
+        self._transaction.read_by_index(everything=everything)
         if everything:
             return _ALL, {}
-        ranges = _disjoint(places)
+        ranges = _disjoint_ranges(scopes)
         return _IN_RANGES, {"lows": [low for low, _ in ranges], "highs": [high for _, high in ranges]}
 
 
-def _disjoint(places: Sequence[PathScope]) -> list[tuple[str, str]]:
-    """Half-open ranges of paths that have each file of the places once. Code points are in the order of their
-    UTF-8."""
-    ranges = [(place.file, successor(place.file)) for place in places if place.file is not None]
-    ranges += [(place.folder, f"{place.folder[:-1]}0") for place in places]
-    found: list[tuple[str, str]] = []
+def _disjoint_ranges(scopes: Sequence[PathScope]) -> list[tuple[str, str]]:
+    """Return disjoint half-open ranges of paths that cover the scopes.
+
+    Python sorts by code points, PostgreSQL by the bytes of UTF-8. Both orders are the same.
+    """
+    ranges = [(scope.file, successor(scope.file)) for scope in scopes if scope.file is not None]
+    ranges += [(scope.folder, f"{scope.folder[:-1]}0") for scope in scopes]
+    merged: list[tuple[str, str]] = []
     for low, high in sorted(ranges):
-        if found and low <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
         else:
-            found.append((low, high))
-    return found
+            merged.append((low, high))
+    return merged
 
 
 @contextmanager
 def export(connect: Callable[[], PgConnection]) -> Iterator[Export]:
-    """One transaction on a connection of its own. Raises CatalogUnavailable, CatalogOutdated."""
-    with repeatable_read(connect) as found:
-        yield Export(found)
+    """Open a repeatable-read transaction on a new connection.
+
+    Raises:
+        CatalogUnavailable: The database cannot be reached.
+        CatalogOutdated: The schema has another revision.
+    """
+    with repeatable_read(connect) as transaction:
+        yield Export(transaction)

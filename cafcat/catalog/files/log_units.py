@@ -1,4 +1,4 @@
-"""Log files in archives of logs, and the times that these archives span."""
+"""Log files in archives of logs, and the times that the records of these archives span."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -28,13 +28,13 @@ __all__ = [
 
 _PAGE_ROWS: Final = 1000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NOT_YET: Final = (0, -1)
-"""Before the first archive and its first log file. The name before them is the prefix, so that the index is not
-read from its beginning."""
+_BEFORE_FIRST: Final = (0, -1)
+"""Chunk and number before every row, for the first page. The first page's name is the prefix, so that the query
+does not read the index from its beginning."""
 UNIT_COLUMNS: Final = "chunk_id, first_record, end_record, source_bytes, modified_at, number, file_name, fields"
 TIME_COLUMNS: Final = "chunk_id, begin_ms, end_ms, timestamp_key"
 
-# "0" is the character after "/". The range has both a file of that name and all below the folder.
+# "0" is the character after "/". The range contains the file with the name of the prefix and all files below it.
 _BELOW: Final = """u.file_name >= %(prefix)s AND u.file_name < %(prefix)s || '0'
     AND (u.file_name = %(prefix)s OR u.file_name >= %(prefix)s || '/')"""
 _CHUNK_OF: Final = "CROSS JOIN LATERAL (SELECT * FROM chunks WHERE id = u.chunk_id OFFSET 0) AS c"
@@ -48,7 +48,7 @@ WHERE c.state <> 'deleted' {{below}} AND (u.file_name, u.chunk_id, u.number) > (
 ORDER BY u.file_name, u.chunk_id, u.number LIMIT %(limit)s
 """  # noqa: S608
 
-# An archive with unknown times is searched. An archive whose records have no times is not searched for times.
+# A search by time includes archives with unknown times, and excludes archives whose records have no times.
 _IN_TIME: Final = """(%(from)s::numeric IS NULL AND %(to)s::numeric IS NULL OR EXISTS (
     SELECT FROM chunk_times AS t WHERE t.chunk_id = c.id
       AND coalesce(t.end_ms >= %(from)s::numeric, true) AND coalesce(t.begin_ms <= %(to)s::numeric, true)))"""
@@ -66,7 +66,7 @@ SELECT c.id, c.uuid, c.format, c.store, c.object_key, c.size_bytes, c.crc64nvme,
 _COUNT: Final = f"SELECT count(*) {_ARCHIVES}"
 
 _OF_NAME: Final = "CROSS JOIN LATERAL (SELECT * FROM ingestion_units WHERE file_name = {name} OFFSET 0) AS u"
-_TAKEN: Final = f"""
+_IN_OTHER_ARCHIVE: Final = f"""
 SELECT u.file_name, c.uuid FROM unnest(%s::text[]) AS name {_OF_NAME.format(name="name")} {_CHUNK_OF}
 WHERE c.state = 'committed' AND c.adopted_prefix IS NULL AND c.id <> %s LIMIT 1
 """  # noqa: S608
@@ -80,14 +80,15 @@ WHERE c.state <> 'committed' AND c.adopted_prefix IS NULL
 OFFSET 0
 """  # noqa: S608
 LOGS_ELSEWHERE: Final = _ELSEWHERE.format(is_there="o.state = 'committed'")
-"""Log files of an archive `c` of our own that nothing points to any more, and the archives that have them now."""
+"""Log files of an archive `c` that cafcat wrote and to which no path points any more, and the UUIDs of the other
+archives of cafcat that now have these log files."""
 _FIRST_ELSEWHERE: Final = f"""
 SELECT e.* FROM chunks AS c CROSS JOIN LATERAL (
     {_ELSEWHERE.format(is_there="(o.state = 'committed' OR o.id = ANY(%(coming)s))")}
 ) AS e
 WHERE c.id = %(chunk)s ORDER BY 1 LIMIT 1
 """  # noqa: S608
-_KNOWN: Final = f"""
+_EXISTING: Final = f"""
 SELECT f.n, bool_or(u.source_bytes = (f.file->>1)::bigint
                     AND (extract(epoch FROM u.modified_at) * 1000000)::bigint = (f.file->>2)::bigint)
 FROM json_array_elements(%s::json) WITH ORDINALITY AS f(file, n)
@@ -98,9 +99,22 @@ GROUP BY f.n
 
 
 class StoredUnit(NamedTuple):
-    """Records `[first_record, end_record)` of an archive (chunk), those of one log file. fields: what else the
-    archive says of it; source_bytes, modified_at (ISO 8601 in UTC): of the log file, None if unknown. begin_ms,
-    end_ms: times of any record of the archive, in milliseconds since 1970, None if unknown."""
+    """A log file in an archive of logs: records `[first_record, end_record)` of the archive, counted from 0.
+
+    Attributes:
+        log_file: Name of the log file in the archive; empty if it has none.
+        first_record: Its first record.
+        end_record: One past its last record.
+        fields: All else that the archive records about the log file.
+        source_bytes: Size of the log file when it was packed; None if unknown.
+        modified_at: Modification time of the log file: ISO 8601, UTC; None if unknown.
+        chunk: UUID of the archive.
+        state: State of the archive (ChunkState).
+        store: URL of the store that holds the archive.
+        object_key: Key of the archive in that store.
+        begin_ms: Earliest time of any record of the archive, in milliseconds since 1970 UTC; None if unknown.
+        end_ms: Latest time of any record of the archive, in milliseconds since 1970 UTC; None if unknown.
+    """
 
     log_file: str
     first_record: int
@@ -117,8 +131,18 @@ class StoredUnit(NamedTuple):
 
 
 class SearchedArchive(NamedTuple):
-    """An archive that may have what is sought. size_bytes and crc64nvme (base64, None if unknown): of its object;
-    copies: URLs of the stores that have it, too, under the same key."""
+    """An archive of logs that may contain matches of a search.
+
+    Attributes:
+        id: chunks.id.
+        uuid: Name of the archive outside SQL.
+        format: Its format.
+        store: URL of the store that holds it.
+        object_key: Its key in that store.
+        size_bytes: Size of its object.
+        crc64nvme: CRC-64/NVME of its object in base64; None if unknown.
+        copies: URLs of the stores with a copy of it, under the same key.
+    """
 
     id: int
     uuid: UUID
@@ -131,21 +155,30 @@ class SearchedArchive(NamedTuple):
 
 
 class ExistingLogs(NamedTuple):
-    """What the catalog has of a batch of log files, as positions in the batch; the rest is new."""
+    """The log files of a batch that the catalog has, as positions in the batch. All others are new.
+
+    Attributes:
+        unchanged: Log files whose size and time are the same in the catalog.
+        changed: Log files whose size or time differs.
+    """
 
     unchanged: frozenset[int]
     changed: frozenset[int]
 
 
 class LogUnits:
-    """Every method is one transaction."""
+    """Queries on the log files in archives of logs. Every method is one transaction, or one for each page."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def below(self, prefix: str) -> Iterator[StoredUnit]:
-        """Log files below a folder, or of that name, by name; "": all. A page at a time."""
-        name, chunk, number = prefix, *_NOT_YET
+        """Yield the log files below a folder, and the one with the folder's name, in the order of their names.
+
+        Args:
+            prefix: The folder, without a slash at its end; "" for all log files.
+        """
+        name, chunk, number = prefix, *_BEFORE_FIRST
         statement = _PAGE.format(below=f"AND {_BELOW}" if prefix else "")
         while True:
             values = {"prefix": prefix, "name": name, "chunk": chunk, "number": number, "limit": _PAGE_ROWS}
@@ -159,8 +192,14 @@ class LogUnits:
     def archives(
         self, archive_format: str, prefix: str, from_ms: int | None, to_ms: int | None
     ) -> Iterator[SearchedArchive]:
-        """Committed archives that have log files below a folder, or of that name ("": any), and may have records of
-        these times, both inclusive, oldest first. A page at a time."""
+        """Yield committed archives that may contain matches of a search, oldest first.
+
+        Args:
+            archive_format: Format of the archives.
+            prefix: Folder of the log files, or name of one log file; "" for all.
+            from_ms: Earliest time of the records, inclusive, in milliseconds since 1970 UTC; None for no limit.
+            to_ms: Latest time of the records, inclusive, in milliseconds since 1970 UTC; None for no limit.
+        """
         values = {"format": archive_format, "prefix": prefix, "from": from_ms, "to": to_ms, "limit": _PAGE_ROWS}
         statement = _SEARCHED.format(with_logs=_WITH_LOGS if prefix else "")
         after = 0
@@ -173,64 +212,99 @@ class LogUnits:
             after = rows[-1][0]
 
     def count(self, archive_format: str) -> int:
-        """All committed archives."""
+        """Return the number of all committed archives of a format."""
         with self._connection.statement() as connection:
             row = connection.execute(_COUNT.encode(), {"format": archive_format}).fetchone()
         return int(row[0]) if row else 0
 
     def find_existing(self, files: Sequence[SourceFile]) -> ExistingLogs:
-        """Which log files of a batch are in archives of our own with the same size and time, and which with
-        others."""
+        """Return which log files of a batch are in committed archives that cafcat wrote.
+
+        A log file is unchanged if one of these archives has it with the same size and time.
+        """
         batch = [(file.path, file.size_bytes, to_microseconds(file.modified_ns)) for file in files]
         with self._connection.by_index() as connection:
-            rows = connection.execute(_KNOWN.encode(), [json.dumps(batch)]).fetchall()
+            rows = connection.execute(_EXISTING.encode(), [json.dumps(batch)]).fetchall()
         same = frozenset(n - 1 for n, is_same in rows if is_same)
         return ExistingLogs(unchanged=same, changed=frozenset(n - 1 for n, is_same in rows if not is_same))
 
     def find_conflict(self, units: Sequence[LogUnit], chunk_id: int = 0) -> Conflict | None:
-        """The error that another archive of our own has one of these log files, if it is so."""
+        """Return an error if another committed archive of cafcat has one of these log files, else None.
+
+        Args:
+            units: The log files.
+            chunk_id: chunks.id of the archive that may have them; 0 for none.
+        """
         with self._connection.by_index() as connection:
-            return _taken(connection, units, chunk_id)
+            return _find_conflict(connection, units, chunk_id)
 
 
 def add_units(connection: PgConnection, chunk_id: int, found: ArchiveUnits, *, exclusive: bool = False) -> None:
-    """Enters what an archive has, in the caller's transaction. exclusive: raises Conflict if another archive of our
-    own has one of the log files."""
+    """Insert the log files and times of an archive, in the caller's transaction.
+
+    Args:
+        connection: A connection with an open transaction.
+        chunk_id: chunks.id of the archive.
+        found: Its log files and times.
+        exclusive: Whether each log file may be in one archive of cafcat only. Then this locks ingestion_units.
+
+    Raises:
+        Conflict: Another archive of cafcat has one of the log files; with `exclusive` only.
+        CatalogLocked: The lock was not free in time.
+    """
     if exclusive:
         acquire(connection, "LOCK TABLE ingestion_units IN SHARE ROW EXCLUSIVE MODE")
         connection.execute(BY_INDEX)
-        if (conflict := _taken(connection, found.units, chunk_id)) is not None:
+        if (conflict := _find_conflict(connection, found.units, chunk_id)) is not None:
             raise conflict
     copy_units(connection, chunk_id, found)
 
 
-def copy_units(connection: PgConnection, chunk_id: int, found: ArchiveUnits, into: str = "") -> None:
-    """into: what the names of the tables begin with."""
-    units = f"COPY {into}ingestion_units ({UNIT_COLUMNS}) FROM STDIN"
+def copy_units(connection: PgConnection, chunk_id: int, found: ArchiveUnits, table_prefix: str = "") -> None:
+    """Insert the log files and times of an archive, in the caller's transaction, without any check.
+
+    Args:
+        connection: A connection with an open transaction.
+        chunk_id: chunks.id of the archive.
+        found: Its log files and times.
+        table_prefix: Text before the names of both tables.
+    """
+    units = f"COPY {table_prefix}ingestion_units ({UNIT_COLUMNS}) FROM STDIN"
     with connection.cursor() as cursor, cursor.copy(units.encode()) as copy:
         for number, unit in enumerate(found.units):
             name, first, end, fields, source_bytes, modified_ns = unit
             copy.write_row((chunk_id, first, end, source_bytes, _time(modified_ns), number, name, fields))
-    times = f"COPY {into}chunk_times ({TIME_COLUMNS}) FROM STDIN"
+    times = f"COPY {table_prefix}chunk_times ({TIME_COLUMNS}) FROM STDIN"
     with connection.cursor() as cursor, cursor.copy(times.encode()) as copy:
         for key, begin_ms, end_ms in found.times:
             copy.write_row((chunk_id, begin_ms, end_ms, key))
 
 
 def drop_units(connection: PgConnection, chunk_id: int) -> None:
-    """Removes the log files of an archive that is going to be deleted. The caller's transaction is by_index."""
+    """Delete the rows of the log files and times of an archive that is about to be deleted.
+
+    The caller has an open transaction with the settings of by_key.BY_INDEX.
+    """
     connection.execute("DELETE FROM ingestion_units WHERE chunk_id = %s", [chunk_id])
     connection.execute("DELETE FROM chunk_times WHERE chunk_id = %s", [chunk_id])
 
 
-def logs_elsewhere(connection: PgConnection, chunk_id: int, coming: Sequence[int]) -> tuple[str, UUID] | None:
-    """A log file of an archive of our own that nothing points to any more, and the archive that has it now; None if
-    there is none. coming: archives (chunks.id) that are about to be back."""
-    return connection.execute(_FIRST_ELSEWHERE.encode(), {"chunk": chunk_id, "coming": list(coming)}).fetchone()
+def logs_elsewhere(connection: PgConnection, chunk_id: int, restored: Sequence[int]) -> tuple[str, UUID] | None:
+    """Find a log file of an archive that another archive has by now.
+
+    Args:
+        connection: A connection with an open transaction.
+        chunk_id: chunks.id of an archive that cafcat wrote and to which no path points any more.
+        restored: chunks.id of other archives that this transaction is going to restore.
+
+    Returns:
+        Name of the log file and UUID of the other archive; None if there is no such log file.
+    """
+    return connection.execute(_FIRST_ELSEWHERE.encode(), {"chunk": chunk_id, "coming": list(restored)}).fetchone()
 
 
-def _taken(connection: PgConnection, units: Sequence[LogUnit], chunk_id: int) -> Conflict | None:
-    row = connection.execute(_TAKEN.encode(), ([unit.file_name for unit in units], chunk_id)).fetchone()
+def _find_conflict(connection: PgConnection, units: Sequence[LogUnit], chunk_id: int) -> Conflict | None:
+    row = connection.execute(_IN_OTHER_ARCHIVE.encode(), ([unit.file_name for unit in units], chunk_id)).fetchone()
     if row is None:
         return None
     return Conflict(f"another archive has records of this log file already: {row[1]}", path=row[0])

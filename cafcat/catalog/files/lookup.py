@@ -1,4 +1,4 @@
-"""From paths to locations: single look-ups and listings. Reads only."""
+"""Look-ups and listings of paths. All queries here are read-only."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,11 @@ PAGE_ROWS: Final = 1000
 
 
 def size_of(alias: str = "") -> str:
-    """The size of a file in bytes as SQL; alias: of its table, with the dot."""
+    """Return an SQL expression for the size of a file in bytes.
+
+    Args:
+        alias: Alias of the file's table, followed by a dot; "" for none.
+    """
     return f"coalesce({alias}content_bytes, {alias}end_byte - {alias}start_byte)"
 
 
@@ -34,7 +38,8 @@ LOCATION: Final = (
     "c.format, l.content_bytes, l.decoding"
 )
 
-# OFFSET 0 keeps the chunks out of the look-up: there is an index on the chunk of every file, too.
+# OFFSET 0 makes the server look up the path first. Without it, the planner could start from the chunks and use the
+# index on file_locations.caf_file_id.
 _ROWS: Final = (
     "(SELECT * FROM file_locations WHERE {condition} OFFSET 0) AS l JOIN chunks AS c ON c.id = l.caf_file_id"
 )
@@ -47,11 +52,11 @@ def _selection(condition: str) -> PreparedLookup:
 
 
 _LOCATE_ONE: Final = _selection("file_path = %s")
-# The planner cannot see how long the array of a subquery is, and takes the index as for a few paths. The LATERAL of
-# by_key.py takes five times as long for a thousand neighbours (PostgreSQL 18).
+# The planner cannot estimate the length of an array from a subquery. It therefore uses the index, as for few paths.
+# The LATERAL join of by_key.py would need five times as long for a thousand adjacent paths (PostgreSQL 18).
 _LOCATE_MANY: Final = _selection("file_path = ANY (ARRAY(SELECT unnest(%b::text[])))")
 
-# The content of a folder lies between its name with "/" and its name with "0", the next byte.
+# The paths below a folder sort between its name followed by "/" and its name followed by "0", the next character.
 _FOLDERS_AMONG: Final = """
 SELECT name FROM unnest(%s::text[]) AS name CROSS JOIN LATERAL (
     SELECT file_path FROM file_locations WHERE file_path >= (name || '/') COLLATE "C" ORDER BY file_path LIMIT 1
@@ -77,7 +82,8 @@ _CONDITIONS: Final = {
     "max_size": f"{size_of('l.')} <= %(max_size)s",
 }
 
-# OFFSET 0 keeps the order out of the look-up: the index that has it is the one on the path of every file.
+# OFFSET 0 makes the server find the rows of the chunk before it sorts them. Without it, the planner could read the
+# index on the paths of all files, which has the wanted order.
 _CHUNK_PAGE: Final = f"""
 SELECT {LOCATION}
 FROM chunks AS c
@@ -87,8 +93,8 @@ ORDER BY l.file_path
 LIMIT %(limit)s
 """  # noqa: S608
 
-# One level of a folder: from each entry found, jump over everything below it to the next (a "loose index
-# scan"). A folder's content ends before its name with "/" turned into "0", the next byte.
+# One level of a folder: after each entry, skip all paths below it and find the next one (a "loose index scan"). The
+# paths below a folder end before the folder's name with "0", the next character, instead of its last "/".
 _FOLDER_PAGE: Final = f"""
 WITH RECURSIVE walk(entry, is_folder, n) AS (
     SELECT NULL::text COLLATE "C", false, 0
@@ -119,8 +125,15 @@ ORDER BY walk.n
 
 
 class FindFilter(NamedTuple):
-    """What `find` asks for. name_regex: POSIX regular expression on the path; times in nanoseconds since 1970
-    and sizes in bytes; None does not ask."""
+    """Conditions of `find`. None stands for no condition.
+
+    Attributes:
+        name_regex: POSIX regular expression that the path must match.
+        newer_ns: The modification time must be later: nanoseconds since 1970 UTC.
+        older_ns: The modification time must be earlier: nanoseconds since 1970 UTC.
+        min_size: Least size of the file, in bytes.
+        max_size: Largest size of the file, in bytes.
+    """
 
     name_regex: str | None = None
     newer_ns: int | None = None
@@ -129,35 +142,46 @@ class FindFilter(NamedTuple):
     max_size: int | None = None
 
     def parameters(self) -> dict[str, Any]:
-        """By the names of _CONDITIONS."""
+        """Return the parameters of the SQL conditions, under the keys of _CONDITIONS. Times are in microseconds."""
         newer, older = (None if ns is None else to_microseconds(ns) for ns in (self.newer_ns, self.older_ns))
         sizes = {"min_size": self.min_size, "max_size": self.max_size}
         return {"name_regex": self.name_regex, "newer": newer, "older": older} | sizes
 
 
 def folder_range(folder: str) -> tuple[str, str | None]:
-    """The half-open range of paths below a folder: "" is everything, other names end in "/"."""
+    """Return the half-open range of the paths below a folder.
+
+    Args:
+        folder: A folder that ends in "/"; "" for all paths.
+
+    Returns:
+        The lowest path, and the first path after the range; None if the range has no upper end.
+    """
     return (folder, folder[:-1] + "0") if folder else ("", None)
 
 
 class PathScope(NamedTuple):
-    """Everything below a folder, as `folder_range` has it: "" or a name that ends in "/"; and the file `itself`,
-    None for none."""
+    """All files below a folder, and one file that has the name of the folder.
+
+    Attributes:
+        folder: A folder that ends in "/"; "" for all files.
+        file: Path of the file; None for none.
+    """
 
     folder: str
     file: str | None
 
     @property
     def name(self) -> str:
-        """As somebody would type it."""
+        """Name of the scope for messages, as a user types it."""
         return self.file or self.folder or "."
 
     def range(self) -> tuple[str, str | None]:
-        """The half-open range of paths below the folder."""
+        """Return the half-open range of the paths below the folder, as `folder_range` does."""
         return folder_range(self.folder)
 
     def condition(self) -> tuple[str, list[str]]:
-        """On file_path, and its parameters."""
+        """Return an SQL condition on file_path, and its parameters."""
         low, high = self.range()
         below = "file_path >= %s" if high is None else "file_path >= %s AND file_path < %s"
         ends = [low] if high is None else [low, high]
@@ -165,36 +189,48 @@ class PathScope(NamedTuple):
 
 
 def successor(path: str) -> str:
-    """The lowest possible path after a path: it and the smallest byte that a path can hold."""
+    """Return the lowest path after a path: the path followed by U+0001, the smallest character of a path."""
     return path + "\x01"
 
 
 class Lookup:
-    """The reading half of the catalog. Every method is one transaction."""
+    """Look-ups and listings of files. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def locate(self, path: str) -> Location:
-        """One query. Raises NotFound, CatalogOutdated."""
+        """Return the location of a path. Costs one query.
+
+        Raises:
+            NotFound: The catalog has no such file.
+            CatalogOutdated: The schema has another revision.
+        """
         rows = self._connection.select(_LOCATE_ONE, path)
         if not rows:
             raise NotFound("the catalog has no such file", path=path)
         return location_of(rows[0])
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
-        """One query for up to LOOKED_UP_PATHS paths: those that the catalog has. Raises CatalogOutdated."""
+        """Return the locations of those of these paths that the catalog has. Costs one query.
+
+        Args:
+            paths: Up to LOOKED_UP_PATHS paths.
+
+        Raises:
+            CatalogOutdated: The schema has another revision.
+        """
         if not paths:
             return {}
-        # Sorted, so that neighbours are looked for in the same pages of the index.
+        # Sorted, so that adjacent paths are looked up in the same pages of the index.
         return {row[0]: location_of(row) for row in self._connection.select(_LOCATE_MANY, sorted(paths))}
 
     def folders_among(self, names: Collection[str]) -> set[str]:
-        """Which of the names are folders: something is below them. One query."""
+        """Return those of these names that are folders with at least one file. Costs one query."""
         return {row[0] for row in self._rows(_FOLDERS_AMONG, [sorted(names)])} if names else set()
 
     def exact(self, path: str, where: FindFilter | None = None) -> list[Location]:
-        """The location of one path, if it is there and meets the conditions."""
+        """Return the location of a path in a list; an empty list if it does not exist or fails the conditions."""
         return self._page({"path": path} | (where or FindFilter()).parameters(), 1)
 
     def page(
@@ -205,7 +241,14 @@ class Lookup:
         limit: int = PAGE_ROWS,
         where: FindFilter | None = None,
     ) -> list[Location]:
-        """Up to `limit` locations below a folder, in path order, beginning after a path."""
+        """Return locations below a folder, in path order.
+
+        Args:
+            folder: A folder that ends in "/"; "" for all files.
+            after: Return only paths after this one.
+            limit: Largest number of locations.
+            where: Conditions on the files.
+        """
         low, high = folder_range(folder)
         low = low if after is None else successor(after)
         parameters = {"low": low, "high": high} | (where or FindFilter()).parameters()
@@ -214,7 +257,13 @@ class Lookup:
     def folder_page(
         self, folder: str, *, after: Location | Folder | None = None, limit: int = PAGE_ROWS
     ) -> list[Location | Folder]:
-        """Up to `limit` entries of one level: the files of a folder, and its folders once each."""
+        """Return entries of one level: the files directly in a folder, and each of its folders once.
+
+        Args:
+            folder: A folder that ends in "/"; "" for the top level.
+            after: Return only entries after this one.
+            limit: Largest number of entries.
+        """
         low, high = folder_range(folder)
         if after is not None:
             low = after.path[:-1] + "0" if isinstance(after, Folder) else successor(after.path)
@@ -224,31 +273,43 @@ class Lookup:
         return [Folder(row[1]) if row[0] else location_of(row[2:]) for row in rows]
 
     def totals(self, folder: str) -> tuple[int, int]:
-        """Number and bytes of the files below a folder; reads their index range."""
+        """Return the number of the files below a folder, and their total size in bytes.
+
+        This reads the rows of all these files.
+        """
         low, high = folder_range(folder)
         bound = "AND file_path < %(high)s" if high else ""
         statement = (
             f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM file_locations "  # noqa: S608
             f"WHERE file_path >= %(low)s {bound}"
         )
-        files, size_bytes = self._range(statement, {"low": low, "high": high})[0]
-        return int(files), int(size_bytes)
+        file_count, size_bytes = self._range(statement, {"low": low, "high": high})[0]
+        return int(file_count), int(size_bytes)
 
     def chunk_page(self, chunk: UUID, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[Location]:
-        """Up to `limit` live locations of a chunk, in path order."""
+        """Return live locations of a chunk, in path order.
+
+        Args:
+            chunk: UUID of the chunk.
+            after: Return only paths after this one.
+            limit: Largest number of locations.
+        """
         parameters = {"chunk": chunk, "low": "" if after is None else successor(after), "limit": limit}
         return [location_of(row) for row in self._range(_CHUNK_PAGE, parameters)]
 
     def _page(self, parameters: dict[str, Any], limit: int) -> list[Location]:
-        """Only conditions that are asked for become part of the statement: an index can serve those, and not
-        an "is NULL or ..."."""
+        """Return the locations that meet the conditions whose parameter is not None.
+
+        The statement has only these conditions. An index can serve them, but not a condition such as
+        "%(low)s IS NULL OR file_path >= %(low)s".
+        """
         given = {name: value for name, value in parameters.items() if value is not None}
         conditions = " AND ".join(_CONDITIONS[name] for name in given)
         rows = self._range(_PAGE.format(conditions=conditions), given | {"limit": limit})
         return [location_of(row) for row in rows]
 
     def _range(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a query that reads a range of an index, which only statistics show to be short."""
+        """Return the rows of a query on a range of an index, with the settings of by_key.BY_INDEX."""
         with self._connection.by_index() as connection:
             return connection.execute(statement.encode(), parameters).fetchall()
 
@@ -258,7 +319,7 @@ class Lookup:
 
 
 def location_of(row: Sequence[Any]) -> Location:
-    """Of what LOCATION gives."""
+    """Return the location in a row of the columns LOCATION."""
     path, start, end, crc32c, microseconds, chunk, store, key, archive_format, content_bytes, decoding = row
     modified_ns = to_nanoseconds(microseconds)
     return Location(

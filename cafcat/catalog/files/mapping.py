@@ -1,7 +1,7 @@
-"""The rows of one chunk on their way into file_locations, as Postgres' binary COPY takes them.
+"""The rows of file_locations for one chunk, in the binary format of PostgreSQL's COPY.
 
-Rows are encoded once, when a file is packed, and kept in a temporary file beyond 16 MiB: memory does not
-depend on the number of files, and committing is handing over blocks.
+A row is encoded once, when its file is packed. Beyond 16 MiB the rows are in a temporary file. So memory does not
+depend on the number of files, and a commit only has to send blocks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ COLUMNS: Final = (
     "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, source_etag, content_bytes, decoding, "
     "source_id"
 )
-"""In the order of the encoded rows."""
+"""Columns of file_locations, in the order of the encoded rows."""
 
 _MEMORY_BYTES: Final = 16 << 20
 _FLUSH_ROWS: Final = 1024
 
-# As in copying.py: a field count, then each field with its length before it.
+# As in binary_copy.py: a field count, then each field with its length before it.
 _ROW: Final = Struct(">hiqiqiqiqiqi")
 _ROW_NO_TIME: Final = Struct(">hiqiqiqiqii")
 
@@ -32,11 +32,17 @@ _SIZE: Final = Struct(">iq")
 _NOT_DECODED: Final = NULL + NULL
 _SOURCE: Final = Struct(">ii")
 _FURTHER_FIELDS: Final = 4
-"""After the path: source_etag, content_bytes, decoding, source_id."""
+"""Number of the fields after the path: source_etag, content_bytes, decoding, source_id."""
 
 
 class Mapping(Spool):
-    """Collects the entries of one chunk."""
+    """The entries of one chunk, encoded as rows of file_locations.
+
+    Attributes:
+        file_count: Number of entries.
+        size_bytes: Total size of the files.
+        ascending: True if each path came after the one before, bytewise. Then all paths are also distinct.
+    """
 
     def __init__(self, chunk_id: int) -> None:
         super().__init__("a mapping", _MEMORY_BYTES)
@@ -46,7 +52,6 @@ class Mapping(Spool):
         self.file_count = 0
         self.size_bytes = 0
         self.ascending = True
-        """Whether each path came after the one before, bytewise: then they are distinct, too."""
         self._source = NULL
 
     def set_source(self, source_id: int | None) -> None:
@@ -54,11 +59,20 @@ class Mapping(Spool):
         self._source = NULL if source_id is None else _SOURCE.pack(4, source_id)
 
     def add(self, entry: Entry, etag: str | None = None) -> None:
-        """Takes a row; `etag` is the entity tag at the source. Raises ValueError if the entry has no checksum."""
+        """Append an entry.
+
+        Args:
+            entry: The entry.
+            etag: Entity tag of the file at its source; None if the source has none.
+
+        Raises:
+            ValueError: The entry has no checksum.
+            StoreFailed: The temporary file cannot be written.
+        """
         self.add_all((entry,), (etag,))
 
     def add_all(self, entries: Sequence[Entry], etags: Sequence[str | None]) -> None:
-        """The same for many; Raises ValueError if one has no checksum."""
+        """Append entries, each with the entity tag of its file. Raises as `add` does."""
         last, ascending, rows, source = self._last_path, self.ascending, self._rows, self._source
         for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(
             entries, etags, strict=True
@@ -91,23 +105,26 @@ class Mapping(Spool):
         return row + path
 
     def flush(self) -> None:
-        """Puts all rows where committing reads them from: then a commit asks for no more space. Raises
-        StoreFailed."""
+        """Write all buffered rows to the temporary file, so that a commit needs no more space on disk.
+
+        Raises:
+            StoreFailed: The temporary file cannot be written.
+        """
         self.write(b"".join(self._rows))
         super().flush()
         self._rows.clear()
 
     def blocks(self) -> Iterator[bytes]:
-        """The whole COPY stream in blocks of at most 256 KiB. Can be read again."""
+        """Yield the rows as a COPY stream, in blocks of at most 256 KiB. They can be read repeatedly."""
         self.flush()
         return copy_stream(self)
 
     def paths(self) -> Iterator[str]:
-        """The paths taken so far, in order."""
+        """Yield the paths of all entries, in the order in which they were added."""
         self.flush()
         self.seek(0)
         while head := self.read(_ROW_NO_TIME.size):
-            # A row with a time is eight bytes longer: its time field has the length 8, not -1.
+            # In a row with a time, the time field has the length 8, not -1, and eight bytes more.
             if head[-8:-4] == b"\x00\x00\x00\x08":
                 head += self.read(8)
             yield self.read(int.from_bytes(head[-4:])).decode()
@@ -118,7 +135,7 @@ class Mapping(Spool):
 
 
 def _encode_text(text: str | None) -> bytes:
-    """A field, with its length before it."""
+    """Return a text as a field of a COPY stream: its length, then its bytes in UTF-8."""
     if text is None:
         return NULL
     encoded = text.encode()

@@ -1,6 +1,6 @@
-"""Any number of paths on their way into a temporary table of the catalog, or out of one.
+"""A list of any number of paths that are copied into a temporary table of the catalog, or from one.
 
-As of Mapping: beyond 16 MiB they are in a temporary file, as Postgres' binary COPY takes them.
+The paths are encoded in the binary format of PostgreSQL's COPY. Beyond 16 MiB they are in a temporary file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ __all__ = ["PathList"]
 
 _MEMORY_BYTES: Final = 16 << 20
 _ROW: Final = Struct(">hi")
-"""One field, and its length."""
+"""The number of fields, which is 1, and the length of the path in bytes."""
 
 
 class PathList(Spool):
@@ -27,13 +27,18 @@ class PathList(Spool):
             self.add(path)
 
     def add(self, path: str) -> None:
-        """Raises UnicodeEncodeError for what is not valid UTF-8, StoreFailed."""
+        """Append a path.
+
+        Raises:
+            UnicodeEncodeError: The path cannot be encoded in UTF-8.
+            StoreFailed: The temporary file cannot be written.
+        """
         encoded = path.encode()
         self.write(_ROW.pack(1, len(encoded)) + encoded)
         self.count += 1
 
     def blocks(self) -> Iterator[bytes]:
-        """The whole COPY stream in blocks of at most 256 KiB. Can be read again."""
+        """Yield the paths as a COPY stream, in blocks of at most 256 KiB. They can be read repeatedly."""
         return copy_stream(self)
 
     def __iter__(self) -> Iterator[str]:

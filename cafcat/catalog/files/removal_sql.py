@@ -1,0 +1,89 @@
+"""The statements of a removal and of a restoration of files.
+
+They use temporary tables. `asked` has the paths that a call names, `gone` the removed rows of file_locations, and
+`wanted` the rows to restore. `usable` has the chunks to which restored rows may point, `counted` the totals of a
+dry run.
+"""
+
+from typing import Final
+
+from cafcat.catalog.by_key import delete_by_key, exists_by_key, join_by_key
+from cafcat.catalog.files.log_units import LOGS_ELSEWHERE
+from cafcat.catalog.files.lookup import LOCATION, size_of
+from cafcat.catalog.files.mapping import COLUMNS
+from cafcat.catalog.history.runs import iso
+
+__all__: list[str] = []
+
+TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM {{table}}"  # noqa: S608
+PER_CHUNK: Final = f"SELECT caf_file_id, count(*) AS files, sum({size_of()}) AS bytes FROM {{table}} GROUP BY 1"  # noqa: S608
+COUNTED_TABLE: Final = (
+    "CREATE TEMPORARY TABLE counted (caf_file_id bigint, files bigint, bytes bigint) ON COMMIT DROP"
+)
+_NAMES: Final = "(SELECT DISTINCT file_path FROM asked) AS names "
+_LIVE: Final = _NAMES + join_by_key("names.file_path")
+_LIVE_ROWS: Final = _NAMES + join_by_key("names.file_path", columns="ctid")
+_RETIRED: Final = _NAMES + join_by_key("names.file_path", "retired_locations")
+COUNT: Final = "INSERT INTO counted " + PER_CHUNK.format(table="file_locations {condition}")
+COUNT_NAMED: Final = "INSERT INTO counted " + PER_CHUNK.format(table=_LIVE)
+DROP_COUNTED: Final = f"DELETE FROM asked {{condition}} AND {exists_by_key('file_locations', 'asked')}"  # noqa: S608
+COUNTED_SUMS: Final = """
+SELECT coalesce(sum(g.files), 0)::bigint, coalesce(sum(g.bytes), 0)::bigint,
+       count(*) FILTER (WHERE g.files = c.live_file_count)
+FROM (SELECT caf_file_id, sum(files) AS files, sum(bytes) AS bytes FROM counted GROUP BY 1) AS g
+JOIN chunks AS c ON c.id = g.caf_file_id
+"""
+
+# A rebuild from a store needs the records of all removals from its chunks, even of chunks that are about to be
+# deleted.
+STORES: Final = """
+SELECT store FROM chunks
+WHERE state IN ('committed', 'retired', 'deleted') AND deleted_at IS NULL AND adopted_prefix IS NULL
+UNION
+SELECT store FROM chunk_copies WHERE state <> 'abandoned' AND deleted_at IS NULL
+"""
+
+NOT_FOUND: Final = (
+    "SELECT DISTINCT asked.file_path FROM asked LEFT JOIN {table} AS t USING (file_path) "
+    "WHERE t.start_byte IS NULL ORDER BY 1"
+)
+NOT_LIVE: Final = (
+    f"SELECT DISTINCT file_path FROM asked WHERE NOT {exists_by_key('file_locations', 'asked')} ORDER BY 1"  # noqa: S608
+)
+
+_DELETE_INTO_GONE: Final = f"""
+WITH taken AS ({{delete}} RETURNING *) INSERT INTO gone ({COLUMNS}) SELECT {COLUMNS} FROM taken
+"""  # noqa: S608
+DELETE_BELOW: Final = _DELETE_INTO_GONE.format(delete="DELETE FROM file_locations {condition}")
+DELETE_NAMED: Final = _DELETE_INTO_GONE.format(delete=delete_by_key("file_locations", _LIVE_ROWS))
+_SELECT_LAST_REMOVED: Final = f"""
+INSERT INTO wanted (retired_id, {COLUMNS})
+SELECT DISTINCT ON (file_path) id, {COLUMNS}
+FROM (SELECT l.* FROM {{rows}} OFFSET 0) AS l WHERE reason = 'removed'
+ORDER BY file_path, id DESC
+ON CONFLICT DO NOTHING
+"""  # noqa: S608
+SELECT_BELOW: Final = _SELECT_LAST_REMOVED.format(rows="retired_locations AS l {condition}")
+SELECT_NAMED: Final = _SELECT_LAST_REMOVED.format(rows=_RETIRED)
+DELETE_RESTORED: Final = delete_by_key(
+    "retired_locations",
+    "wanted CROSS JOIN LATERAL (SELECT ctid FROM retired_locations WHERE id = wanted.retired_id OFFSET 0) AS l",
+)
+
+ARCHIVES_OF_LOGS: Final = """
+SELECT id FROM usable WHERE EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = usable.id OFFSET 0)
+ORDER BY id DESC
+"""
+
+REMOVED_PAGE: Final = f"""
+SELECT {LOCATION}, {iso("l.retired_at")}, l.run_id, l.reason,
+       c.state IN ('committed', 'retired') AND NOT {exists_by_key("file_locations", "l")}
+       AND NOT EXISTS ({LOGS_ELSEWHERE})
+FROM (
+    SELECT DISTINCT ON (file_path) * FROM retired_locations
+    WHERE reason = 'removed' AND file_path >= %(low)s {{upper_bound}}
+    ORDER BY file_path, id DESC
+    LIMIT %(limit)s
+) AS l JOIN chunks AS c ON c.id = l.caf_file_id
+ORDER BY l.file_path
+"""  # noqa: S608
