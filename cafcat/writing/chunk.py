@@ -53,9 +53,9 @@ class BegunChunk:
         self._key = f"{self.uuid}{place.archive_format.suffix}"
         self._id = place.catalog.chunks.begin_chunk(
             uuid=self.uuid,
-            run=place.run,
+            run_id=place.run,
             archive_format=place.archive_format.name,
-            store=place.store.url,
+            store_url=place.store.url,
             object_key=self._key,
             owner=place.owner,
             lease_seconds=LEASE_SECONDS,

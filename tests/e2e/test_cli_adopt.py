@@ -46,7 +46,7 @@ def test_what_fails_is_named(cafcat: Cafcat) -> None:
     flip(cafcat.folder / "old.caf", 1)
     result = cafcat("adopt", "old.caf", "old.caf", code=3)
     assert "a/1" in result.err
-    assert "it was adopted before" in result.err
+    assert "the archive was adopted before" in result.err
     assert result.text == "adopted 1 archive: 1 file, 3.0 kB; 1 file failed; 1 archive refused\n"
 
 

@@ -44,7 +44,7 @@ def test_adopt_says_what_it_did(cafcat: Cafcat) -> None:
     located = cafcat("locate", "old/d/1", "--json").document
     assert located["decoding"].startswith("zlib 262144 ")
     again = cafcat("adopt", "b", code=3)
-    assert again.err.count("it was adopted before") == 2
+    assert again.err.count("the archive was adopted before") == 2
     assert cafcat("verify", "--level", "data").code == 0
     assert everything(cafcat.folder / "b") == before
 

@@ -326,7 +326,7 @@ def test_paths_that_the_catalog_has(
 def test_an_object_is_adopted_once(repository: cafcat.Repository, tmp_path: Path) -> None:
     path = archive(tmp_path / "x.caf")
     adopted(repository, path)
-    assert "it was adopted before" in adopt(repository, path, prefix="again").failed[0]
+    assert "the archive was adopted before" in adopt(repository, path, prefix="again").failed[0]
     own = commit(repository, {"own": b"own"})
     store = Path(repository.settings.store.removeprefix("file://"))
     assert "is a chunk of this catalog" in adopt(repository, store / f"{own}.caf", prefix="again").failed[0]
@@ -439,7 +439,7 @@ def test_an_archive_without_any_new_file_says_how_it_is_adopted_again(
     path = archive(tmp_path / "x.caf")
     assert adopted(repository, path, on_conflict=OnConflict.SKIP).files == 0
     [message] = adopt(repository, path, on_conflict=OnConflict.REPLACE).failed
-    assert "cafcat prune lets it go" in message
+    assert "after cafcat prune, it can be adopted again" in message
 
 
 def test_a_commit_whose_answer_is_lost_is_settled_by_looking(

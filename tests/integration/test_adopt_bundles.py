@@ -127,7 +127,7 @@ def test_a_bundle_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path, c
     repository = open_at(Folder(tmp_path / "own"))
     report = adopt(repository, f"s3://{bucket.bucket}/deep/there/")
     assert (report.failed, report.archives, report.files) == ([], SHARDS, len(FILES))
-    assert "it was adopted before" in adopt(repository, f"s3://{bucket.bucket}/deep/there").failed[0]
+    assert "the archive was adopted before" in adopt(repository, f"s3://{bucket.bucket}/deep/there").failed[0]
     check_read(repository, tmp_path)
     assert verdicts(repository, VerifyLevel.DATA) == ["ok"] * SHARDS
     pages = bucket.client.list_objects_v2(Bucket=bucket.bucket)["Contents"]
@@ -191,7 +191,7 @@ def test_a_bundle_is_adopted_once_and_can_come_again(local: cafcat.Repository, t
     adopt(local, tmp_path / "there")
     again = adopt(local, tmp_path / "there", prefix="again")
     assert (again.archives, len(again.failed)) == (0, SHARDS)
-    assert all("it was adopted before" in message for message in again.failed)
+    assert all("the archive was adopted before" in message for message in again.failed)
     local.rm(list(FILES))
     assert local.prune(grace_seconds=0, dry_run=False).let_go == SHARDS
     assert adopt(local, tmp_path / "there").files == len(FILES)

@@ -37,9 +37,9 @@ def begin(catalog: Catalog) -> tuple[int, uuid.UUID]:
     catalog.stores.register("file:///nowhere")
     chunk_id = catalog.chunks.begin_chunk(
         uuid=name,
-        run=run,
+        run_id=run,
         archive_format="caf",
-        store="file:///nowhere",
+        store_url="file:///nowhere",
         object_key=f"{name}.caf",
         owner="test",
         lease_seconds=60,

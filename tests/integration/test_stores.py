@@ -158,8 +158,8 @@ def test_a_writer_that_began_before_a_move_does_not_bring_the_old_store_back(
 def _insert(repository: cafcat.Repository, table: str, store: str) -> None:
     catalog = repository.session.catalog
     if table == "chunks":
-        values = {"run": None, "archive_format": "caf", "owner": "here:1:test", "lease_seconds": 9}
-        catalog.chunks.begin_chunk(uuid=uuid4(), store=store, object_key="x.caf", **values)  # type: ignore[arg-type]
+        values = {"run_id": None, "archive_format": "caf", "owner": "here:1:test", "lease_seconds": 9}
+        catalog.chunks.begin_chunk(uuid=uuid4(), store_url=store, object_key="x.caf", **values)  # type: ignore[arg-type]
     elif table == "chunk_copies":
         catalog.copies.begin(1, store, "x.caf", "here:1:test", 9)
     else:

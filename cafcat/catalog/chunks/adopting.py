@@ -1,11 +1,12 @@
-"""An archive that is there already, and all its mappings, in one transaction: all or nothing."""
+"""Adoption of an existing archive with the locations of all its files, in one transaction."""
 
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from psycopg import errors as pg
 
-from cafcat.catalog.chunks.commit import ChunkCommit, Commit, map_files, stage
+from cafcat.catalog.chunks.commit import Commit
+from cafcat.catalog.chunks.file_rows import ChunkCommit, CommitRules, add_files, stage_mapping
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.log_units import add_units
 from cafcat.catalog.files.lookup import size_of
@@ -18,7 +19,7 @@ from cafcat.model import ArchiveUnits, ChunkState, OnConflict
 
 __all__ = ["AdoptedArchive", "Adopting"]
 
-_KNOWN: Final = """
+_SAME_OBJECT: Final = """
 SELECT uuid, state, adopted_prefix IS NOT NULL FROM chunks
 WHERE store = %s AND object_key = %s AND (adopted_prefix IS NULL OR state <> 'deleted')
 UNION ALL
@@ -48,8 +49,18 @@ LEFT JOIN LATERAL (SELECT file_path FROM file_locations WHERE file_path = s.file
 
 
 class AdoptedArchive(NamedTuple):
-    """An object with its size in bytes. prefix: what paths begin with before the names in the archive. What of it
-    is an index depends on its format, and is not noted."""
+    """The object of an archive that is adopted. The place of its index depends on the format and is not recorded.
+
+    Attributes:
+        id: chunks.id.
+        uuid: Name of the chunk outside SQL.
+        format: Format of the archive.
+        store: URL of the store that holds the object.
+        object_key: Key of the object in that store.
+        size_bytes: Size of the object.
+        prefix: Text before each of the archive's own names in the paths of the catalog.
+        etag: Entity tag of the object; None for folders.
+    """
 
     id: int
     uuid: UUID
@@ -62,54 +73,74 @@ class AdoptedArchive(NamedTuple):
 
 
 class Adopting:
-    """Every method is one transaction, or several attempts at one."""
+    """Adoption of archives. Every method is one transaction, or several attempts at one."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def next_id(self) -> int:
-        """A number for chunks.id that nobody else has."""
+        """Return a new value of chunks.id from its sequence."""
         with self._connection.statement() as connection:
             row = connection.execute("SELECT nextval(pg_get_serial_sequence('chunks', 'id'))").fetchone()
         assert row is not None  # noqa: S101 - nextval gives one row
         return int(row[0])
 
-    def check_new(self, store: str, object_key: str) -> None:
-        """Raises Conflict if the catalog has this object, as a chunk or a copy of one."""
+    def check_new(self, store_url: str, object_key: str) -> None:
+        """Check that the catalog does not have an object, neither as a chunk nor as a copy.
+
+        Raises:
+            Conflict: The catalog has this object.
+        """
         with self._connection.statement() as connection:
-            row = connection.execute(_KNOWN, (store, object_key, store, object_key)).fetchone()
+            row = connection.execute(_SAME_OBJECT, (store_url, object_key, store_url, object_key)).fetchone()
         if row is not None:
-            uuid, state, adopted = row
-            was = "was adopted before" if adopted else "is a chunk of this catalog"
+            uuid, state, is_adopted = row
+            reason = "was adopted before" if is_adopted else "is a chunk of this catalog"
             hint = f"cafcat chunks show {str(uuid)[:8]}"
-            if adopted and state == ChunkState.RETIRED:
-                hint = "no path points to it any more: cafcat prune lets it go, and then it can be adopted again"
-            raise Conflict(f"it {was}: {uuid} ({state})", hint=hint)
+            if is_adopted and state == ChunkState.RETIRED:
+                hint = "no path points to it any more: after cafcat prune, it can be adopted again"
+            raise Conflict(f"the archive {reason}: {uuid} ({state})", hint=hint)
 
     def preview(self, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
-        """What `adopt` would do now. Raises Conflict for a path, as that does; CatalogUnavailable."""
+        """Return what `adopt` would do with the same arguments. The catalog is not changed.
+
+        Raises:
+            Conflict: The catalog has a path of the mapping, under OnConflict.FAIL.
+            CatalogUnavailable: The database cannot be reached.
+        """
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
-            stage(connection, mapping)
+            stage_mapping(connection, mapping)
             row = connection.execute(_COMPARED.encode()).fetchone()
         assert row is not None  # noqa: S101 - aggregates give one row
-        there, first, new_bytes = row
-        if there and on_conflict is OnConflict.FAIL:
-            raise _taken(first)
-        added = mapping.file_count - there
+        existing, first, new_bytes = row
+        if existing and on_conflict is OnConflict.FAIL:
+            raise _path_conflict(first)
+        added = mapping.file_count - existing
         if on_conflict is OnConflict.SKIP:
-            return ChunkCommit(added, replaced=0, skipped=there, live_bytes=new_bytes)
-        return ChunkCommit(added, replaced=there, skipped=0, live_bytes=mapping.size_bytes)
+            return ChunkCommit(added, replaced=0, skipped=existing, live_bytes=new_bytes)
+        return ChunkCommit(added, replaced=existing, skipped=0, live_bytes=mapping.size_bytes)
 
     def adopt(
         self, archive: AdoptedArchive, mapping: Mapping, on_conflict: OnConflict, units: ArchiveUnits
     ) -> ChunkCommit:
-        """Enters an archive, its files and its log files; a mapping's paths have to be distinct. A lost connection
-        is handled by `commit_with_check`. Raises Conflict if the object is in the catalog, or under
-        OnConflict.FAIL a path; CatalogUnavailable if nobody can tell whether it was done."""
+        """Insert the rows of an archive, of its files and of its log files.
+
+        If the connection is lost, `commit_with_check` finds out whether the server committed the transaction.
+
+        Args:
+            archive: The archive.
+            mapping: Its files. Their paths are distinct.
+            on_conflict: What to do with paths that the catalog has already.
+            units: The log files and times of an archive of logs.
+
+        Raises:
+            Conflict: The catalog has the object, or a path of the mapping under OnConflict.FAIL.
+            CatalogUnavailable: The adoption failed, or its outcome cannot be found out.
+        """
         commit = Commit(self._connection)
         return commit_with_check(
-            lambda: self._adopt(archive, mapping, on_conflict, units), lambda: commit.done(archive.id)
+            lambda: self._adopt(archive, mapping, on_conflict, units), lambda: commit.committed_result(archive.id)
         )
 
     def _adopt(
@@ -122,28 +153,28 @@ class Adopting:
             try:
                 connection.execute(_INSERT, values)
             except pg.UniqueViolation as error:
-                raise Conflict("somebody else adopted it meanwhile", chunk=archive.object_key) from error
-            commit = _map(connection, archive.id, mapping, on_conflict)
+                raise Conflict("another command adopted the archive meanwhile", chunk=archive.object_key) from error
+            commit = _add_files(connection, archive.id, mapping, on_conflict)
             live = commit.added + commit.replaced
             connection.execute(_COMMITTED, {"id": archive.id, "live": live, "bytes": commit.live_bytes})
             add_units(connection, archive.id, units)
-            _record(connection, archive, commit)
+            _record_events(connection, archive, commit)
         return commit
 
 
-def _map(connection: PgConnection, chunk_id: int, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
+def _add_files(connection: PgConnection, chunk_id: int, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
     try:
-        return map_files(connection, chunk_id, mapping, on_conflict)
+        return add_files(connection, chunk_id, mapping, CommitRules(on_conflict))
     except Conflict as error:
-        raise _taken(error.path) from error
+        raise _path_conflict(error.path) from error
 
 
-def _taken(path: str | None) -> Conflict:
+def _path_conflict(path: str | None) -> Conflict:
     hint = "--on-conflict skip or replace, or another --prefix"
     return Conflict("the catalog has a file of this name", path=path, hint=hint)
 
 
-def _record(connection: PgConnection, archive: AdoptedArchive, commit: ChunkCommit) -> None:
+def _record_events(connection: PgConnection, archive: AdoptedArchive, commit: ChunkCommit) -> None:
     counts = ", ".join(f"{count} {name}" for name, count in commit._asdict().items())
     record_event(connection, "chunk_adopted", archive.id, f"{archive.store} {archive.object_key}")
     record_event(connection, "chunk_committed", archive.id, counts)

@@ -1,4 +1,4 @@
-"""The life of a chunk in the catalog: begun, kept by a lease, given up; commit.py has how it is committed."""
+"""The rows of chunks: begin a chunk, renew its lease, give it up, list chunks. Commits are in commit.py."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ from cafcat.support.quantities import to_microseconds
 
 __all__ = ["RENEW_LEASE", "Chunks", "ExistingFiles"]
 
-# A batch goes over as JSON, which is encoded in C: psycopg makes an array element by element in Python. Where
-# both sides have an entity tag it decides, else the time does. A file whose source is unknown counts as one of the
-# same source: docs/decisions/0024 has the reason.
-_KNOWN: Final = f"""
+# The batch is sent as JSON, because Python encodes JSON in C, while psycopg encodes an array element by element in
+# Python. If both sides have an entity tag, the tags are compared, otherwise the times. A file whose source is
+# unknown counts as one of the same source: docs/decisions/0024 has the reason.
+_EXISTING: Final = f"""
 SELECT u.n, l.crc32c, {size_of("l.")} = (u.file->>1)::bigint,
        coalesce(l.source_etag = u.file->>3,
                 (extract(epoch FROM l.modified_at) * 1000000)::bigint = (u.file->>2)::bigint, false),
@@ -43,12 +43,12 @@ RENEW_LEASE: Final = (
 
 
 class ExistingFiles(NamedTuple):
-    """The files of a batch that the catalog has, by their positions in the batch; all others are new.
+    """The files of a batch that the catalog has, as positions in the batch. All others are new.
 
     Attributes:
-        unchanged: Files that are taken for the same without being read.
+        unchanged: Files that count as unchanged without being read.
         changed: Files that differ, or are to be packed anew in any case.
-        doubtful: CRC-32C in the catalog of files that have to be read and compared.
+        doubtful: Files that have to be read and compared, with their CRC-32C in the catalog.
     """
 
     unchanged: frozenset[int]
@@ -57,7 +57,7 @@ class ExistingFiles(NamedTuple):
 
 
 class Chunks:
-    """Every method is one transaction."""
+    """Queries on the rows of `chunks`. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -68,23 +68,24 @@ class Chunks:
         source_ids: Sequence[int | None],
         comparison: Comparison = Comparison.TIME,
     ) -> ExistingFiles:
-        """Return which files of a batch the catalog has, and which of them have to be read to see if they changed.
+        """Return which files of a batch the catalog has, and which of them must be read to detect a change.
 
         Args:
             files: The batch.
-            source_ids: sources.id of each file; None for a source that the catalog has never met.
-            comparison: TIME: a file is unchanged if its size, its source, and its entity tag (its time, where
-                either side has no tag) are the same; it is doubtful if only the source differs. CHECKSUM: every
-                file of the same size is doubtful. NOTHING: every file is changed.
+            source_ids: sources.id of each file; None for a source that is not in the catalog.
+            comparison: TIME: a file is unchanged if size, source, and entity tag are the same. If either side has
+            no
+                tag, the times are compared. A file is doubtful if only the source differs. CHECKSUM: every file of
+                the same size is doubtful. NOTHING: every file is changed.
         """
-        if not files or not self._has_between(files):
+        if not files or not self._has_path_between(files):
             return ExistingFiles(frozenset(), frozenset(), {})
         batch = [
             (file.path, file.size_bytes, to_microseconds(file.modified_ns), file.etag, source_id)
             for file, source_id in zip(files, source_ids, strict=True)
         ]
         with self._connection.statement() as connection:
-            rows = connection.execute(_KNOWN, [json.dumps(batch)]).fetchall()
+            rows = connection.execute(_EXISTING, [json.dumps(batch)]).fetchall()
         unchanged, changed, doubtful = set(), set(), {}
         for n, checksum, same_size, same_time, same_source in rows:
             if comparison is Comparison.NOTHING or not same_size:
@@ -97,11 +98,14 @@ class Chunks:
                 changed.add(n - 1)
         return ExistingFiles(frozenset(unchanged), frozenset(changed), doubtful)
 
-    def _has_between(self, files: Sequence[SourceFile]) -> bool:
-        """Whether the catalog has any path between the first and the last of these, as sorted by bytes. Where a
-        folder is new, that is all there is to ask. Python sorts text by code points, which comes to the same."""
+    def _has_path_between(self, files: Sequence[SourceFile]) -> bool:
+        """Return whether the catalog has any path between the first and the last of these, in the order of bytes.
+
+        For a new folder, this one query answers for the whole batch. Python sorts by code points, which gives the
+        order of the bytes in UTF-8.
+        """
         paths = [file.path for file in files]
-        # In this form no planner, however little it knows of the table, reads more than one row of its index.
+        # For this form of the query, the plan reads one row of the index even without statistics.
         statement = "SELECT file_path FROM file_locations WHERE file_path >= %s ORDER BY file_path LIMIT 1"
         with self._connection.statement() as connection:
             row = connection.execute(statement, [min(paths)]).fetchone()
@@ -111,55 +115,85 @@ class Chunks:
         self,
         *,
         uuid: UUID,
-        run: int | None,
+        run_id: int | None,
         archive_format: str,
-        store: str,
+        store_url: str,
         object_key: str,
         owner: str,
         lease_seconds: int,
         moves: bool = False,
     ) -> int:
-        """Inserts the row `writing`, before the first byte is written; `moves` says that it takes live files of
-        other chunks. Returns chunks.id. Raises Conflict if the catalog has no such store (any more)."""
+        """Insert the row of a chunk in the state `writing`, before the first byte of its object is written.
+
+        Args:
+            uuid: Name of the chunk outside SQL.
+            run_id: ingest_runs.id of the run that writes the chunk; None if no run does.
+            archive_format: Name of the format.
+            store_url: URL of the store.
+            object_key: Key of the object in that store.
+            owner: Name of the writer (owners.owner_name).
+            lease_seconds: Length of the lease.
+            moves: Whether live files of other chunks will be copied into the chunk.
+
+        Returns:
+            chunks.id.
+
+        Raises:
+            Conflict: The catalog does not have the store, or not any more.
+        """
         statement = (
             "INSERT INTO chunks "
             "(uuid, run_id, format, store, object_key, lease_owner, moves_from, lease_expires_at) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s, now() + make_interval(secs => %s)) RETURNING id"
         )
         moves_from: list[int] | None = [] if moves else None
-        values = (uuid, run, archive_format, store, object_key, owner, moves_from, lease_seconds)
+        values = (uuid, run_id, archive_format, store_url, object_key, owner, moves_from, lease_seconds)
         with self._connection.transaction() as connection:
             try:
                 row = connection.execute(statement, values).fetchone()
             except pg.ForeignKeyViolation as error:
-                raise moved_meanwhile(store) from error
+                raise moved_meanwhile(store_url) from error
             assert row is not None  # noqa: S101 - RETURNING of one inserted row
-            record_event(connection, "chunk_begun", row[0], f"{store} {object_key}")
+            record_event(connection, "chunk_begun", row[0], f"{store_url} {object_key}")
         return int(row[0])
 
     def record_upload(self, chunk_id: int, upload_id: str) -> None:
-        """Keeps what recover needs to remove the upload of a chunk whose writer died."""
+        """Store the id of a chunk's multipart upload. If the writer dies, recover aborts the upload by this id."""
         statement = "UPDATE chunks SET upload_id = %s WHERE id = %s AND state = 'writing'"
         with self._connection.statement() as connection:
             connection.execute(statement, (upload_id, chunk_id))
 
-    def record_move(self, chunk_id: int, source: int) -> None:
-        """Keeps from which chunk (chunks.id) the next files come, for whoever commits a chunk whose writer died.
-        Raises Conflict if the chunk is no longer being written."""
+    def record_move(self, chunk_id: int, source_id: int) -> None:
+        """Store from which chunk the next files are copied. If the writer dies, recover needs it for the commit.
+
+        Args:
+            chunk_id: chunks.id of the chunk that is being written.
+            source_id: chunks.id of the chunk from which the files are copied.
+
+        Raises:
+            Conflict: The chunk is no longer being written.
+        """
         statement = "UPDATE chunks SET moves_from = moves_from || %s::bigint WHERE id = %s AND state = 'writing'"
         with self._connection.statement() as connection:
-            if connection.execute(statement, (source, chunk_id)).rowcount != 1:
-                raise Conflict("the chunk was taken from its writer", chunk=str(chunk_id))
+            if connection.execute(statement, (source_id, chunk_id)).rowcount != 1:
+                raise Conflict("the writer has lost the chunk to another command", chunk=str(chunk_id))
 
     def renew_lease(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
-        """Tells others that the writer lives. Raises Conflict if the chunk is no longer being written, or somebody
-        else took it over."""
+        """Extend the lease of a chunk, which shows other processes that its writer is alive.
+
+        Raises:
+            Conflict: The chunk is no longer being written, or another process acquired its lease.
+        """
         with self._connection.statement() as connection:
             if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:
                 raise Conflict("the chunk was taken from its writer", chunk=str(chunk_id))
 
     def abandon_chunk(self, chunk_id: int, reason: str) -> None:
-        """Gives up a chunk that is being written. Raises Conflict if it is in another state."""
+        """Set the state of a chunk from `writing` to `abandoned`.
+
+        Raises:
+            Conflict: The chunk is in another state.
+        """
         statement = (
             "UPDATE chunks SET state = 'abandoned', abandoned_at = now(), lease_expires_at = NULL "
             "WHERE id = %s AND state = 'writing'"
@@ -170,29 +204,43 @@ class Chunks:
             record_event(connection, "chunk_abandoned", chunk_id, reason)
 
     def record_removed(self, chunk_id: int) -> None:
-        """Notes that the store has nothing of an abandoned or deleted chunk any more."""
+        """Record that the object and the upload of an abandoned or deleted chunk are no longer in the store."""
         statement = "UPDATE chunks SET deleted_at = now() WHERE id = %s AND state IN ('abandoned', 'deleted')"
         with self._connection.statement() as connection:
             connection.execute(statement, [chunk_id])
 
     def page(self, state: ChunkState | None, *, after: int = 0, limit: int = 1000) -> list[tuple[int, Chunk]]:
-        """Chunks by chunks.id, beginning after one."""
+        """Return chunks with their chunks.id, in the order of chunks.id.
+
+        Args:
+            state: Return only chunks in this state; None for all.
+            after: Return only chunks with a higher chunks.id.
+            limit: Largest number of chunks.
+        """
         condition = "WHERE id > %s AND state = coalesce(%s, state) ORDER BY id LIMIT %s"
         with self._connection.statement() as connection:
             rows = connection.execute((_CHUNK + condition).encode(), (after, state, limit)).fetchall()
         return [(row[-1], _chunk(row)) for row in rows]
 
     def chunk(self, prefix: str) -> Chunk:
-        """By uuid, or a prefix of it of at least 8 characters. Raises NotFound, InvalidInput if ambiguous."""
+        """Return the chunk with this UUID.
+
+        Args:
+            prefix: The UUID, or at least its first 8 characters.
+
+        Raises:
+            NotFound: The catalog has no such chunk.
+            InvalidInput: The prefix is too short, or fits several chunks.
+        """
         if len(prefix) < 8:
-            raise InvalidInput("a chunk is named by its uuid, or at least the first 8 characters", chunk=prefix)
+            raise InvalidInput("name a chunk by its uuid, or at least its first 8 characters", chunk=prefix)
         condition = "WHERE starts_with(uuid::text, lower(%s)) LIMIT 2"
         with self._connection.statement() as connection:
             rows = connection.execute((_CHUNK + condition).encode(), [prefix]).fetchall()
         if not rows:
             raise NotFound("the catalog has no such chunk", chunk=prefix)
         if len(rows) > 1:
-            raise InvalidInput("more than one chunk begins like that", chunk=prefix)
+            raise InvalidInput("the uuids of several chunks begin with this text", chunk=prefix)
         return _chunk(rows[0])
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from cafcat.catalog.by_key import BY_INDEX, exists_by_key
-from cafcat.catalog.chunks.commit import subtract_from_chunks
+from cafcat.catalog.chunks.file_rows import subtract_from_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files import removal_sql as statements
 from cafcat.catalog.files.log_units import logs_elsewhere

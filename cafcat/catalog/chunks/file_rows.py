@@ -1,0 +1,271 @@
+"""The rows of file_locations and retired_locations that the commit of a chunk changes."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from psycopg import errors as pg
+
+from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX, exists_by_key, join_by_key
+from cafcat.catalog.connection import PgConnection
+from cafcat.catalog.files.lookup import size_of
+from cafcat.catalog.files.mapping import COLUMNS, Mapping
+from cafcat.catalog.locking import ATTEMPT_SECONDS, acquire, set_lock_timeout
+from cafcat.errors import Conflict
+from cafcat.model import OnConflict
+
+__all__ = ["ChunkCommit", "CommitRules", "add_files", "move_files", "stage_mapping", "subtract_from_chunks"]
+
+_ON_CONFLICT: Final = {
+    OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at, source_etag, "
+    "content_bytes, decoding, source_id) = (excluded.caf_file_id, excluded.start_byte, excluded.end_byte, "
+    "excluded.crc32c, excluded.modified_at, excluded.source_etag, excluded.content_bytes, excluded.decoding, "
+    "excluded.source_id)",
+    OnConflict.SKIP: "DO NOTHING",
+}
+_FOUND: Final = f"staged {join_by_key('staged.file_path')}"
+_IS_FOUND: Final = exists_by_key("file_locations", "staged")
+_LIVE: Final = f"""
+SELECT l.caf_file_id, count(*) AS files, sum({size_of("l.")}) AS bytes FROM {_FOUND} GROUP BY 1
+"""  # noqa: S608
+
+
+class ChunkCommit(NamedTuple):
+    """Result of the commit of a chunk.
+
+    Attributes:
+        added: Number of files with a new path.
+        replaced: Number of files whose path had another location before.
+        skipped: Number of files whose path keeps another location.
+        live_bytes: Total size of the added and replaced files.
+    """
+
+    added: int
+    replaced: int
+    skipped: int
+    live_bytes: int
+
+
+class CommitRules(NamedTuple):
+    """How a commit handles paths that the catalog has already.
+
+    Attributes:
+        on_conflict: What to do with such paths.
+        all_new: True if the catalog had none of the paths when it was last queried.
+        is_late: True if recover commits the chunk of a dead writer: newer locations and removals stay.
+    """
+
+    on_conflict: OnConflict
+    all_new: bool = True
+    is_late: bool = False
+
+
+def add_files(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: CommitRules) -> ChunkCommit:
+    """Add the files of a chunk to file_locations, in the caller's transaction. The row of the chunk exists.
+
+    Raises:
+        Conflict: The catalog has a path of the mapping, under OnConflict.FAIL.
+        CatalogLocked: A lock was not free in time.
+    """
+    commit = None
+    if rules.all_new and mapping.ascending and not (rules.is_late and _removed_since(connection, chunk_id)):
+        commit = _copy_new(connection, mapping)
+    return _merge(connection, chunk_id, mapping, rules) if commit is None else commit
+
+
+def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
+    """Copy the rows of new paths directly into file_locations, in the order of its primary key.
+
+    Returns:
+        The result; None if the catalog has one of the paths. Then nothing has changed.
+    """
+    try:
+        with connection.transaction():
+            # The lock is acquired inside this savepoint, so that a rollback to the savepoint releases it. Otherwise
+            # two commits that both continue with `_merge` would each wait for the other's lock.
+            acquire(connection, "LOCK TABLE file_locations IN ROW EXCLUSIVE MODE")
+            # The COPY waits for an open transaction that inserts one of the paths.
+            set_lock_timeout(connection, ATTEMPT_SECONDS)
+            _copy(connection, "file_locations", mapping)
+    except (pg.UniqueViolation, pg.LockNotAvailable):
+        return None
+    return ChunkCommit(added=mapping.file_count, replaced=0, skipped=0, live_bytes=mapping.size_bytes)
+
+
+def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: CommitRules) -> ChunkCommit:
+    """Add files whose paths the catalog may have. For each such path, one of both locations is retired."""
+    _lock_and_stage(connection, mapping)
+    outdated = _skip_outdated(connection, chunk_id) if rules.is_late else 0
+    if rules.on_conflict is OnConflict.FAIL:
+        _refuse_conflicts(connection)
+    on_conflict = OnConflict.REPLACE if rules.on_conflict is OnConflict.FAIL else rules.on_conflict
+    retired = _retire(connection, chunk_id, on_conflict)
+    insert = f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY file_path "  # noqa: S608
+    connection.execute(f"{insert} ON CONFLICT (file_path) {_ON_CONFLICT[on_conflict]}".encode())
+    added = mapping.file_count - retired - outdated
+    replaced = 0 if on_conflict is OnConflict.SKIP else retired
+    skipped = mapping.file_count - added - replaced
+    live_bytes = _live_bytes(connection, chunk_id) if skipped else mapping.size_bytes
+    return ChunkCommit(added, replaced, skipped, live_bytes)
+
+
+def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, sources: Sequence[int]) -> ChunkCommit:
+    """Let paths point to the copies of their files in a new chunk, in the caller's transaction.
+
+    Args:
+        connection: A connection with an open transaction.
+        chunk_id: chunks.id of the new chunk.
+        mapping: The files of the new chunk. Their paths are distinct.
+        sources: chunks.id of the chunks from which the files were copied.
+    """
+    _lock_and_stage(connection, mapping)
+    skipped = _skip_unmovable(connection, sources)
+    columns = ", ".join(f"l.{name}" for name in COLUMNS.split(", "))
+    moved = connection.execute(
+        f"INSERT INTO retired_locations ({COLUMNS}, reason) SELECT {columns}, 'moved' "  # noqa: S608
+        f"FROM {_FOUND} ORDER BY l.file_path".encode()
+    ).rowcount
+    subtract_from_chunks(connection, _LIVE)
+    # Each path in `staged` has a row in file_locations here, so this INSERT only updates rows. It finds them by
+    # key.
+    connection.execute(
+        f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY file_path "  # noqa: S608
+        "ON CONFLICT (file_path) DO UPDATE SET (caf_file_id, start_byte, end_byte, content_bytes, decoding) = "
+        "(excluded.caf_file_id, excluded.start_byte, excluded.end_byte, excluded.content_bytes, "
+        "excluded.decoding)".encode()
+    )
+    live_bytes = _live_bytes(connection, chunk_id) if skipped else mapping.size_bytes
+    return ChunkCommit(0, moved, skipped, live_bytes)
+
+
+def subtract_from_chunks(connection: PgConnection, gone: str, parameters: Sequence[object] = ()) -> None:
+    """Subtract files from the live counters of their chunks, and retire chunks without live files.
+
+    The caller holds the lock on file_locations.
+
+    Args:
+        connection: A connection with an open transaction.
+        gone: Query that returns caf_file_id, number of files and bytes for each chunk (caf_file_id, files, bytes).
+        parameters: Parameters of that query.
+    """
+    statement = (
+        "UPDATE chunks SET live_file_count = live_file_count - gone.files, "  # noqa: S608
+        "live_bytes = live_bytes - gone.bytes, "
+        "state = CASE WHEN live_file_count = gone.files THEN 'retired' ELSE state END, "
+        "retired_at = CASE WHEN live_file_count = gone.files THEN now() ELSE retired_at END "
+        f"FROM ({gone}) AS gone WHERE chunks.id = gone.caf_file_id"
+    )
+    connection.execute(statement.encode(), parameters)
+
+
+def stage_mapping(connection: PgConnection, mapping: Mapping) -> None:
+    """Copy the mapping into the temporary table `staged`, which exists until the end of the transaction."""
+    connection.execute("CREATE TEMPORARY TABLE staged (LIKE file_locations) ON COMMIT DROP")
+    _copy(connection, "staged", mapping)
+    connection.execute("ANALYZE staged")
+
+
+def _lock_and_stage(connection: PgConnection, mapping: Mapping) -> None:
+    """Lock file_locations against all other writers, and copy the mapping into the table `staged`.
+
+    Readers do not wait for this lock. Because of it, no other transaction can change file_locations between the
+    statements that follow, and two commits cannot deadlock.
+    """
+    acquire(connection, "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
+    stage_mapping(connection, mapping)
+
+
+def _copy(connection: PgConnection, table: str, mapping: Mapping) -> None:
+    statement = f"COPY {table} ({COLUMNS}) FROM STDIN (FORMAT BINARY)".encode()
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for block in mapping.blocks():
+            copy.write(block)
+
+
+def _skip_unmovable(connection: PgConnection, sources: Sequence[int]) -> int:
+    """Move files whose path does not point to the sources any more from `staged` to retired_locations.
+
+    Returns:
+        The number of these files.
+    """
+    is_movable = (
+        "there.caf_file_id = ANY(%s) AND there.crc32c = staged.crc32c "
+        f"AND {size_of('there.')} = {size_of('staged.')}"
+    )
+    statement = (
+        f"WITH left_alone AS (DELETE FROM staged WHERE NOT {exists_by_key('file_locations', 'staged', is_movable)} "  # noqa: S608
+        "RETURNING staged.*) "
+        f"INSERT INTO retired_locations ({COLUMNS}, reason) "
+        f"SELECT {COLUMNS}, 'skipped' FROM left_alone ORDER BY file_path"
+    )
+    return connection.execute(statement.encode(), [list(sources)]).rowcount
+
+
+def _removed_since(connection: PgConnection, chunk_id: int) -> bool:
+    """Return whether any file was removed after a chunk was begun."""
+    statement = (
+        "SELECT EXISTS (SELECT FROM journal WHERE kind = 'remove' "
+        "AND happened_at >= (SELECT begun_at FROM chunks WHERE id = %s))"
+    )
+    row = connection.execute(statement, [chunk_id]).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _skip_outdated(connection: PgConnection, chunk_id: int) -> int:
+    """Move outdated files from `staged` to retired_locations.
+
+    A file is outdated if its path points to a chunk that was begun later, or was removed after this chunk was
+    begun.
+
+    Returns:
+        The number of outdated files.
+    """
+    removed_since = (
+        "there.reason = 'removed' AND there.retired_at >= (SELECT begun_at FROM chunks WHERE id = %(id)s)"
+    )
+    statement = (
+        "WITH outdated AS (DELETE FROM staged "  # noqa: S608
+        f"WHERE {exists_by_key('file_locations', 'staged', 'there.caf_file_id > %(id)s')} "
+        f"OR {exists_by_key('retired_locations', 'staged', removed_since)} RETURNING staged.*) "
+        f"INSERT INTO retired_locations ({COLUMNS}, run_id, reason) "
+        f"SELECT {COLUMNS}, (SELECT run_id FROM chunks WHERE id = %(id)s), 'skipped' "
+        "FROM outdated ORDER BY file_path"
+    )
+    connection.execute(BY_INDEX)
+    outdated = connection.execute(statement.encode(), {"id": chunk_id}).rowcount
+    connection.execute(NOT_BY_INDEX)
+    return outdated
+
+
+def _refuse_conflicts(connection: PgConnection) -> None:
+    row = connection.execute(f"SELECT min(file_path) FROM staged WHERE {_IS_FOUND}".encode()).fetchone()  # noqa: S608
+    if row is not None and row[0] is not None:
+        raise Conflict("another run committed this path meanwhile", path=row[0])
+
+
+def _retire(connection: PgConnection, chunk_id: int, on_conflict: OnConflict) -> int:
+    """Copy the losing location of each path that both sides have to retired_locations.
+
+    With OnConflict.REPLACE, these are the locations in file_locations, and they are subtracted from the counters of
+    their chunks. With OnConflict.SKIP, they are the staged locations.
+
+    Returns:
+        The number of these locations.
+    """
+    keeps_older = on_conflict is OnConflict.SKIP
+    losers = f"staged AS l WHERE {exists_by_key('file_locations', 'l')}" if keeps_older else _FOUND
+    columns = ", ".join(f"l.{name}" for name in COLUMNS.split(", "))
+    statement = (
+        f"INSERT INTO retired_locations ({COLUMNS}, run_id, reason) "  # noqa: S608
+        f"SELECT {columns}, (SELECT run_id FROM chunks WHERE id = %s), %s "
+        f"FROM {losers} ORDER BY l.file_path"
+    )
+    retired = connection.execute(statement.encode(), (chunk_id, "skipped" if keeps_older else "replaced")).rowcount
+    if retired and not keeps_older:
+        subtract_from_chunks(connection, _LIVE)
+    return retired
+
+
+def _live_bytes(connection: PgConnection, chunk_id: int) -> int:
+    statement = f"SELECT coalesce(sum({size_of('l.')}), 0) FROM {_FOUND} WHERE l.caf_file_id = %s"  # noqa: S608
+    row = connection.execute(statement, [chunk_id]).fetchone()
+    return int(row[0]) if row else 0
