@@ -91,7 +91,7 @@ def test_wrong_arguments(cafcat: Cafcat) -> None:
     cafcat("repack", "--target-size", "0", code=2)
     chunk = waste(cafcat)
     cafcat("rm", "tree/c")
-    assert "nothing points to it" in cafcat("repack", "--chunk", chunk, code=2).err
+    assert "no path points to it" in cafcat("repack", "--chunk", chunk, code=2).err
 
 
 def test_damage_is_named_and_the_code_is_5(cafcat: Cafcat) -> None:

@@ -141,7 +141,7 @@ def test_which_chunks_are_chosen(local: cafcat.Repository, open_at: Opener, tmp_
     with pytest.raises(NotFound):
         chosen(local, chunks=["0" * 8])
     repack(local)
-    with pytest.raises(InvalidInput, match="nothing points to it"):
+    with pytest.raises(InvalidInput, match="no path points to it"):
         chosen(local, chunks=[fifty])
 
 

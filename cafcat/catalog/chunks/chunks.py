@@ -158,7 +158,7 @@ class Chunks:
         return int(row[0])
 
     def record_upload(self, chunk_id: int, upload_id: str) -> None:
-        """Store the id of a chunk's multipart upload. If the writer dies, recover aborts the upload by this id."""
+        """Store the id of a chunk's multipart upload, so that recover can abort the upload if the writer dies."""
         statement = "UPDATE chunks SET upload_id = %s WHERE id = %s AND state = 'writing'"
         with self._connection.statement() as connection:
             connection.execute(statement, (upload_id, chunk_id))
@@ -186,7 +186,7 @@ class Chunks:
         """
         with self._connection.statement() as connection:
             if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:
-                raise Conflict("the chunk was taken from its writer", chunk=str(chunk_id))
+                raise Conflict("the writer has lost the chunk to another command", chunk=str(chunk_id))
 
     def abandon_chunk(self, chunk_id: int, reason: str) -> None:
         """Set the state of a chunk from `writing` to `abandoned`.

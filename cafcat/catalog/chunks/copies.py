@@ -1,4 +1,4 @@
-"""Copies of chunks in further stores: which there are, and how one comes to be."""
+"""The rows of copies of chunks in further stores."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -19,9 +19,10 @@ from cafcat.model import ChunkState
 __all__ = ["ChunkToCopy", "CopiedChunk", "Copies", "Selection", "drop_copies"]
 
 _PAGE_ROWS: Final = 1000
-_READABLE: Final = (ChunkState.COMMITTED, ChunkState.RETIRED)
+_WITH_OBJECT: Final = (ChunkState.COMMITTED, ChunkState.RETIRED)
 
-# A chunk has one journal record that says that it was committed: its place in the order of changes.
+# A chunk has one journal record of its commit. Its journal.id is the position of the commit in the order of
+# changes.
 _CHUNK: Final = """
 SELECT c.id, c.uuid, c.state, c.format, c.store, c.object_key, c.size_bytes, c.file_count,
        c.crc64nvme, coalesce((SELECT min(j.id) FROM journal AS j WHERE j.chunk_id = c.id), 0), k.state,
@@ -40,19 +41,20 @@ _IN_STORE: Final = (
     "AND x.store = %(in_store)s AND x.state = 'committed' AND x.retired_at IS NULL))"
 )
 
-_OF_COPY: Final = """
+_COPY_AND_CHUNK: Final = """
 SELECT c.id, c.state, k.store, k.state, c.uuid, c.size_bytes, c.crc64nvme
 FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id
 WHERE k.id = %s
 """
 
-# That record goes into the store of the copy, too. What it says beside the chunk's columns, the files that were
-# skipped, may have been forgotten here when every store had it: it is still in retired_locations.
-_SEND_LINE: Final = """
+# The journal record of the chunk's commit is also written into the store of the copy. The record lists the skipped
+# files. Their rows in journal_files may have been deleted after all stores had the record, so they are taken from
+# retired_locations again.
+_ADD_PENDING_STORE: Final = """
 UPDATE journal SET unwritten = array_append(unwritten, %(store)s)
 WHERE chunk_id = %(chunk)s AND NOT unwritten @> ARRAY[%(store)s]
 """
-_SEND_FILES: Final = """
+_INSERT_SKIPPED_FILES: Final = """
 INSERT INTO journal_files (journal_id, caf_file_id, start_byte, file_path)
 SELECT j.id, r.caf_file_id, r.start_byte, r.file_path
 FROM journal AS j CROSS JOIN LATERAL (SELECT * FROM retired_locations WHERE caf_file_id = j.chunk_id OFFSET 0) AS r
@@ -71,11 +73,11 @@ FOR UPDATE
 _RETIRE_COPY: Final = (
     "UPDATE chunk_copies SET retired_at = now() WHERE chunk_id = %s AND store = %s AND state = 'committed'"
 )
-_MAKE_COPY: Final = (
+_MAKE_RETIRED_COPY: Final = (
     "UPDATE chunk_copies SET store = %s, object_key = %s, etag = %s, upload_id = NULL, retired_at = now() "
     "WHERE id = %s"
 )
-_PLACES: Final = (
+_REPLICAS: Final = (
     "SELECT place > 0, store, object_key FROM (SELECT c.store, c.object_key, 0 AS place, c.id FROM chunks AS c "
     "WHERE c.uuid = %(uuid)s AND c.state IN ('committed', 'retired') UNION ALL "
     "SELECT k.store, k.object_key, CASE WHEN k.retired_at IS NULL THEN 1 ELSE 2 END, k.id "
@@ -86,9 +88,23 @@ _MAKE_CHUNK: Final = "UPDATE chunks SET store = %s, object_key = %s, etag = %s, 
 
 
 class ChunkToCopy(NamedTuple):
-    """A chunk as copying it needs it: size in bytes, crc64nvme in base64. sequence: its place in the journal.
-    copy_state: of its copy in the store that was asked for: writing, committed, abandoned, deleted, or None.
-    is_left: a migration left this copy behind, and prune is to remove it."""
+    """A chunk, and the state of its copy in the target store.
+
+    Attributes:
+        id: chunks.id.
+        uuid: Name of the chunk outside SQL.
+        state: State of the chunk (ChunkState).
+        format: Format of the archive.
+        store: URL of the store that holds the chunk itself.
+        object_key: Key of its object in that store.
+        size_bytes: Size of its object.
+        file_count: Number of files in the chunk.
+        crc64nvme: CRC-64/NVME of its object in base64; None if unknown.
+        sequence: journal.id of its commit; 0 if it has no record.
+        copy_state: State of its copy in the target store: writing, committed, abandoned or deleted; None if there
+            is no copy.
+        is_copy_retired: True if a migration has retired this copy. Prune removes it later.
+    """
 
     id: int
     uuid: UUID
@@ -105,7 +121,14 @@ class ChunkToCopy(NamedTuple):
 
 
 class CopiedChunk(NamedTuple):
-    """The chunk that a copy is of; size in bytes, crc64nvme in base64."""
+    """The chunk of a copy.
+
+    Attributes:
+        id: chunks.id.
+        uuid: Name of the chunk outside SQL.
+        size_bytes: Size of its object.
+        crc64nvme: CRC-64/NVME of its object in base64; None if unknown.
+    """
 
     id: int
     uuid: UUID
@@ -114,15 +137,22 @@ class CopiedChunk(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Which chunks: of these uuids, or committed ones with live files below a folder (or of that name; without a
-    slash at either end), or those of which a store (URL) has the chunk itself or a copy, or all that are committed.
-    An adopted archive is one only if it is named."""
+    """A selection of chunks by at most one of its attributes; without any, all committed chunks.
+
+    Adopted archives are selected by UUID only.
+
+    Attributes:
+        uuids: The chunks with these UUIDs, in any state.
+        prefix: Committed chunks with a live file below this folder, or with its name. No slash at either end.
+        store: Committed and retired chunks that the store with this URL holds, either themselves or as a copy.
+    """
 
     uuids: Sequence[UUID] | None = None
     prefix: str | None = None
     store: str | None = None
 
     def condition(self) -> str:
+        """Return an SQL condition on a row `c` of chunks."""
         if self.uuids is not None:
             return "c.uuid = ANY(%(uuids)s)"
         if self.store is not None:
@@ -130,6 +160,7 @@ class Selection(NamedTuple):
         return "c.state = 'committed' AND c.adopted_prefix IS NULL" + (f" AND {_BELOW}" if self.prefix else "")
 
     def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the condition."""
         low, high = folder_range(f"{self.prefix}/" if self.prefix else "")
         return {
             "uuids": list(self.uuids or ()),
@@ -141,13 +172,13 @@ class Selection(NamedTuple):
 
 
 class Copies(Objects):
-    """The rows of `chunk_copies`. Every method is one transaction. Stores are URLs as in `chunks.store`."""
+    """Queries on the rows of `chunk_copies`. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, "chunk_copies")
 
     def of_chunk(self, chunk: UUID) -> list[tuple[str, str]]:
-        """Store and key of every committed copy, the oldest first."""
+        """Return the store URL and object key of each committed copy of a chunk, the oldest copy first."""
         statement = (
             "SELECT k.store, k.object_key FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "
             "WHERE c.uuid = %s AND k.state = 'committed' ORDER BY k.id"
@@ -156,22 +187,31 @@ class Copies(Objects):
             return [(store, key) for store, key in connection.execute(statement, [chunk]).fetchall()]
 
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
-        """Return store and key of the chunk itself, as they are now, then those of its copies: the ones that a
-        migration left behind come last."""
-        return [(store, key) for _, store, key in self._places(chunk, last=2)]
+        """Return the current store URL and object key of a chunk itself, then those of each committed copy.
+
+        Copies that a migration has retired come last.
+        """
+        return [(store_url, key) for _, store_url, key in self._replicas(chunk, last=2)]
 
     def active_replicas(self, chunk: UUID) -> list[tuple[bool, str, str]]:
-        """Return the same without what a migration left behind: whether it is a copy, store and key."""
-        return self._places(chunk, last=1)
+        """Return the objects of a chunk without copies that a migration has retired.
 
-    def _places(self, chunk: UUID, *, last: int) -> list[tuple[bool, str, str]]:
+        Returns:
+            For the chunk itself, then for each copy: whether it is a copy, store URL, object key.
+        """
+        return self._replicas(chunk, last=1)
+
+    def _replicas(self, chunk: UUID, *, last: int) -> list[tuple[bool, str, str]]:
         with self._connection.statement() as connection:
-            rows = connection.execute(_PLACES, {"uuid": chunk, "last": last}).fetchall()
-        return [(is_copy, store, key) for is_copy, store, key in rows]
+            rows = connection.execute(_REPLICAS, {"uuid": chunk, "last": last}).fetchall()
+        return [(is_copy, store_url, key) for is_copy, store_url, key in rows]
 
-    def totals(self, selection: Selection, store: str) -> tuple[int, int]:
-        """Files in, and bytes of, the chunks that have to be copied into a store: those that are neither there nor
-        have a copy there."""
+    def totals(self, selection: Selection, store_url: str) -> tuple[int, int]:
+        """Return totals of the selected chunks that a store has neither themselves nor as a committed copy.
+
+        Returns:
+            Number of files in these chunks, and total size of their objects in bytes.
+        """
         statement = (
             "SELECT coalesce(sum(c.file_count), 0)::bigint, coalesce(sum(c.size_bytes), 0)::bigint "  # noqa: S608
             f"FROM chunks AS c WHERE {selection.condition()} AND c.store <> %(store)s "
@@ -179,72 +219,120 @@ class Copies(Objects):
             "WHERE k.chunk_id = c.id AND k.store = %(store)s AND k.state = 'committed')"
         )
         with self._connection.by_index() as connection:
-            row = connection.execute(statement.encode(), selection.parameters() | {"store": store}).fetchone()
+            row = connection.execute(statement.encode(), selection.parameters() | {"store": store_url}).fetchone()
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
-    def page(self, selection: Selection, store: str, *, after: int = 0) -> list[ChunkToCopy]:
-        """Chunks by chunks.id, beginning after one, and how it stands with their copies in a store."""
+    def page(self, selection: Selection, store_url: str, *, after: int = 0) -> list[ChunkToCopy]:
+        """Return up to 1,000 selected chunks in the order of chunks.id, with the state of their copies in a store.
+
+        Args:
+            selection: The chunks.
+            store_url: URL of the target store.
+            after: Return only chunks with a higher chunks.id.
+        """
         statement = _CHUNK + f"WHERE c.id > %(after)s AND {selection.condition()} ORDER BY c.id LIMIT {_PAGE_ROWS}"
-        parameters = selection.parameters() | {"store": store, "after": after}
+        parameters = selection.parameters() | {"store": store_url, "after": after}
         with self._connection.by_index() as connection:
             return [ChunkToCopy(*row) for row in connection.execute(statement.encode(), parameters).fetchall()]
 
-    def begin(self, chunk_id: int, store: str, object_key: str, owner: str, lease_seconds: int) -> int:
-        """Inserts the row `writing`, before the first byte is written. From now on the journal is written into
-        that store, too. Returns chunk_copies.id. Raises Conflict if it has, or had and may
-        still have, a copy, or if the catalog has no such store."""
+    def begin(self, chunk_id: int, store_url: str, object_key: str, owner: str, lease_seconds: int) -> int:
+        """Insert the row of a copy in the state `writing`, before the first byte of its object is written.
+
+        From then on, records of removals are also written into that store.
+
+        Args:
+            chunk_id: chunks.id.
+            store_url: URL of the store.
+            object_key: Key of the copy in that store.
+            owner: Name of the writer (owners.owner_name).
+            lease_seconds: Length of the lease.
+
+        Returns:
+            chunk_copies.id.
+
+        Raises:
+            Conflict: The store has a copy of the chunk, or may still have the remains of one. Or the catalog does
+            not
+                have the store.
+        """
         statement = (
             "INSERT INTO chunk_copies (chunk_id, store, object_key, lease_owner, lease_expires_at) "
             "VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s)) ON CONFLICT DO NOTHING RETURNING id"
         )
         with self._connection.transaction() as connection:
-            # Whoever removes files holds a lock that this waits for: it has sent its record before this row is
-            # seen, or sees it. Commits of new files are not waited for.
+            # This lock waits for removals, not for commits of new files. A removal then is either over before this
+            # row is inserted, or sees the row and writes its record into this store, too.
             acquire(connection, "LOCK TABLE file_locations IN ROW EXCLUSIVE MODE")
+            values = (chunk_id, store_url, object_key, owner, lease_seconds)
             try:
-                row = connection.execute(statement, (chunk_id, store, object_key, owner, lease_seconds)).fetchone()
+                row = connection.execute(statement, values).fetchone()
             except pg.ForeignKeyViolation as error:
-                raise moved_meanwhile(store) from error
+                raise moved_meanwhile(store_url) from error
         if row is None:
-            raise Conflict(f"another copy of the chunk is, or was, on its way to {store}", chunk=object_key)
+            message = f"the catalog already has a copy of the chunk in {store_url}, complete or not"
+            raise Conflict(message, chunk=object_key)
         return int(row[0])
 
     def commit(self, object_id: int, etag: str | None) -> None:
-        """The copy is durable and has the bytes of its chunk. The chunk's journal record has to be written to
-        its store now. Raises Conflict if it is not being written, or the chunk was deleted meanwhile."""
-        done = (
+        """Set the state of a copy to `committed`, after its object is durable and has the bytes of the chunk.
+
+        This also adds the store to those into which the record of the chunk's commit has to be written.
+
+        Args:
+            object_id: chunk_copies.id.
+            etag: Entity tag of the object; None for folders.
+
+        Raises:
+            Conflict: The copy is not being written, or its store was moved, or the chunk was deleted meanwhile.
+        """
+        update = (
             "UPDATE chunk_copies SET state = 'committed', committed_at = now(), lease_expires_at = NULL, etag = %s "
             "WHERE id = %s AND lease_owner IS NOT NULL"
         )
         with self._connection.transaction() as connection:
-            row = connection.execute(f"{_OF_COPY} FOR SHARE OF c FOR UPDATE OF k".encode(), [object_id]).fetchone()
-            if row is None or row[3] != ChunkState.WRITING or row[1] not in _READABLE:
+            select = f"{_COPY_AND_CHUNK} FOR SHARE OF c FOR UPDATE OF k"
+            row = connection.execute(select.encode(), [object_id]).fetchone()
+            if row is None or row[3] != ChunkState.WRITING or row[1] not in _WITH_OBJECT:
                 state = "gone" if row is None else f"{row[3]}, its chunk {row[1]}"
                 raise Conflict(f"the copy cannot be committed: it is {state}", chunk=str(object_id))
-            if not connection.execute(done, (etag, object_id)).rowcount:
-                raise Conflict("the copy was taken from its writer: its store has moved", chunk=str(object_id))
+            if not connection.execute(update, (etag, object_id)).rowcount:
+                raise Conflict("the writer has lost the copy, because its store has moved", chunk=str(object_id))
             connection.execute(BY_INDEX)
-            where = {"store": row[2], "chunk": row[0]}
-            connection.execute(_SEND_LINE, where)
-            connection.execute(_SEND_FILES, where)
+            parameters = {"store": row[2], "chunk": row[0]}
+            connection.execute(_ADD_PENDING_STORE, parameters)
+            connection.execute(_INSERT_SKIPPED_FILES, parameters)
 
-    def reactivate(self, chunk: UUID, store: str) -> None:
-        """Let a copy stay that a migration left behind for prune. Raises Conflict if prune has decided meanwhile to
-        remove it."""
+    def reactivate(self, chunk: UUID, store_url: str) -> None:
+        """Make a copy that a migration has retired an active copy again, which prune does not remove.
+
+        Raises:
+            Conflict: Prune has marked the copy as deleted meanwhile.
+        """
         statement = (
             "UPDATE chunk_copies AS k SET retired_at = NULL FROM chunks AS c "
             "WHERE c.id = k.chunk_id AND c.uuid = %s AND k.store = %s AND k.state = 'committed'"
         )
         with self._connection.statement() as connection:
-            kept = connection.execute(statement, (chunk, store)).rowcount
-        if not kept:
-            raise Conflict(f"prune removes the copy that a migration left in {store}", hint="copy it again later")
+            is_changed = connection.execute(statement, (chunk, store_url)).rowcount
+        if not is_changed:
+            message = f"prune is removing the retired copy in {store_url}"
+            raise Conflict(message, hint="copy the chunk again later")
 
     def switch(self, chunk: UUID, old: str, new: str) -> None:
-        """Make the copy in one store the place where a chunk is read from; its place in the other one becomes a
-        copy that prune removes later. If only a copy is in the old store, that one is retired. One transaction.
-        Raises Conflict if the chunk or its copy are not what they were when they were looked at, as when one of the
-        stores was moved."""
+        """Make the copy in one store the chunk itself, and the object in another store a retired copy.
+
+        Reads then use the new object first, and prune removes the retired copy later. If the old store has only a
+        copy of the chunk, that copy is retired.
+
+        Args:
+            chunk: UUID of the chunk.
+            old: URL of the store that holds the chunk or a copy now.
+            new: URL of the store with a committed copy.
+
+        Raises:
+            Conflict: The chunk or its copies have changed meanwhile, for instance because one of the stores was
+            moved.
+        """
         with self._connection.transaction() as connection:
             row = connection.execute(_SWITCHABLE, {"uuid": chunk, "new": new}).fetchone()
             if row is None:
@@ -255,21 +343,32 @@ class Copies(Objects):
                     raise moved_meanwhile(old)
                 connection.execute("UPDATE chunk_copies SET retired_at = NULL WHERE id = %s", [copy_id])
                 return
-            connection.execute(_MAKE_COPY, (old, key, etag, copy_id))
+            connection.execute(_MAKE_RETIRED_COPY, (old, key, etag, copy_id))
             connection.execute(_MAKE_CHUNK, (new, copy_key, copy_etag, chunk_id))
             record_event(connection, "chunk_migrated", chunk_id, f"{old} {new}")
 
     def chunk(self, copy_id: int) -> CopiedChunk:
-        """Of which chunk a copy is. Raises Conflict if there is no such copy."""
+        """Return the chunk of a copy.
+
+        Raises:
+            Conflict: There is no such copy.
+        """
         with self._connection.statement() as connection:
-            row = connection.execute(_OF_COPY.encode(), [copy_id]).fetchone()
+            row = connection.execute(_COPY_AND_CHUNK.encode(), [copy_id]).fetchone()
         if row is None:
             raise Conflict("there is no such copy", chunk=str(copy_id))
         return CopiedChunk(row[0], row[4], row[5], row[6])
 
 
-def drop_copies(connection: PgConnection, chunks: Sequence[int]) -> None:
-    """In the caller's transaction, which has just decided that chunks (chunks.id) are deleted: nobody reads their
-    copies from now on, and recover removes them. Those still on their way cannot be committed any more."""
+def drop_copies(connection: PgConnection, chunk_ids: Sequence[int]) -> None:
+    """Set the committed copies of chunks to `deleted`, in the caller's transaction, which deletes these chunks.
+
+    From then on, the copies are not read any more, and recover removes them. A copy that is still being written
+    cannot be committed any more.
+
+    Args:
+        connection: A connection with an open transaction.
+        chunk_ids: Values of chunks.id.
+    """
     statement = "UPDATE chunk_copies SET state = 'deleted' WHERE chunk_id = ANY(%s) AND state = 'committed'"
-    connection.execute(statement, [list(chunks)])
+    connection.execute(statement, [list(chunk_ids)])

@@ -1,7 +1,7 @@
-"""The lives of objects in a store that are no chunks themselves: copies of chunks, backups of the catalog.
+"""The rows of objects that are no chunks themselves: copies of chunks, and backups of the catalog.
 
-As that of a chunk: the row `writing` first, with a lease; then the object; then `committed`. What a dead writer
-left is found by its row.
+The order of steps is that of a chunk. First the row is inserted in the state `writing`, with a lease. Then the
+object is written, and then the state becomes `committed`. If a writer dies, recover finds its remains by the row.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,15 @@ _COLUMNS: Final = "id, store, object_key, upload_id, lease_owner"
 
 
 class LeftoverObject(NamedTuple):
-    """An object that was begun. owner: who has, or had, its lease."""
+    """An unfinished, abandoned or deleted object.
+
+    Attributes:
+        id: Id of its row.
+        store: URL of its store.
+        object_key: Key of the object in that store.
+        upload_id: Id of the multipart upload that writes the object; None for folders.
+        owner: Name of the process that has, or had, the lease.
+    """
 
     id: int
     store: str
@@ -27,78 +35,98 @@ class LeftoverObject(NamedTuple):
 
 
 class Objects:
-    """The rows of one table, `chunk_copies` or `backups`. Every method is one transaction; each is idempotent where
-    it says nothing else."""
+    """Queries on the rows of one table, `chunk_copies` or `backups`.
+
+    Every method is one transaction. Every method that does not raise Conflict is idempotent.
+    """
 
     def __init__(self, connection: Connection, table: str) -> None:
         self._connection = connection
         self._table = table
 
     def record_upload(self, object_id: int, upload_id: str) -> None:
-        """Keeps what recover needs to remove the upload of a writer that died."""
+        """Store the id of an object's multipart upload, so that recover can abort the upload if the writer dies."""
         self._update("upload_id = %s", "state = 'writing'", object_id, [upload_id])
 
     def renew_lease(self, object_id: int, owner: str, lease_seconds: int) -> None:
-        """Tells others that the writer lives. Raises Conflict if somebody else took the object over."""
+        """Extend the lease of an object, which shows other processes that its writer is alive.
+
+        Raises:
+            Conflict: The object is no longer being written, or another process acquired its lease.
+        """
         lease = "lease_expires_at = now() + make_interval(secs => %s)"
         if not self._update(lease, "state = 'writing' AND lease_owner = %s", object_id, [lease_seconds], [owner]):
-            raise Conflict("the object was taken from its writer", chunk=str(object_id))
+            raise Conflict("the writer has lost the object to another command", chunk=str(object_id))
 
     def commit(self, object_id: int, etag: str | None) -> None:
-        """The object is durable and whole. Raises Conflict if it is not being written, or nobody has its lease
-        because its store was moved."""
-        done = "state = 'committed', committed_at = now(), lease_expires_at = NULL, etag = %s"
-        if not self._update(done, "state = 'writing' AND lease_owner IS NOT NULL", object_id, [etag]):
+        """Set the state of an object from `writing` to `committed`, after it is durable and complete.
+
+        Raises:
+            Conflict: The object is in another state, or its lease has no owner because its store was moved.
+        """
+        changes = "state = 'committed', committed_at = now(), lease_expires_at = NULL, etag = %s"
+        if not self._update(changes, "state = 'writing' AND lease_owner IS NOT NULL", object_id, [etag]):
             raise Conflict("only an object that is being written can be committed", chunk=str(object_id))
 
     def abandon(self, object_id: int) -> None:
-        """Gives up an object that is being written. Raises Conflict if it is in another state."""
-        done = "state = 'abandoned', abandoned_at = now(), lease_expires_at = NULL"
-        if not self._update(done, "state = 'writing'", object_id):
+        """Set the state of an object from `writing` to `abandoned`.
+
+        Raises:
+            Conflict: The object is in another state.
+        """
+        changes = "state = 'abandoned', abandoned_at = now(), lease_expires_at = NULL"
+        if not self._update(changes, "state = 'writing'", object_id):
             raise Conflict("only an object that is being written can be abandoned", chunk=str(object_id))
 
     def drop(self, object_id: int) -> None:
-        """Nobody reads the object from now on: it may be removed."""
+        """Set the state of an object from `committed` to `deleted`. It is not read any more and may be removed."""
         self._update("state = 'deleted'", "state = 'committed'", object_id)
 
     def record_removed(self, object_id: int) -> None:
-        """Notes that the store has nothing of an abandoned or deleted object any more."""
+        """Record that an abandoned or deleted object and its upload are no longer in the store."""
         self._update("deleted_at = now()", "state IN ('abandoned', 'deleted') AND deleted_at IS NULL", object_id)
 
-    def remains(self, store: str) -> list[LeftoverObject]:
-        """Abandoned and deleted objects of which the store may still have something, oldest first."""
-        return [
-            found for found, _ in self._of_store(store, "state IN ('abandoned', 'deleted') AND deleted_at IS NULL")
-        ]
+    def remains(self, store_url: str) -> list[LeftoverObject]:
+        """Return abandoned and deleted objects that may still have remains in a store, oldest first.
 
-    def overdue(self, store: str) -> list[LeftoverObject]:
-        """Objects `writing` whose lease is over, or whose writer is known to be dead, oldest first."""
+        Remains are the object and its multipart upload.
+        """
+        condition = "state IN ('abandoned', 'deleted') AND deleted_at IS NULL"
+        return [found for found, _ in self._in_store(store_url, condition)]
+
+    def overdue(self, store_url: str) -> list[LeftoverObject]:
+        """Return objects `writing` whose lease has expired, or whose writer is certainly dead, oldest first."""
         return [
             found
-            for found, is_over in self._of_store(store, "state = 'writing'")
-            if is_over or is_dead(found.owner)
+            for found, is_expired in self._in_store(store_url, "state = 'writing'")
+            if is_expired or is_dead(found.owner)
         ]
 
     def acquire(self, found: LeftoverObject, owner: str, lease_seconds: int) -> bool:
-        """Takes the lease of an object that `overdue` found. False if somebody else did, or has settled it."""
+        """Acquire the lease of an object that `overdue` returned.
+
+        Returns:
+            False if another process has acquired the lease, or the object is not being written any more.
+        """
         lease = "lease_owner = %s, lease_expires_at = now() + make_interval(secs => %s)"
         condition = "state = 'writing' AND (lease_expires_at < now() OR lease_owner = %s)"
         dead = found.owner if is_dead(found.owner) else None
         return self._update(lease, condition, found.id, [owner, lease_seconds], [dead])
 
-    def keys(self, store: str) -> set[str]:
-        """Keys of all objects that the store has, may have, or will have."""
+    def keys(self, store_url: str) -> set[str]:
+        """Return the keys of all objects that a store has, may have, or will have."""
         statement = f"SELECT object_key FROM {self._table} WHERE store = %s AND deleted_at IS NULL"  # noqa: S608
         with self._connection.statement() as connection:
-            return {row[0] for row in connection.execute(statement.encode(), [store]).fetchall()}
+            return {row[0] for row in connection.execute(statement.encode(), [store_url]).fetchall()}
 
-    def _of_store(self, store: str, condition: str) -> list[tuple[LeftoverObject, bool]]:
+    def _in_store(self, store_url: str, condition: str) -> list[tuple[LeftoverObject, bool]]:
+        """Return the objects in a store that meet an SQL condition, each with whether its lease has expired."""
         statement = (
             f"SELECT lease_expires_at < now(), {_COLUMNS} FROM {self._table} "  # noqa: S608
             f"WHERE store = %s AND {condition} ORDER BY id"
         )
         with self._connection.statement() as connection:
-            rows = connection.execute(statement.encode(), [store]).fetchall()
+            rows = connection.execute(statement.encode(), [store_url]).fetchall()
         return [(LeftoverObject(*row[1:]), bool(row[0])) for row in rows]
 
     def _update(
@@ -109,7 +137,7 @@ class Objects:
         values: Sequence[Any] = (),
         condition_values: Sequence[Any] = (),
     ) -> bool:
-        """Whether the row was in that condition."""
+        """Update a row if it meets an SQL condition. Return whether it did."""
         statement = f"UPDATE {self._table} SET {assignments} WHERE id = %s AND {condition}"  # noqa: S608
         with self._connection.statement() as connection:
             cursor = connection.execute(statement.encode(), [*values, object_id, *condition_values])

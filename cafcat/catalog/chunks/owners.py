@@ -1,7 +1,7 @@
-"""Who has a lease, and whether that process is dead for certain.
+"""Names of the processes that hold leases, and the test whether such a process is certainly dead.
 
-A lease ends by itself, but a writer that was killed on this very machine need not be waited for: its name says
-which process it was, and a process that is not there any more writes nothing.
+A lease expires by itself. If its owner was a process of this machine that does not exist any more, other processes
+need not wait for that: the owner cannot write any more. The name of an owner identifies its process.
 """
 
 import hashlib
@@ -20,22 +20,32 @@ _OWNER: Final = re.compile(
 
 
 def owner_name(role: str) -> str:
-    """ "host:4711:run 7 [5f2c9e01a3b4/88123]": host, process id, what it does; then, where the system tells, this
-    boot of this machine and when the process started, in clock ticks since that."""
+    """Return the name of this process as the owner of leases, such as "host:4711:run 7 [5f2c9e01a3b4/88123]".
+
+    The parts are host, process id and role. On systems with /proc follow a hash of the current boot of this
+    machine, and the start time of the process in clock ticks since that boot.
+
+    Args:
+        role: The task of the process, such as "run 7".
+    """
     name = f"{socket.gethostname()}:{os.getpid()}:{role}"
     started = _started(os.getpid())
     return name if started is None or not _machine() else f"{name} [{_machine()}/{started}]"
 
 
 def role_of(owner: str | None) -> str:
-    """What it does: "run 7". Empty for a name of another make."""
+    """Return the role in an owner's name, such as "run 7"; "" without an owner."""
     found = _OWNER.match(owner or "")
     return (owner or "").rpartition(":")[2] if found is None else found["role"]
 
 
 def is_dead(owner: str | None) -> bool:
-    """True only if the process ran here, since this boot, where its number means what it means to us, and is gone.
-    False where nobody can tell."""
+    """Return whether an owner is certainly dead.
+
+    Returns:
+        True only if its process ran on this machine since the last boot, in the same process id namespace as this
+        process, and does not exist any more. False in all cases of doubt.
+    """
     found = _OWNER.match(owner or "")
     if found is None or found["machine"] != _machine():
         return False
@@ -45,20 +55,27 @@ def is_dead(owner: str | None) -> bool:
 
 
 def _is_gone(process: int) -> bool:
-    """Where /proc shows nothing: it may be mounted so that it hides the processes of others (hidepid)."""
+    """Return whether a process whose start time /proc does not show has ended.
+
+    /proc may hide the processes of other users (mount option hidepid), so this sends signal 0 to the process.
+    """
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return True
     except OSError:
         return False
-    return Path(f"/proc/{process}").exists()  # ours, and shown: it was killed and only waits to be noticed
+    # The signal was accepted. If /proc shows the process without a start time, it is a zombie.
+    return Path(f"/proc/{process}").exists()
 
 
 @cache
 def _machine() -> str:
-    """This boot of this machine, and the space in which its process ids count (pid_namespaces(7)). Empty where the
-    system does not tell."""
+    """Return a hash of this boot of this machine and of the process id namespace (pid_namespaces(7)).
+
+    Returns:
+        12 hexadecimal digits; "" on systems without /proc.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         return hashlib.sha256(f"{boot} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:12]
@@ -67,12 +84,17 @@ def _machine() -> str:
 
 
 def _started(process: int) -> str | None:
-    """When a process started (proc_pid_stat(5), field 22): two that had the same number differ in it. None for one
-    that is gone, or was killed and only waits to be noticed."""
+    """Return the start time of a process (proc_pid_stat(5), field 22), in clock ticks since the boot.
+
+    Two processes that had the same process id differ in it.
+
+    Returns:
+        None if the process does not exist, or is a zombie.
+    """
     try:
         status = Path(f"/proc/{process}/stat").read_bytes()
     except OSError:
         return None
-    # The name of the program, field 2, is in parentheses and may have anything in it.
+    # Field 2, the name of the program, is in parentheses and may contain any characters, even parentheses.
     fields = status.rpartition(b")")[2].split()
     return None if fields[0] in (b"Z", b"X") else fields[19].decode()

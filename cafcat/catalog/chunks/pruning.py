@@ -1,4 +1,4 @@
-"""Chunks that nothing points to any more: which may go, the decision that they go, and which still have objects."""
+"""The catalog's queries for prune: chunks to which no path points, retired copies, and their objects."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from cafcat.catalog.history.runs import iso
 __all__ = ["ChunkObject", "PrunableChunk", "Pruning", "RetiredCopy", "Waiting"]
 
 _PAGE_ROWS: Final = 1000
-_COPY_LEFT: Final = "k.chunk_id = c.id AND k.deleted_at IS NULL AND k.state IN ('committed', 'deleted')"
+_HAS_COPY: Final = "k.chunk_id = c.id AND k.deleted_at IS NULL AND k.state IN ('committed', 'deleted')"
 _PRUNABLE: Final = f"""
 SELECT c.id, c.uuid, c.store, c.size_bytes, c.file_count, c.state = 'deleted', {iso("c.retired_at")},
        c.adopted_prefix IS NOT NULL
@@ -22,7 +22,7 @@ FROM chunks AS c
 WHERE c.id > %(after)s AND c.store = coalesce(%(store)s, c.store)
   AND ((c.state = 'retired' AND c.retired_at < now() - make_interval(secs => %(grace)s))
        OR (c.state = 'deleted'
-           AND (c.deleted_at IS NULL OR EXISTS (SELECT FROM chunk_copies AS k WHERE {_COPY_LEFT}))))
+           AND (c.deleted_at IS NULL OR EXISTS (SELECT FROM chunk_copies AS k WHERE {_HAS_COPY}))))
 ORDER BY c.id
 LIMIT %(limit)s
 """  # noqa: S608
@@ -31,11 +31,12 @@ SELECT NULL, c.store, c.object_key, c.size_bytes
 FROM chunks AS c WHERE c.id = %(chunk)s AND c.deleted_at IS NULL AND c.adopted_prefix IS NULL
 UNION ALL
 SELECT k.id, k.store, k.object_key, c.size_bytes
-FROM chunks AS c JOIN chunk_copies AS k ON {_COPY_LEFT} WHERE c.id = %(chunk)s
+FROM chunks AS c JOIN chunk_copies AS k ON {_HAS_COPY} WHERE c.id = %(chunk)s
 ORDER BY 1 NULLS FIRST
 """  # noqa: S608
-# A live file in it would mean that its counters are wrong: it is looked for all the same, as nobody can give its
-# bytes back. Undelete locks the row (removal.py): whoever comes second sees the state that the first left.
+# Deleted bytes cannot be restored. So this also looks for a live file in the chunk, in case its counters are wrong.
+# Undelete locks the same row (removal.py), so the second of both transactions sees the state that the first one
+# set.
 _DELETE: Final = """
 UPDATE chunks AS c SET state = 'deleted'
 WHERE c.id = %s AND c.state = 'retired' AND c.retired_at < now() - make_interval(secs => %s)
@@ -43,16 +44,17 @@ WHERE c.id = %s AND c.state = 'retired' AND c.retired_at < now() - make_interval
 """
 
 
-# What a migration of a store left behind. The chunk must be elsewhere by now, and be kept.
-_LEFT_COPIES: Final = """
+# Copies that a migration of a store has retired. The chunk itself has to be in another store and must have its
+# object.
+_RETIRED_COPIES: Final = """
 SELECT k.id, k.store, k.object_key, c.id, c.uuid, c.store, c.object_key, c.size_bytes, {retired_at}
 FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id
 WHERE k.id > %(after)s AND k.state = 'committed' AND k.store = coalesce(%(store)s, k.store)
   AND k.retired_at < now() - make_interval(secs => %(grace)s) AND c.state IN ('committed', 'retired')
 ORDER BY k.id LIMIT %(limit)s
 """
-# A migration back makes the same row that of the other place. So it is the copy that was looked at only if both
-# places are those that were looked at; both rows are locked until the decision is committed.
+# If the store is migrated back, the chunk and its copy exchange their places, but the rows keep their ids.
+# Therefore the places of both must be those that were read before. Both rows are locked until the transaction ends.
 _LOCK_COPY: Final = """
 SELECT FROM chunks AS c JOIN chunk_copies AS k ON k.chunk_id = c.id
 WHERE k.id = %(id)s AND k.state = 'committed' AND k.retired_at < now() - make_interval(secs => %(grace)s)
@@ -65,8 +67,19 @@ _DROP_COPY: Final = "UPDATE chunk_copies SET state = 'deleted' WHERE id = %s"
 
 
 class RetiredCopy(NamedTuple):
-    """A copy that a migration left behind, and where its chunk is now: chunk_store, chunk_key. Sizes in bytes;
-    retired_at: ISO 8601 in UTC."""
+    """A copy that a migration has retired, and the place of its chunk.
+
+    Attributes:
+        id: chunk_copies.id.
+        store: URL of the store that holds the copy.
+        object_key: Key of the copy in that store.
+        chunk_id: chunks.id of the chunk.
+        uuid: UUID of the chunk.
+        chunk_store: URL of the store that holds the chunk itself.
+        chunk_key: Key of the chunk in that store.
+        size_bytes: Size of the object.
+        retired_at: When the copy was retired: ISO 8601, UTC.
+    """
 
     id: int
     store: str
@@ -80,8 +93,18 @@ class RetiredCopy(NamedTuple):
 
 
 class PrunableChunk(NamedTuple):
-    """A chunk that may go. is_deleted: it is `deleted` already, but objects of it may be left. retired_at: ISO 8601
-    in UTC. is_adopted: its object is not cafcat's, and stays."""
+    """A chunk that prune may delete.
+
+    Attributes:
+        id: chunks.id.
+        uuid: Name of the chunk outside SQL.
+        store: URL of the store that holds it.
+        size_bytes: Size of its object.
+        file_count: Number of files in it.
+        is_deleted: True if its state is `deleted` already, but the store may still have an object of it.
+        retired_at: When it was retired: ISO 8601, UTC; None if unknown.
+        is_adopted: True if the object is not cafcat's own. Such an object stays.
+    """
 
     id: int
     uuid: UUID
@@ -94,7 +117,14 @@ class PrunableChunk(NamedTuple):
 
 
 class ChunkObject(NamedTuple):
-    """An object with the bytes of a chunk: a copy (chunk_copies.id), or the chunk itself (None)."""
+    """An object with the bytes of a chunk.
+
+    Attributes:
+        copy: chunk_copies.id of a copy; None for the chunk itself.
+        store: URL of the store that holds the object.
+        object_key: Key of the object in that store.
+        size_bytes: Size of the object.
+    """
 
     copy: int | None
     store: str
@@ -103,24 +133,33 @@ class ChunkObject(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Chunks whose grace period is not over, and their bytes."""
+    """Retired chunks whose grace period is not over.
+
+    Attributes:
+        chunks: Number of these chunks.
+        bytes: Total size of their objects.
+    """
 
     chunks: int
     bytes: int
 
 
 class Pruning:
-    """Every method is one transaction."""
+    """Queries for prune. Every method is one transaction, or one for each page."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def prunable(self, grace_seconds: int, store: str | None) -> Iterator[PrunableChunk]:
-        """Chunks that were retired longer ago, and those of earlier prunes of which objects may be left; in a store
-        (URL) or, None, in any. A page at a time, by chunks.id."""
+    def prunable(self, grace_seconds: int, store_url: str | None) -> Iterator[PrunableChunk]:
+        """Yield chunks that prune may delete, and chunks of earlier prunes with remaining objects, by chunks.id.
+
+        Args:
+            grace_seconds: Yield only chunks that were retired more than this many seconds ago.
+            store_url: Yield only chunks in this store; None for all stores.
+        """
         after = 0
         while True:
-            parameters = {"after": after, "store": store, "grace": grace_seconds, "limit": _PAGE_ROWS}
+            parameters = {"after": after, "store": store_url, "grace": grace_seconds, "limit": _PAGE_ROWS}
             with self._connection.statement() as connection:
                 rows = connection.execute(_PRUNABLE.encode(), parameters).fetchall()
             yield from (PrunableChunk(*row) for row in rows)
@@ -128,29 +167,38 @@ class Pruning:
                 return
             after = rows[-1][0]
 
-    def retired_copies(self, grace_seconds: int, store: str | None) -> Iterator[RetiredCopy]:
-        """Copies that migrations left behind longer ago, in a store (URL) or, None, in any. A page at a time."""
-        statement = _LEFT_COPIES.format(retired_at=iso("k.retired_at"))
+    def retired_copies(self, grace_seconds: int, store_url: str | None) -> Iterator[RetiredCopy]:
+        """Yield copies that migrations have retired.
+
+        Args:
+            grace_seconds: Yield only copies that were retired more than this many seconds ago.
+            store_url: Yield only copies in this store; None for all stores.
+        """
+        statement = _RETIRED_COPIES.format(retired_at=iso("k.retired_at"))
         after = 0
         while True:
-            parameters = {"after": after, "store": store, "grace": grace_seconds, "limit": _PAGE_ROWS}
+            parameters = {"after": after, "store": store_url, "grace": grace_seconds, "limit": _PAGE_ROWS}
             rows = self._rows(statement, parameters)
             yield from (RetiredCopy(*row) for row in rows)
             if len(rows) < _PAGE_ROWS:
                 return
             after = rows[-1][0]
 
-    def copies_waiting(self, grace_seconds: int, store: str | None) -> int:
-        """Return the number of copies that `left_copies` leaves for later."""
+    def copies_waiting(self, grace_seconds: int, store_url: str | None) -> int:
+        """Return the number of retired copies whose grace period is not over. Arguments as for `retired_copies`."""
         statement = (
             "SELECT count(*) FROM chunk_copies WHERE state = 'committed' "
             "AND retired_at >= now() - make_interval(secs => %s) AND store = coalesce(%s, store)"
         )
-        return int(self._rows(statement, (grace_seconds, store))[0][0])
+        return int(self._rows(statement, (grace_seconds, store_url))[0][0])
 
     def mark_copy_deleted(self, copy: RetiredCopy, grace_seconds: int) -> bool:
-        """Decide that a copy is deleted. False if somebody needs it again meanwhile, or if the copy or its chunk is
-        at another place than `left_copies` gave."""
+        """Set the state of a retired copy to `deleted`, so that its object may be removed.
+
+        Returns:
+            False if the copy is not retired any more, or the copy or its chunk is in another place than
+            `retired_copies` returned.
+        """
         with self._connection.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             parameters = copy._asdict() | {"grace": grace_seconds}
@@ -159,20 +207,25 @@ class Pruning:
             connection.execute(_DROP_COPY, [copy.id])
         return True
 
-    def waiting(self, grace_seconds: int, store: str | None) -> Waiting:
-        """What `prunable` leaves for later."""
+    def waiting(self, grace_seconds: int, store_url: str | None) -> Waiting:
+        """Return totals of retired chunks whose grace period is not over. Arguments as for `prunable`."""
         statement = (
             "SELECT count(*), coalesce(sum(size_bytes), 0)::bigint FROM chunks WHERE state = 'retired' "
             "AND retired_at >= now() - make_interval(secs => %s) AND store = coalesce(%s, store)"
         )
         with self._connection.statement() as connection:
-            row = connection.execute(statement, (grace_seconds, store)).fetchone()
+            row = connection.execute(statement, (grace_seconds, store_url)).fetchone()
         assert row is not None  # noqa: S101 - an aggregate gives one row
         return Waiting(*row)
 
     def mark_deleted(self, chunk_id: int, grace_seconds: int) -> bool:
-        """`retired` becomes `deleted`, with all copies, and its log files are forgotten: then undelete cannot bring
-        it back. False if it is not so any more, or a file points to it."""
+        """Set the state of a retired chunk and of its copies to `deleted`, and delete the rows of its log files.
+
+        From then on, undelete cannot restore its files.
+
+        Returns:
+            False if the chunk is not retired any more, or its grace period is not over, or a path points to it.
+        """
         with self._connection.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
             connection.execute(BY_INDEX)
@@ -184,8 +237,10 @@ class Pruning:
         return True
 
     def objects(self, chunk_id: int) -> list[ChunkObject]:
-        """The objects of a chunk that are there as far as the catalog knows, itself first, unless it was
-        adopted."""
+        """Return the objects of a chunk that may still be in their stores: the chunk itself, then its copies.
+
+        The object of an adopted chunk is not among them, because it is not cafcat's own.
+        """
         return [ChunkObject(*row) for row in self._rows(_OBJECTS, {"chunk": chunk_id})]
 
     def _rows(self, statement: str, parameters: Any) -> Sequence[tuple[Any, ...]]:

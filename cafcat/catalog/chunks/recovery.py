@@ -1,4 +1,4 @@
-"""What recover asks the catalog: chunks whose writer died, and whose an object or upload is."""
+"""The catalog's queries for recover: chunks whose writer died, and the owners of objects and uploads in a store."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -16,9 +16,20 @@ __all__ = ["Leases", "LeftoverChunk", "Recovery"]
 
 
 class LeftoverChunk(NamedTuple):
-    """A chunk that was left behind. owner: who has, or had, its lease. on_conflict: REPLACE or SKIP, as its run was
-    told; FAIL counts as SKIP: it replaces nothing either. moves_from: None, or the chunks (chunks.id) whose live
-    files were copied into it."""
+    """An unfinished, abandoned or deleted chunk.
+
+    Attributes:
+        id: chunks.id.
+        uuid: Name of the chunk outside SQL.
+        format: Format of the archive.
+        store: URL of its store.
+        object_key: Key of its object in that store.
+        upload_id: Id of the multipart upload that writes the object; None for folders.
+        owner: Name of the process that has, or had, the lease.
+        moves_from: chunks.id of the chunks whose live files were copied into it; None for the chunk of an ingest.
+        on_conflict: REPLACE or SKIP, from the options of its run. FAIL becomes SKIP, since it replaces no file
+        either.
+    """
 
     id: int
     uuid: UUID
@@ -32,14 +43,18 @@ class LeftoverChunk(NamedTuple):
 
 
 class Leases(NamedTuple):
-    """How many chunks are being written, and when the last of their leases ends: ISO 8601 in UTC, None without
-    any."""
+    """The chunks that are being written into a store.
+
+    Attributes:
+        chunks: Number of these chunks.
+        end_at: When the last of their leases expires: ISO 8601, UTC; None without chunks.
+    """
 
     chunks: int
     end_at: str | None
 
 
-_LEFT: Final = (
+_COLUMNS: Final = (
     "id, uuid, format, store, object_key, upload_id, lease_owner, moves_from, "
     "(SELECT r.options->>'on_conflict' FROM ingest_runs AS r WHERE r.id = chunks.run_id)"
 )
@@ -55,8 +70,8 @@ _NEWEST: Final = " UNION ALL ".join(
     "ORDER BY id DESC LIMIT %(limit)s)"
     for table in ("chunks", "chunk_copies", "backups")
 )
-# A store may have had several copies of a chunk, one after the other: the last one counts.
-_SETTLED: Final = " UNION ALL ".join(
+# A store may have had several copies of a chunk, one after the other. The last one counts.
+_FINAL_STATES: Final = " UNION ALL ".join(
     "(SELECT DISTINCT ON (object_key) object_key, "  # noqa: S608
     f"CASE WHEN state = 'writing' OR {_REMAINS} THEN NULL ELSE state END "
     f"FROM {table} WHERE store = %(store)s AND object_key = ANY(%(keys)s) ORDER BY object_key, id DESC)"
@@ -65,101 +80,132 @@ _SETTLED: Final = " UNION ALL ".join(
 
 
 class Recovery:
-    """Every method is one transaction. Stores are URLs as in `chunks.store`."""
+    """Queries for recover. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def stores(self) -> list[str]:
-        """Every store that has, or had, a chunk, a copy of one, or a backup; not those of adopted archives."""
+        """Return the URLs of all stores that have, or had, chunks of cafcat, copies or backups.
+
+        Stores that only have adopted archives are not among them.
+        """
         with self._connection.statement() as connection:
             rows = connection.execute(_STORES.encode()).fetchall()
         return [row[0] for row in rows]
 
-    def has_store(self, store: str) -> bool:
-        """Whether it has, or had, a chunk (adopted ones too), a copy of one, or a backup."""
+    def has_store(self, store_url: str) -> bool:
+        """Return whether a store has, or had, a chunk, an adopted archive, a copy or a backup."""
         tables = ("chunks", "chunk_copies", "backups")
         statement = " OR ".join(f"EXISTS (SELECT FROM {table} WHERE store = %(store)s)" for table in tables)
         with self._connection.statement() as connection:
-            [(found,)] = connection.execute(f"SELECT {statement}".encode(), {"store": store}).fetchall()
+            [(found,)] = connection.execute(f"SELECT {statement}".encode(), {"store": store_url}).fetchall()
         return bool(found)
 
     def find_existing(self, chunks: Sequence[UUID]) -> set[UUID]:
-        """Return those of these chunks (chunks.uuid) that have a row, in whatever store."""
+        """Return those of these values of chunks.uuid that the catalog has, in any store."""
         with self._connection.statement() as connection:
             rows = connection.execute("SELECT uuid FROM chunks WHERE uuid = ANY(%s)", [list(chunks)]).fetchall()
         return {row[0] for row in rows}
 
-    def newest(self, store: str, limit: int) -> list[str]:
-        """Keys of objects that are there, of each kind so many, the newest first."""
+    def newest(self, store_url: str, limit: int) -> list[str]:
+        """Return keys of chunks, copies and backups that a store should have, the newest first.
+
+        Args:
+            store_url: URL of the store.
+            limit: Largest number of keys of each kind.
+        """
         with self._connection.statement() as connection:
-            rows = connection.execute(_NEWEST.encode(), {"store": store, "limit": limit}).fetchall()
+            rows = connection.execute(_NEWEST.encode(), {"store": store_url, "limit": limit}).fetchall()
         return [row[0] for row in rows]
 
-    def leases(self, store: str) -> Leases:
-        """What is being written, by writers that live as far as anybody can tell."""
+    def leases(self, store_url: str) -> Leases:
+        """Return the number of chunks that are being written into a store, and the end of their leases.
+
+        Chunks whose lease has expired, or whose writer is certainly dead, do not count.
+        """
         statement = f"SELECT lease_owner, {iso('lease_expires_at')} FROM chunks WHERE store = %s AND {_LEASED}"  # noqa: S608
         with self._connection.statement() as connection:
-            rows = connection.execute(statement.encode(), [store]).fetchall()
+            rows = connection.execute(statement.encode(), [store_url]).fetchall()
         ends = [end for owner, end in rows if not is_dead(owner)]
         return Leases(len(ends), max(ends, default=None))
 
-    def leased(self, store: str) -> list[LeftoverChunk]:
-        """Chunks `writing` whose writers live as far as anybody can tell, oldest first."""
-        return [chunk for chunk in self._left(store, _LEASED) if not is_dead(chunk.owner)]
+    def leased(self, store_url: str) -> list[LeftoverChunk]:
+        """Return chunks `writing` with a valid lease, whose writer is not known as dead, oldest first."""
+        return [chunk for chunk in self._chunks(store_url, _LEASED) if not is_dead(chunk.owner)]
 
-    def overdue(self, store: str) -> list[LeftoverChunk]:
-        """Chunks `writing` whose lease is over, or whose writer is known to be dead, oldest first."""
-        dead = [chunk for chunk in self._left(store, _LEASED) if is_dead(chunk.owner)]
-        return sorted(self._left(store, _OVERDUE) + dead)
+    def overdue(self, store_url: str) -> list[LeftoverChunk]:
+        """Return chunks `writing` whose lease has expired, or whose writer is certainly dead, oldest first."""
+        dead = [chunk for chunk in self._chunks(store_url, _LEASED) if is_dead(chunk.owner)]
+        return sorted(self._chunks(store_url, _OVERDUE) + dead)
 
-    def remains(self, store: str) -> list[LeftoverChunk]:
-        """Abandoned and deleted chunks of which the store may still have something, oldest first."""
-        return self._left(store, _REMAINS)
+    def remains(self, store_url: str) -> list[LeftoverChunk]:
+        """Return abandoned and deleted chunks that may still have remains in a store, oldest first.
 
-    def _left(self, store: str, condition: str) -> list[LeftoverChunk]:
-        statement = f"SELECT {_LEFT} FROM chunks WHERE {condition} AND store = %s ORDER BY id"  # noqa: S608
+        Remains are the object and its multipart upload.
+        """
+        return self._chunks(store_url, _REMAINS)
+
+    def _chunks(self, store_url: str, condition: str) -> list[LeftoverChunk]:
+        statement = f"SELECT {_COLUMNS} FROM chunks WHERE {condition} AND store = %s ORDER BY id"  # noqa: S608
         with self._connection.statement() as connection:
-            return [_left_chunk(row) for row in connection.execute(statement.encode(), [store]).fetchall()]
+            return [_leftover_chunk(row) for row in connection.execute(statement.encode(), [store_url]).fetchall()]
 
     def acquire(self, found: LeftoverChunk, owner: str, lease_seconds: int) -> LeftoverChunk | None:
-        """Takes the lease of a chunk that `overdue` found: then nobody else does. None if somebody did, or its
-        writer has settled it after all."""
+        """Acquire the lease of a chunk that `overdue` returned.
+
+        Returns:
+            The chunk with its new owner. None if another process has acquired the lease, or the chunk is not being
+            written any more, or is being committed right now.
+        """
         dead = found.owner if is_dead(found.owner) else None
         statement = (
             "UPDATE chunks SET lease_owner = %s, lease_expires_at = now() + make_interval(secs => %s) "  # noqa: S608
             "WHERE id = (SELECT id FROM chunks WHERE id = %s "
-            # A row that is locked is being committed just now: by a writer that is slow, not dead.
-            f"AND (({_OVERDUE}) OR ({_LEASED} AND lease_owner = %s)) FOR UPDATE SKIP LOCKED) RETURNING {_LEFT}"
+            # A locked row is being committed right now, by a writer that is slow but not dead.
+            f"AND (({_OVERDUE}) OR ({_LEASED} AND lease_owner = %s)) FOR UPDATE SKIP LOCKED) RETURNING {_COLUMNS}"
         )
         with self._connection.statement() as connection:
             row = connection.execute(statement.encode(), (owner, lease_seconds, found.id, dead)).fetchone()
-        return None if row is None else _left_chunk(row)
+        return None if row is None else _leftover_chunk(row)
 
     def renew(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
-        """Keeps the lease. Raises Locked if somebody else has it now."""
-        self._move_lease(chunk_id, owner, lease_seconds)
+        """Extend the lease of a chunk.
+
+        Raises:
+            Locked: Another process has acquired the lease.
+        """
+        self._set_lease(chunk_id, owner, lease_seconds)
 
     def release(self, chunk_id: int, owner: str) -> None:
-        """Ends the lease, so that the next recover need not wait for it. Raises Locked as renew does."""
-        self._move_lease(chunk_id, owner, 0)
+        """End the lease of a chunk, so that the next recover need not wait until it expires.
 
-    def _move_lease(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
+        Raises:
+            Locked: Another process has acquired the lease.
+        """
+        self._set_lease(chunk_id, owner, 0)
+
+    def _set_lease(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
         with self._connection.statement() as connection:
             if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:
-                raise Locked("somebody else took over the chunk", chunk=str(chunk_id))
+                raise Locked("another command has acquired the chunk", chunk=str(chunk_id))
 
-    def final_states(self, store: str, keys: Sequence[str]) -> dict[str, ChunkState | None]:
-        """The states of the chunks, copies and backups that have these keys; None where the store may still have to
-        do with it: it is being written, or its remains were not removed. Keys that none has are missing."""
-        parameters = {"store": store, "keys": list(filter(is_text, keys))}  # others are not ours
+    def final_states(self, store_url: str, keys: Sequence[str]) -> dict[str, ChunkState | None]:
+        """Return the states of the chunks, copies and backups with these object keys in a store.
+
+        Returns:
+            For each key its state. None stands for an object that is being written, or whose remains have not been
+            removed from the store yet. Keys without a row are missing.
+        """
+        # The catalog has no key that is not valid text.
+        parameters = {"store": store_url, "keys": list(filter(is_text, keys))}
         with self._connection.statement() as connection:
-            rows = connection.execute(_SETTLED.encode(), parameters).fetchall()
+            rows = connection.execute(_FINAL_STATES.encode(), parameters).fetchall()
         return {key: ChunkState(state) if state else None for key, state in rows}
 
 
-def _left_chunk(row: tuple[Any, ...]) -> LeftoverChunk:
-    *chunk, sources, asked = row
+def _leftover_chunk(row: tuple[Any, ...]) -> LeftoverChunk:
+    *chunk, sources, on_conflict = row
     moves_from = None if sources is None else tuple(sources)
-    replaces = asked in (None, OnConflict.REPLACE)
+    replaces = on_conflict in (None, OnConflict.REPLACE)
     return LeftoverChunk._make((*chunk, moves_from, OnConflict.REPLACE if replaces else OnConflict.SKIP))

@@ -20,9 +20,21 @@ _DEAD_SHARE: Final = "(c.data_bytes - c.live_bytes)::float8 / greatest(c.data_by
 
 
 class RewritableChunk(NamedTuple):
-    """A committed chunk; sizes in bytes. live_bytes: of the files that the catalog points to in it. is_taken: its
-    files are on their way into a new chunk right now. is_adopted: it is no object of
-    cafcat's own."""
+    """A committed chunk whose live files can be copied into a new one.
+
+    Attributes:
+        id: chunks.id.
+        uuid: Name of the chunk outside SQL.
+        store: URL of the store that holds it.
+        object_key: Key of its object in that store.
+        size_bytes: Size of its object.
+        data_bytes: Total size of the files' bytes in it, live or not.
+        live_bytes: Total size of the files that the catalog locates in it.
+        live_files: Number of these files.
+        is_being_rewritten: True if another command is copying its files into a new chunk.
+        format: Format of the archive.
+        is_adopted: True if cafcat did not write it, but adopted it in place.
+    """
 
     id: int
     uuid: UUID
@@ -38,11 +50,12 @@ class RewritableChunk(NamedTuple):
 
     @property
     def dead_bytes(self) -> int:
+        """Bytes of files in the chunk that are not live."""
         return self.data_bytes - self.live_bytes
 
 
 class Rewriting:
-    """Every method is one transaction."""
+    """Queries for repack and repair. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -51,12 +64,20 @@ class Rewriting:
         self,
         max_unused: float,
         small_bytes: int | None = None,
-        store: str | None = None,
+        store_url: str | None = None,
         not_format: str | None = None,
     ) -> list[RewritableChunk]:
-        """Committed chunks of which a larger share than this (0 to 1) of the data is dead, the largest share first;
-        then those of less than so many bytes, and those of another format than not_format. store: only its
-        chunks. Adopted archives are not among them, nor archives of logs: their parts are worth nothing apart."""
+        """Return committed chunks that repack should rewrite, those with the largest share of dead data first.
+
+        A chunk is returned if it meets one of the three conditions. Adopted archives are excluded, and so are
+        archives of logs, because their files are useless without each other.
+
+        Args:
+            max_unused: First condition: more than this share of the data is dead (0 to 1).
+            small_bytes: Second condition: the object has fewer bytes than this; None for no such condition.
+            store_url: Return only chunks in this store; None for all stores.
+            not_format: Third condition: the format is another one than this; None for no such condition.
+        """
         statement = (
             f"{_CHUNK} WHERE c.state = 'committed' AND c.store = coalesce(%(store)s, c.store) "
             "AND NOT EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = c.id OFFSET 0) "
@@ -64,26 +85,30 @@ class Rewriting:
             "OR c.size_bytes < %(small)s::bigint OR c.format <> %(format)s) "
             f"ORDER BY {_DEAD_SHARE} DESC, c.size_bytes, c.id"
         )
-        parameters = {"store": store, "share": max_unused, "small": small_bytes, "format": not_format}
+        parameters = {"store": store_url, "share": max_unused, "small": small_bytes, "format": not_format}
         return self._chunks(statement, parameters)
 
     def by_id(self, ids: Sequence[int]) -> list[RewritableChunk]:
-        """Those of these chunks (chunks.id) that are committed, the oldest first."""
+        """Return those of these chunks (chunks.id) that are committed, the oldest first."""
         return self._chunks(f"{_CHUNK} WHERE c.state = 'committed' AND c.id = ANY(%s) ORDER BY c.id", [list(ids)])
 
     def by_uuid(self, uuids: Sequence[UUID]) -> list[RewritableChunk]:
-        """The same by name. Raises InvalidInput for one that has no live file: there is nothing to copy."""
+        """Return these chunks, the oldest first.
+
+        Raises:
+            InvalidInput: A chunk is not committed, so it has no live file to copy.
+        """
         statement = f"{_CHUNK} WHERE c.state = 'committed' AND c.uuid = ANY(%s) ORDER BY c.id"
         chunks = self._chunks(statement, [list(uuids)])
         found = {chunk.uuid for chunk in chunks}
         for uuid in uuids:
             if uuid not in found:
-                message = f"the chunk is not {ChunkState.COMMITTED}: nothing points to it"
-                raise InvalidInput(message, chunk=str(uuid), hint="cafcat chunks show tells its state")
+                message = f"the chunk is not {ChunkState.COMMITTED}: no path points to it"
+                raise InvalidInput(message, chunk=str(uuid), hint="`cafcat chunks show` prints its state")
         return chunks
 
     def retired(self, ids: Sequence[int]) -> int:
-        """How many of these chunks nothing points to any more."""
+        """Return the number of those of these chunks (chunks.id) to which no path points any more."""
         statement = "SELECT count(*) FROM chunks WHERE id = ANY(%s) AND state IN ('retired', 'deleted')"
         with self._connection.statement() as connection:
             row = connection.execute(statement, [list(ids)]).fetchone()

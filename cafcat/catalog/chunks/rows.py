@@ -1,7 +1,7 @@
 """All rows of one chunk, live and retired, in the order of their bytes.
 
-Postgres hands them over at once, and they wait in a temporary file: reading a chunk may take minutes, and no
-transaction is open meanwhile.
+All rows are read from PostgreSQL at once and stored in a temporary file. Reading the chunk itself may take
+minutes, and no transaction should stay open for that time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,22 +30,36 @@ COPY (
     ORDER BY start_byte, end_byte, file_path
 ) TO STDOUT (FORMAT BINARY)
 """
-"""What ChunkRows takes. One statement: an entry that is being retired or brought back is seen once."""
+"""Statement whose result is the argument of ChunkRows.
 
-# PostgreSQL documentation, COPY, "Binary Format": 19 bytes of head; each row is a field count and, for each field,
-# its length and itself. Those before the path are of 8 bytes; those behind it are not there for most rows.
+It is one statement, so that it sees an entry exactly once even if the entry is being retired or restored.
+"""
+
+# PostgreSQL documentation, COPY, "Binary Format": a header of 19 bytes; then for each row the number of fields
+# and, for each field, its length and its bytes. The fields before the path have 8 bytes each. The fields after it
+# are NULL in most rows.
 _HEAD_BYTES: Final = 19
 _ROW: Final = Struct(">6xq4xq4xq4xq4xqi")
 _NOTHING: Final = NULL + NULL
 _FURTHER_BYTES: Final = len(_NOTHING)
 _FURTHER: Final = Struct(">4xqi")
 _NO_TIME: Final = -(1 << 63)
-"""How Postgres sends -infinity."""
+"""PostgreSQL's encoding of the time -infinity, which stands for a missing modification time here."""
 
 
 class ChunkRow(NamedTuple):
-    """An entry as the catalog has it; modified_us: microseconds since 1970 UTC; content_bytes, decoding: as in
-    Entry."""
+    """An entry of a chunk, as the catalog has it.
+
+    Attributes:
+        path: Path of the file.
+        start_byte: First byte of its span in the chunk.
+        end_byte: One past the last byte of its span.
+        crc32c: CRC-32C of the file's content.
+        modified_us: Modification time in microseconds since 1970 UTC; None if unknown.
+        is_live: True if the path points to this entry, false if the entry is retired.
+        content_bytes: Size of the decoded file, in bytes; None if the bytes of the span are the file.
+        decoding: How the format decodes the span; None if the bytes of the span are the file.
+    """
 
     path: str
     start_byte: int
@@ -61,18 +75,28 @@ _new_tuple: Final = tuple.__new__
 
 
 class ChunkRows(Spool):
-    """Can be gone through again and again; memory does not depend on the number of rows."""
+    """The rows of a chunk. They can be iterated repeatedly; memory does not depend on the number of rows."""
 
     def __init__(self, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Args: blocks: what COPY_ROWS gives. Raises StoreFailed if the temporary file fails."""
+        """Read all rows into a temporary file.
+
+        Args:
+            blocks: Result of the statement COPY_ROWS.
+
+        Raises:
+            StoreFailed: The temporary file cannot be written.
+        """
         super().__init__("the rows of a chunk", _MEMORY_BYTES)
         rows = iter(blocks)
-        while some := b"".join(islice(rows, _ROWS_AT_ONCE)):  # Postgres sends each row for itself
-            self.write(some)
+        while joined := b"".join(islice(rows, _ROWS_AT_ONCE)):  # psycopg returns each row by itself
+            self.write(joined)
         self.flush()
 
     def __iter__(self) -> Iterator[ChunkRow]:
-        """In order of start_byte, end_byte and path. One way through at a time."""
+        """Yield the rows in the order of start_byte, end_byte and path.
+
+        Only one iteration may be active at a time.
+        """
         text, unpack, head_bytes = b"", _ROW.unpack_from, _ROW.size
         for block in self.blocks_from(_HEAD_BYTES, _BLOCK_BYTES):
             text += block
@@ -91,7 +115,7 @@ class ChunkRows(Spool):
                     content_bytes, decoding, row_end = further
                 path = text[at + head_bytes : path_end].decode()
                 modified_us = None if time == _NO_TIME else time + EPOCH_MICROSECONDS
-                # What ChunkRow(...) does, without the cost of a Python call.
+                # This has the result of ChunkRow(...) without the cost of a Python call.
                 columns = (path, start, end, crc32c, modified_us, is_live == 1, content_bytes, decoding)
                 yield _new_tuple(ChunkRow, columns)
                 at = row_end
@@ -99,7 +123,15 @@ class ChunkRows(Spool):
 
 
 def _further(text: bytes, at: int) -> tuple[int, str, int] | None:
-    """content_bytes and decoding, which begin there, and where they end; None if the text ends before."""
+    """Decode the last two fields of a row.
+
+    Args:
+        text: Bytes of the COPY stream.
+        at: Offset of the fields in them.
+
+    Returns:
+        content_bytes, decoding, and the offset after them; None if the text ends before.
+    """
     if at + _FURTHER.size > len(text):
         return None
     content_bytes, decoding_bytes = _FURTHER.unpack_from(text, at)

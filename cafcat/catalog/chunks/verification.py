@@ -1,14 +1,23 @@
-"""Verifications: what is to be checked, what checks found, which chunks are known to be damaged."""
+"""The catalog's queries for verify: the objects to check, the results of checks, and the damaged chunks."""
 
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from cafcat.catalog.chunks.check_types import (
+    CheckResult,
+    CheckTarget,
+    DamagedChunk,
+    TargetKey,
+    TargetTotals,
+    VerifyRun,
+    VerifyScope,
+    VerifyTally,
+)
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.chunks.rows import COPY_ROWS, ChunkRows
 from cafcat.catalog.connection import Connection, PgConnection
@@ -28,123 +37,15 @@ __all__ = [
 ]
 
 _COVERING: Final = {VerifyLevel.INDEX: ["index", "data"], VerifyLevel.DATA: ["data"]}
-"""Levels that look at all that a level looks at."""
-
-
-class VerifyRun(NamedTuple):
-    """A row of `verify_runs`. resumed: it was begun before, and goes on."""
-
-    id: int
-    resumed: bool
-
-
-class VerifyScope(NamedTuple):
-    """Which objects a run is to check: of these chunks, of chunks with a file below this folder (or of that name),
-    in this store; only what was not found whole within these seconds before the run; this fraction (0 to 1) of
-    them. None does not ask."""
-
-    level: VerifyLevel
-    chunks: Sequence[UUID] = ()
-    prefix: str | None = None
-    store: str | None = None
-    older_than_seconds: int | None = None
-    sample: float | None = None
-
-    def as_scope(self) -> dict[str, Any]:
-        """For `verify_runs.scope`: equal if the same is wanted."""
-        given = self._asdict() | {"chunks": sorted(map(str, self.chunks)) or None}
-        return {name: value for name, value in given.items() if value is not None and name != "level"}
-
-
-class TargetKey(NamedTuple):
-    """A place in the order in which objects are checked; copy_id is 0 for the chunk itself."""
-
-    chunk_id: int
-    copy_id: int
-
-
-class CheckTarget(NamedTuple):
-    """An object to be checked: a chunk, or a copy of one (copy_id). Sizes in bytes; crc64nvme in base64.
-    adopted_prefix: as in `chunks`."""
-
-    chunk_id: int
-    copy_id: int | None
-    store: str
-    object_key: str
-    uuid: UUID
-    format: str
-    size_bytes: int
-    index_start_byte: int
-    index_end_byte: int
-    file_count: int
-    crc64nvme: str | None
-    index_crc32c: int | None
-    adopted_prefix: str | None
-    state: ChunkState
-
-    @property
-    def key(self) -> TargetKey:
-        return TargetKey(self.chunk_id, self.copy_id or 0)
-
-
-class TargetTotals(NamedTuple):
-    """What is still to be checked."""
-
-    objects: int
-    files: int
-    size_bytes: int
-
-
-class CheckResult(NamedTuple):
-    """The result of a check.
-
-    started_at: when the check began. is_known: False if a library is missing that the format needs: then the result
-    is not stored. unchecked_blocks: blocks of a CAR with a hash function that is not checked; not stored.
-    """
-
-    verdict: Verdict
-    findings: Sequence[Finding]
-    files_checked: int
-    bytes_read: int
-    started_at: datetime
-    is_conclusive: bool = True
-    unchecked_blocks: int = 0
-
-
-class VerifyTally(NamedTuple):
-    """What a run found up to now, its earlier parts included: objects (or sources) by verdict, then totals.
-
-    damaged and missing count objects with something wrong that a live file needs; unneeded counts damaged or
-    missing objects of which no live file needs what is wrong.
-    """
-
-    ok: int
-    damaged: int
-    missing: int
-    unreadable: int
-    unneeded: int
-    files_checked: int
-    bytes_read: int
-    findings: int
-
-
-class DamagedChunk(NamedTuple):
-    """A chunk that was not found whole, and not found whole again since at that level or a higher one."""
-
-    id: int
-    uuid: UUID
-    level: VerifyLevel
-    verdict: Verdict
-    verification_id: int
-
+"""For each level, the levels that check at least as much."""
 
 _TARGET: Final = (
     "t.chunk_id, t.copy_id, t.store, t.object_key, c.uuid, c.format, c.size_bytes, c.index_start_byte, "
     "c.index_end_byte, c.file_count, c.crc64nvme, c.index_crc32c, c.adopted_prefix, c.state"
 )
 
-# Chunks and copies that are to be checked. What a run finds must not change what it is to check, nor what was
-# written since it began: so it can go on, and its sample stays the same.
+# The chunks and copies that a run still has to check. Neither the results of the run nor objects that were written
+# after its start may change the selection. So the run can be resumed, and its sample stays the same.
 _CHOSEN: Final = """
 WITH run AS (SELECT id, started_at FROM verify_runs WHERE id = %(run)s),
 objects AS (
@@ -170,7 +71,7 @@ chosen AS (
                       AND v.copy_id IS NOT DISTINCT FROM t.copy_id)
 )
 """
-_OF_PREFIX: Final = [
+_CHUNKS_WITH_PREFIX: Final = [
     f"SELECT caf_file_id FROM {table} WHERE {condition}"  # noqa: S608
     for condition in ("file_path = %(prefix)s", "file_path >= %(low)s AND file_path < %(high)s")
     for table in ("file_locations", "retired_locations")
@@ -178,7 +79,7 @@ _OF_PREFIX: Final = [
 _CONDITIONS: Final = {
     "chunks": "AND c.uuid = ANY(%(chunks)s)",
     "store": "AND t.store = %(store)s",
-    "prefix": f"AND t.chunk_id = ANY (ARRAY({' UNION '.join(_OF_PREFIX)}))",
+    "prefix": f"AND t.chunk_id = ANY (ARRAY({' UNION '.join(_CHUNKS_WITH_PREFIX)}))",
     "older_than": """
       AND NOT EXISTS (
           SELECT FROM verifications AS v
@@ -214,24 +115,30 @@ ORDER BY c.id, v.id DESC
 """
 
 
-def _of_prefix(prefix: str) -> dict[str, str | None]:
-    """The parameters of _OF_PREFIX."""
+def _prefix_parameters(prefix: str) -> dict[str, str | None]:
+    """Return the parameters of _CHUNKS_WITH_PREFIX."""
     low, high = folder_range(f"{prefix}/")
     return {"prefix": prefix, "low": low, "high": high}
 
 
 class Verification:
-    """Every method is one transaction."""
+    """Queries for verify. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def begin(self, level: VerifyLevel, scope: Mapping[str, Any], *, restart: bool) -> VerifyRun:
-        """The run of that scope that was not finished; with restart, or if there is none, a new one."""
+        """Resume the unfinished run of a level and scope, or insert a new run.
+
+        Args:
+            level: Depth of the checks.
+            scope: Scope of the run (VerifyScope.as_scope).
+            restart: Always insert a new run.
+        """
         process = (os.getpid(), socket.gethostname())
         with self._connection.transaction() as connection:
             if restart:
-                # It has not finished, and never will: no run has that scope.
+                # This changes the scope of the unfinished run, so that it will never be resumed.
                 connection.execute(
                     "UPDATE verify_runs SET scope = scope || '{\"superseded\": true}' "
                     "WHERE finished_at IS NULL AND level = %s AND scope = %s",
@@ -251,62 +158,70 @@ class Verification:
         assert row is not None  # noqa: S101 - RETURNING of one inserted row
         return VerifyRun(row[0], resumed=False)
 
-    def finish(self, run: int) -> None:
-        """All was checked."""
+    def finish(self, run_id: int) -> None:
+        """Record the end of a run that has checked everything."""
         with self._connection.statement() as connection:
-            connection.execute("UPDATE verify_runs SET finished_at = now() WHERE id = %s", [run])
+            connection.execute("UPDATE verify_runs SET finished_at = now() WHERE id = %s", [run_id])
 
-    def totals(self, run: int, wanted: VerifyScope) -> TargetTotals:
-        """What `targets` gives, summed."""
-        ends = (
+    def totals(self, run_id: int, scope: VerifyScope) -> TargetTotals:
+        """Return totals of the objects that a run still has to check."""
+        select = (
             "SELECT count(*), coalesce(sum(c.file_count), 0)::bigint, coalesce(sum(c.size_bytes), 0)::bigint "
             "FROM chosen AS t JOIN chunks AS c ON c.id = t.chunk_id"
         )
-        [row] = self._chosen(run, wanted, ends, {})
+        [row] = self._select_targets(run_id, scope, select, {})
         return TargetTotals(*row)
 
-    def targets(self, run: int, wanted: VerifyScope, after: TargetKey, limit: int = 1000) -> list[CheckTarget]:
-        """What the run is still to check, beginning after an object, each chunk before its copies."""
-        ends = (
+    def targets(self, run_id: int, scope: VerifyScope, after: TargetKey, limit: int = 1000) -> list[CheckTarget]:
+        """Return objects that a run still has to check, each chunk before its copies.
+
+        Args:
+            run_id: verify_runs.id.
+            scope: Scope of the run.
+            after: Return only objects after this position; TargetKey(0, 0) for all.
+            limit: Largest number of objects.
+        """
+        select = (
             f"SELECT {_TARGET} FROM chosen AS t JOIN chunks AS c ON c.id = t.chunk_id "  # noqa: S608
             "WHERE (t.chunk_id, coalesce(t.copy_id, 0)) > (%(chunk_id)s, %(copy_id)s) "
             "ORDER BY t.chunk_id, coalesce(t.copy_id, 0) LIMIT %(limit)s"
         )
-        rows = self._chosen(run, wanted, ends, after._asdict() | {"limit": limit})
+        rows = self._select_targets(run_id, scope, select, after._asdict() | {"limit": limit})
         return [CheckTarget._make((*row[:-1], ChunkState(row[-1]))) for row in rows]
 
-    def _chosen(
-        self, run: int, wanted: VerifyScope, ends: str, parameters: dict[str, Any]
+    def _select_targets(
+        self, run_id: int, scope: VerifyScope, select: str, parameters: dict[str, Any]
     ) -> list[tuple[Any, ...]]:
-        given = {
-            "chunks": list(wanted.chunks) or None,
-            "store": wanted.store,
-            "prefix": wanted.prefix,
-            "older_than": wanted.older_than_seconds,
+        """Return the rows of a query on the table expression `chosen`: the objects that are still to be checked."""
+        limits = {
+            "chunks": list(scope.chunks) or None,
+            "store": scope.store,
+            "prefix": scope.prefix,
+            "older_than": scope.older_than_seconds,
         }
-        conditions = " ".join(_CONDITIONS[name] for name, value in given.items() if value is not None)
-        values = given | {"run": run, "sample": wanted.sample, "covering": _COVERING.get(wanted.level)}
-        values |= parameters | (_of_prefix(wanted.prefix) if wanted.prefix else {})
+        conditions = " ".join(_CONDITIONS[name] for name, value in limits.items() if value is not None)
+        values = limits | {"run": run_id, "sample": scope.sample, "covering": _COVERING.get(scope.level)}
+        values |= parameters | (_prefix_parameters(scope.prefix) if scope.prefix else {})
         with self._connection.by_index() as connection:
-            statement = _CHOSEN.format(conditions=conditions) + ends
+            statement = _CHOSEN.format(conditions=conditions) + select
             return connection.execute(statement.encode(), values).fetchall()
 
     def has_prefix(self, prefix: str) -> bool:
-        """Whether there is, or was, a file below this folder, or of that name."""
-        statement = f"SELECT EXISTS ({' UNION ALL '.join(_OF_PREFIX)})"
+        """Return whether there is, or was, a file below this folder, or with its name."""
+        statement = f"SELECT EXISTS ({' UNION ALL '.join(_CHUNKS_WITH_PREFIX)})"
         with self._connection.by_index() as connection:
-            [(found,)] = connection.execute(statement.encode(), _of_prefix(prefix)).fetchall()
-        return bool(found)
+            [(exists,)] = connection.execute(statement.encode(), _prefix_parameters(prefix)).fetchall()
+        return bool(exists)
 
     def rows(self, chunk_id: int) -> ChunkRows:
-        """All entries that the catalog has of a chunk, live and retired, in order of their bytes; to be closed."""
+        """Return all entries of a chunk, live and retired, in the order of their bytes. The caller closes them."""
         with self._connection.by_index() as connection:
             connection.execute("SET LOCAL work_mem = '32MB'; SET LOCAL statement_timeout = 0")
             with connection.cursor() as cursor, cursor.copy(COPY_ROWS.encode(), {"chunk": chunk_id}) as copy:
                 return ChunkRows(copy)
 
     def should_exist(self, target: CheckTarget) -> bool:
-        """Whether the object is still to be there: a chunk may be deleted, a copy dropped, while it is checked."""
+        """Return whether an object should still exist. Its chunk or copy may be deleted while it is checked."""
         statement = (
             "SELECT EXISTS (SELECT FROM chunks WHERE id = %(chunk)s AND state IN ('committed', 'retired')) "
             "AND (%(copy)s::bigint IS NULL "
@@ -316,15 +231,22 @@ class Verification:
             row = connection.execute(statement, {"chunk": target.chunk_id, "copy": target.copy_id}).fetchone()
         return row is not None and bool(row[0])
 
-    def record(self, run: int, level: VerifyLevel, target: CheckTarget | None, result: CheckResult) -> None:
-        """Adds a check to the history. target None: the catalog as a whole, or a source."""
+    def record(self, run_id: int, level: VerifyLevel, target: CheckTarget | None, result: CheckResult) -> None:
+        """Insert the result of a check, and its findings.
+
+        Args:
+            run_id: verify_runs.id.
+            level: Level of the check.
+            target: The object that was checked; None for the catalog as a whole, or a source.
+            result: The result.
+        """
         insert = (
             "INSERT INTO verifications (run_id, chunk_id, copy_id, files_checked, bytes_read, finding_count, "
             "started_at, finished_at, level, verdict, checked_by) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s, clock_timestamp(), %s, %s, %s) RETURNING id"
         )
         values = (
-            run,
+            run_id,
             target and target.chunk_id,
             target and target.copy_id,
             result.files_checked,
@@ -340,21 +262,21 @@ class Verification:
             assert row is not None  # noqa: S101 - RETURNING of one inserted row
             _insert_findings(connection, row[0], result.findings)
 
-    def checked(self, run: int) -> int:
-        """How many checks a run has in the history."""
+    def checked(self, run_id: int) -> int:
+        """Return the number of recorded checks of a run."""
         with self._connection.statement() as connection:
-            row = connection.execute("SELECT count(*) FROM verifications WHERE run_id = %s", [run]).fetchone()
+            row = connection.execute("SELECT count(*) FROM verifications WHERE run_id = %s", [run_id]).fetchone()
         return int(row[0]) if row else 0
 
-    def tally(self, run: int) -> VerifyTally:
-        """What a run found up to now."""
+    def tally(self, run_id: int) -> VerifyTally:
+        """Return totals of the recorded checks of a run."""
         with self._connection.statement() as connection:
-            row = connection.execute(_TALLY, [run]).fetchone()
+            row = connection.execute(_TALLY, [run_id]).fetchone()
         assert row is not None  # noqa: S101 - an aggregate gives one row
         return VerifyTally(*row)
 
     def findings(self, verification_id: int) -> list[Finding]:
-        """What a check found."""
+        """Return the findings of a check."""
         statement = (
             "SELECT kind, detail, file_path, start_byte, end_byte, file_count, is_live FROM findings "
             "WHERE verification_id = %s ORDER BY id"
@@ -364,8 +286,14 @@ class Verification:
         return [Finding(FindingKind(kind), *rest) for kind, *rest in rows]
 
     def damaged(self, chunks: Sequence[UUID] | None = None) -> list[DamagedChunk]:
-        """Chunks (not copies), all or of these, that were not found whole (damaged, missing, unreadable), and not
-        found whole since: a later check counts if it looked at least as closely. Oldest chunk first."""
+        """Return chunks with a failed check that no later successful check refutes, oldest chunk first.
+
+        A successful check refutes a failed one if its level is the same, or `data`, or if the object was missing.
+        Checks of copies do not count.
+
+        Args:
+            chunks: UUIDs of the chunks to return; None for all.
+        """
         with self._connection.statement() as connection:
             rows = connection.execute(_DAMAGED, {"chunks": None if chunks is None else list(chunks)}).fetchall()
         return [DamagedChunk(row[0], row[1], VerifyLevel(row[2]), Verdict(row[3]), row[4]) for row in rows]
@@ -384,5 +312,5 @@ def _insert_findings(connection: PgConnection, verification_id: int, findings: S
 
 
 def _storable(text: str) -> str:
-    """Postgres has no NUL in texts; an index that is checked may have."""
+    """Return a text without NUL: PostgreSQL cannot store one, but a damaged index may contain it."""
     return text.replace("\0", "\\x00")
