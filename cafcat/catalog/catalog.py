@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from cafcat.catalog.history.runs import Runs
     from cafcat.catalog.reports import Reports
     from cafcat.catalog.stores.identity import Identities
-    from cafcat.catalog.stores.stores import ServerVerdicts, Stores
+    from cafcat.catalog.stores.stores import Stores
+    from cafcat.catalog.stores.verdicts import ServerVerdicts
     from cafcat.catalog.transfer.comparing import Comparing
     from cafcat.catalog.transfer.dump import Backups, Dump
     from cafcat.catalog.transfer.rebuilding import Rebuilding
@@ -86,7 +87,7 @@ class Catalog:
     @cached_property
     def verdicts(self) -> "ServerVerdicts":
         """Return the part that remembers which features S3 servers lack."""
-        from cafcat.catalog.stores.stores import ServerVerdicts
+        from cafcat.catalog.stores.verdicts import ServerVerdicts
 
         return ServerVerdicts(self._connection)
 

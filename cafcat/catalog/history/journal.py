@@ -1,8 +1,8 @@
-"""The order of all changes of file_locations, and which stores still have to be told of them.
+"""The journal: the order of all changes of file_locations, and the stores into which their records must be written.
 
-A chunk says which files it has. What it cannot say - which of two chunks came later, which files were skipped,
-removed or brought back - is in the journal, and a copy of each of its records is beside the chunks: a rebuild needs
-no more than a store (docs/decisions/0012).
+A chunk lists its own files. The journal has all that a chunk cannot have: which of two chunks came later, and which
+files were skipped, removed or restored. Each record is also written into the stores, beside the chunks. Therefore a
+rebuild needs only a store (docs/decisions/0012).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ __all__ = ["Journal", "JournalChunk", "JournalFile", "JournalRecord", "append"]
 
 _PAGE_ROWS: Final = 5000
 _LOCK: Final = 0x6A6F726E
-"""Of advisory locks (PostgreSQL documentation, 13.3.5): "jorn"."""
+"""First key of the journal's advisory locks (PostgreSQL documentation, 13.3.5): "jorn" in ASCII."""
 _RECORD: Final = f"""
 SELECT j.id, j.uuid, j.kind, {iso("j.happened_at")}, j.unwritten, c.id, c.uuid, c.format, c.object_key,
        c.size_bytes, c.data_bytes, c.index_start_byte, c.index_end_byte, c.file_count, c.crc64nvme, c.index_crc32c,
@@ -30,8 +30,11 @@ _UNWRITTEN: Final = _RECORD + "WHERE j.unwritten <> '{}' AND j.unwritten && %s O
 
 
 class JournalChunk(NamedTuple):
-    """The chunk that a journal record says was committed, as in `chunks`; begun_at: ISO 8601 in UTC. The names
-    of the fields, in their order, are what is written (docs/formats/journal.md)."""
+    """The chunk whose commit a journal record describes, with columns of `chunks`.
+
+    The journal's objects contain these fields under these names and in this order (docs/formats/journal.md).
+    `begun_at` is ISO 8601, UTC.
+    """
 
     uuid: UUID
     format: str
@@ -47,8 +50,17 @@ class JournalChunk(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """One change of file_locations. sequence: its place in the order; unwritten: URLs of stores that lack it.
-    catalog: identity of the catalog that changed; None in objects of earlier versions."""
+    """One change of file_locations.
+
+    Attributes:
+        sequence: journal.id, the position of the change in the order of changes.
+        uuid: UUID of the record.
+        kind: Kind of the change.
+        happened_at: When the change was committed: ISO 8601, UTC.
+        unwritten: URLs of the stores into which the record still has to be written.
+        chunk: The chunk that was committed; None for removals and restorations.
+        catalog: UUID of the catalog that changed; None in objects of earlier versions.
+    """
 
     sequence: int
     uuid: UUID
@@ -60,7 +72,13 @@ class JournalRecord(NamedTuple):
 
 
 class JournalFile(NamedTuple):
-    """A file that a record is about: what its path pointed to, or points to again."""
+    """A file of a journal record: one that was skipped, removed or restored.
+
+    Attributes:
+        path: Path of the file.
+        chunk: UUID of the chunk to which the path pointed, or points again.
+        start_byte: First byte of the file in that chunk.
+    """
 
     path: str
     chunk: UUID
@@ -68,8 +86,20 @@ class JournalFile(NamedTuple):
 
 
 def append(connection: PgConnection, kind: JournalKind, stores: Sequence[str], chunk_id: int | None = None) -> int:
-    """Adds a record, at the end of the caller's transaction, when it has all its locks: then of two changes of one
-    path the later one has the higher number. Returns journal.id."""
+    """Append a record to the journal, at the end of the caller's transaction.
+
+    The transaction must have all its locks by then. Therefore, of two changes of the same path, the later one has
+    the higher journal.id.
+
+    Args:
+        connection: A connection with an open transaction.
+        kind: Kind of the change.
+        stores: URLs of the stores into which the record has to be written.
+        chunk_id: chunks.id of the chunk that is committed; None for removals and restorations.
+
+    Returns:
+        journal.id.
+    """
     statement = "INSERT INTO journal (chunk_id, uuid, kind, unwritten) VALUES (%s, %s, %s, %s) RETURNING id"
     row = connection.execute(statement, (chunk_id, uuid4(), kind, list(stores))).fetchone()
     assert row is not None  # noqa: S101 - RETURNING of one inserted row
@@ -77,48 +107,59 @@ def append(connection: PgConnection, kind: JournalKind, stores: Sequence[str], c
 
 
 _WAIT_SECONDS: Final = 30.0
-"""How long a writer of the journal waits for another one, in seconds, if no --lock-timeout is given."""
+"""How long a writer of the journal waits for another one without --lock-timeout, in seconds."""
 
 
 class Journal:
-    """Every method is one transaction."""
+    """Queries on the rows of `journal`. Every method is one transaction, or one for each page."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     @contextmanager
-    def exclusively(self, store: str) -> Iterator[None]:
-        """While it is entered, nobody else is in it for that store, nor after this process died. What is noted
-        meanwhile counts when it is left. Raises CatalogUnavailable after half a minute of waiting."""
+    def exclusively(self, store_url: str) -> Iterator[None]:
+        """Open a transaction that holds the exclusive lock of a store's journal objects.
+
+        The server releases the lock when the transaction ends, or if this process dies. Records marked as written
+        inside are committed at its end.
+
+        Raises:
+            CatalogLocked: The lock was not free within 30 seconds, or --lock-timeout.
+            CatalogUnavailable: The database cannot be reached.
+        """
         with self._connection.transaction() as connection:
             acquire(
                 connection,
                 "SELECT pg_advisory_xact_lock(%s, hashtext(%s))",
-                (_LOCK, store),
+                (_LOCK, store_url),
                 default_seconds=_WAIT_SECONDS,
             )
             yield
 
     def unwritten(self, stores: Sequence[str]) -> list[JournalRecord]:
-        """Records that one of these stores does not have yet, in order; a thousand at most."""
+        """Return up to 1,000 records that at least one of these stores (URLs) does not have yet, in order."""
         with self._connection.statement() as connection:
             rows = connection.execute(_UNWRITTEN.encode(), [list(stores)]).fetchall()
         return [_record(row) for row in rows]
 
     def of_chunk(self, chunk_id: int) -> list[JournalRecord]:
-        """The records that say that a chunk was committed; written or not."""
+        """Return the records of a chunk's commit, whether they are written into the stores or not."""
         statement = _RECORD + "WHERE j.chunk_id = %s ORDER BY j.id"
         with self._connection.statement() as connection:
             return [_record(row) for row in connection.execute(statement.encode(), [chunk_id]).fetchall()]
 
     def find_existing(self, records: Sequence[UUID]) -> set[UUID]:
-        """Return those of these records (journal.uuid) that are changes of this catalog."""
+        """Return those of these values of journal.uuid that this catalog has."""
         statement = "SELECT uuid FROM journal WHERE uuid = ANY(%s)"
         with self._connection.statement() as connection:
             return {row[0] for row in connection.execute(statement, [list(records)]).fetchall()}
 
     def files(self, sequence: int) -> Iterator[JournalFile]:
-        """The files that a record is about, in path order."""
+        """Yield the files of a record, in path order.
+
+        Args:
+            sequence: journal.id.
+        """
         statement = (
             "SELECT f.file_path, c.uuid, f.start_byte "
             "FROM (SELECT * FROM journal_files "
@@ -135,8 +176,12 @@ class Journal:
             after = rows[-1][0]
 
     def removals(self, after: int, until: int | None) -> Iterator[JournalRecord]:
-        """The records that say what was removed or brought back, in order, of the places `(after, until]`; a page
-        at a time."""
+        """Yield the records of removals and restorations, in order.
+
+        Args:
+            after: Yield only records with a higher journal.id.
+            until: Highest journal.id; None for no limit.
+        """
         kinds = [JournalKind.REMOVE, JournalKind.RESTORE]
         statement = _RECORD + (
             "WHERE j.kind = ANY(%s) AND j.id > %s AND j.id <= coalesce(%s, j.id) ORDER BY j.id LIMIT 1000"
@@ -149,26 +194,30 @@ class Journal:
             yield from map(_record, rows)
             after = rows[-1][0]
 
-    def add_pending_store(self, sequence: int, store: str) -> bool:
-        """Has a record written to a further store, if another still waits for it. False if none does: then its
-        files are not known here any more."""
+    def add_pending_store(self, sequence: int, store_url: str) -> bool:
+        """Add a store to those into which a record must still be written.
+
+        Returns:
+            False if the record is already written into all its stores. Then the catalog has deleted the list of its
+            files, and the record cannot be written again.
+        """
         statement = (
             "UPDATE journal SET unwritten = array_append(array_remove(unwritten, %s), %s) "
             "WHERE id = %s AND unwritten <> '{}'"
         )
         with self._connection.statement() as connection:
-            return connection.execute(statement, (store, store, sequence)).rowcount == 1
+            return connection.execute(statement, (store_url, store_url, sequence)).rowcount == 1
 
-    def record_written(self, sequence: int, store: str) -> None:
-        """Notes that a store has a record. When all have it, its files need not be kept here."""
-        note = "UPDATE journal SET unwritten = array_remove(unwritten, %s) WHERE id = %s RETURNING unwritten"
+    def record_written(self, sequence: int, store_url: str) -> None:
+        """Record that a store has a record. When all its stores have it, delete the list of its files."""
+        update = "UPDATE journal SET unwritten = array_remove(unwritten, %s) WHERE id = %s RETURNING unwritten"
         with self._connection.by_index() as connection:
-            row = connection.execute(note, (store, sequence)).fetchone()
+            row = connection.execute(update, (store_url, sequence)).fetchone()
             if row is not None and not row[0]:
                 connection.execute("DELETE FROM journal_files WHERE journal_id = %s", [sequence])
 
 
 def _record(row: Sequence[Any]) -> JournalRecord:
-    sequence, uuid, kind, happened_at, unwritten, chunk_id, *chunk, catalog = row
-    of = None if chunk_id is None else JournalChunk(*chunk)
-    return JournalRecord(sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), of, catalog)
+    sequence, uuid, kind, happened_at, unwritten, chunk_id, *columns, catalog = row
+    chunk = None if chunk_id is None else JournalChunk(*columns)
+    return JournalRecord(sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), chunk, catalog)

@@ -1,4 +1,4 @@
-"""Listings of remote sources: where an interrupted one goes on."""
+"""Listings of remote sources: the positions where interrupted listings continue."""
 
 from typing import NamedTuple
 
@@ -9,8 +9,13 @@ __all__ = ["Listing", "Listings"]
 
 
 class Listing(NamedTuple):
-    """An open listing. position: the last key that was dealt with, None at the beginning; started_at: ISO 8601 in
-    UTC."""
+    """An unfinished listing.
+
+    Attributes:
+        id: listings.id.
+        position: The last key whose object was processed; None at the beginning.
+        started_at: When the listing began: ISO 8601, UTC.
+    """
 
     id: int
     position: str | None
@@ -18,13 +23,13 @@ class Listing(NamedTuple):
 
 
 class Listings:
-    """Every method is one transaction."""
+    """Queries on the rows of `listings`. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def find(self, source: str, scope: str) -> Listing | None:
-        """The open listing of a source, if there is one."""
+        """Return the unfinished listing of a source and scope; None if there is none."""
         statement = (
             f"SELECT id, position, {iso('started_at')} FROM listings "  # noqa: S608
             "WHERE source = %s AND scope = %s AND finished_at IS NULL"
@@ -33,9 +38,17 @@ class Listings:
             row = connection.execute(statement.encode(), (source, scope)).fetchone()
         return None if row is None else Listing(*row)
 
-    def begin(self, source: str, scope: str, run: int, *, afresh: bool = False) -> Listing:
-        """The open listing of a source, or a new one; `afresh` closes the open one first. Runs of the same source
-        at the same time share it."""
+    def begin(self, source: str, scope: str, run_id: int, *, afresh: bool = False) -> Listing:
+        """Return the unfinished listing of a source and scope, or insert a new one.
+
+        Simultaneous runs of the same source share a listing.
+
+        Args:
+            source: URL of the source.
+            scope: All other values on which the listing depends: server, prefix, patterns, handling of conflicts.
+            run_id: ingest_runs.id of the run that continues the listing.
+            afresh: Finish an unfinished listing first, so that a new one begins.
+        """
         close = "UPDATE listings SET finished_at = now() WHERE source = %s AND scope = %s AND finished_at IS NULL"
         statement = (
             "INSERT INTO listings (source, scope, run_id) VALUES (%s, %s, %s) "  # noqa: S608
@@ -45,12 +58,15 @@ class Listings:
         with self._connection.transaction() as connection:
             if afresh:
                 connection.execute(close, (source, scope))
-            row = connection.execute(statement.encode(), (source, scope, run)).fetchone()
+            row = connection.execute(statement.encode(), (source, scope, run_id)).fetchone()
         assert row is not None  # noqa: S101 - RETURNING of one inserted or updated row
         return Listing(*row)
 
     def advance(self, listing_id: int, position: str) -> None:
-        """Everything up to this key was dealt with. Never goes back: keys are listed in byte order."""
+        """Record that all objects up to a key were processed.
+
+        The position never goes back. Keys are listed in the order of their bytes.
+        """
         statement = (
             "UPDATE listings SET position = %(position)s, advanced_at = now() "
             'WHERE id = %(id)s AND (position IS NULL OR position < %(position)s COLLATE "C")'
@@ -59,7 +75,7 @@ class Listings:
             connection.execute(statement, {"id": listing_id, "position": position})
 
     def finish(self, listing_id: int) -> None:
-        """The listing came to its end: the next one begins anew."""
+        """Record the end of a listing. The next listing of its source starts at the beginning."""
         statement = "UPDATE listings SET finished_at = now() WHERE id = %s AND finished_at IS NULL"
         with self._connection.statement() as connection:
             connection.execute(statement, [listing_id])

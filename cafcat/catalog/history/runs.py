@@ -1,4 +1,4 @@
-"""Ingest runs and events: what was asked, what came of it."""
+"""The rows of ingest runs, and the events of files that failed."""
 
 import os
 import socket
@@ -25,18 +25,27 @@ _COUNTERS: Final = (
 
 
 def iso(column: str) -> str:
-    """SQL that gives a time as ISO 8601 in UTC with microseconds."""
+    """Return an SQL expression for a time as ISO 8601 in UTC, with microseconds."""
     return f"""to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
 
 
 class Runs:
-    """Every method is one transaction."""
+    """Queries on the rows of `ingest_runs`. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def begin_run(self, *, sources: Iterable[str], options: Mapping[str, Any], version: str) -> int:
-        """Records that a run of this process begins; returns its number."""
+        """Insert the row of a run of this process.
+
+        Args:
+            sources: The sources, as the user typed them.
+            options: Options of the run, as JSON values.
+            version: Version of cafcat.
+
+        Returns:
+            ingest_runs.id.
+        """
         statement = (
             "INSERT INTO ingest_runs (sources, options, host, process_id, cafcat_version, owner) "
             "VALUES (%s, %s, %s, %s, %s, %s) RETURNING id"
@@ -48,37 +57,44 @@ class Runs:
         assert row is not None  # noqa: S101 - RETURNING of one inserted row
         return int(row[0])
 
-    def finish_run(self, run: int, state: RunState, counts: Mapping[str, int], error: str | None = None) -> None:
-        """Records how a run ended."""
+    def finish_run(self, run_id: int, state: RunState, counts: Mapping[str, int], error: str | None = None) -> None:
+        """Record the end of a run.
+
+        Args:
+            run_id: ingest_runs.id.
+            state: Final state of the run.
+            counts: Counters of the run, under the names of the columns.
+            error: Why the run failed; None otherwise.
+        """
         columns = ", ".join(f"{name} = %({name})s" for name in _COUNTERS)
         statement = (
             f"UPDATE ingest_runs SET state = %(state)s, finished_at = now(), error = %(error)s, {columns} "  # noqa: S608
             "WHERE id = %(run)s"
         )
-        parameters = {"run": run, "state": state, "error": error} | dict(counts)
+        parameters = {"run": run_id, "state": state, "error": error} | dict(counts)
         with self._connection.statement() as connection:
             connection.execute(statement.encode(), parameters)
 
     def fail_dead_runs(self) -> int:
-        """Runs that are `running` although their process is known to be dead have failed. Returns their number."""
-        asks = "SELECT id, owner FROM ingest_runs WHERE state = 'running'"
-        ends = (
+        """Set the state of running runs to `failed` if their process is certainly dead. Return their number."""
+        select = "SELECT id, owner FROM ingest_runs WHERE state = 'running'"
+        update = (
             "UPDATE ingest_runs SET state = 'failed', finished_at = now(), error = 'its process died' "
             "WHERE id = ANY(%s) AND state = 'running'"
         )
         with self._connection.transaction() as connection:
-            dead = [run for run, owner in connection.execute(asks).fetchall() if is_dead(owner)]
-            return connection.execute(ends, [dead]).rowcount if dead else 0
+            dead = [run_id for run_id, owner in connection.execute(select).fetchall() if is_dead(owner)]
+            return connection.execute(update, [dead]).rowcount if dead else 0
 
-    def record_failed_files(self, run: int, problems: Iterable[FileProblem]) -> None:
-        """One event for each file that failed."""
-        rows = [(run, problem.path, f"{problem.kind}: {problem.message}") for problem in problems]
+    def record_failed_files(self, run_id: int, problems: Iterable[FileProblem]) -> None:
+        """Insert an event for each file that failed."""
+        rows = [(run_id, problem.path, f"{problem.kind}: {problem.message}") for problem in problems]
         statement = "INSERT INTO events (run_id, kind, file_path, detail) VALUES (%s, 'file_failed', %s, %s)"
         with self._connection.transaction() as connection:
             connection.cursor().executemany(statement, rows)
 
     def runs(self, limit: int) -> list[Run]:
-        """The latest runs, newest first."""
+        """Return the latest runs, newest first, at most `limit` of them."""
         statement = (
             f"SELECT id, state, sources, {iso('started_at')}, {iso('finished_at')}, {', '.join(_COUNTERS)} "  # noqa: S608
             "FROM ingest_runs ORDER BY id DESC LIMIT %s"

@@ -1,1 +1,1 @@
-"""Rows of stores, and the identities of the catalog and its stores."""
+"""Rows of stores, and the identities of the catalog and of its stores."""

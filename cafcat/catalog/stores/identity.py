@@ -1,4 +1,4 @@
-"""The identity of the catalog, and the identities of its stores."""
+"""The UUIDs of the catalog and of its stores."""
 
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -6,60 +6,67 @@ from uuid import UUID
 
 from cafcat.catalog.connection import Connection, PgConnection
 
-__all__ = ["Identities", "Identity", "catalog_uuid", "take_over"]
+__all__ = ["Identities", "Identity", "catalog_uuid", "set_catalog_uuid"]
 
 _IS_EMPTY: Final = "SELECT NOT EXISTS (SELECT FROM chunks) AND NOT EXISTS (SELECT FROM journal)"
-_OF_STORE: Final = "SELECT i.uuid, s.uuid FROM catalog_identity AS i LEFT JOIN stores AS s ON s.url = %s"
-# A copy of a store has the identity of its original; a catalog that has both keeps it for one of them.
+_BOTH: Final = "SELECT i.uuid, s.uuid FROM catalog_identity AS i LEFT JOIN stores AS s ON s.url = %s"
+# A copy of a store's folder has the UUID of the original. In a catalog with both stores, only one row has the UUID.
 _RECORD_STORE: Final = """
 UPDATE stores SET uuid = %(uuid)s WHERE url = %(url)s AND NOT EXISTS (SELECT FROM stores WHERE uuid = %(uuid)s)
 """
 
 
 class Identity(NamedTuple):
-    """Identity of the catalog, and of one of its stores: None if the catalog has not seen a marker there."""
+    """The UUIDs of the catalog and of one of its stores.
+
+    Attributes:
+        catalog: UUID of the catalog.
+        store: UUID of the store; None if the catalog has not read a marker there.
+    """
 
     catalog: UUID
     store: UUID | None
 
 
 def catalog_uuid(connection: PgConnection) -> UUID:
-    """Return the identity of the catalog."""
+    """Return the UUID of the catalog."""
     [(uuid,)] = connection.execute("SELECT uuid FROM catalog_identity").fetchall()
     return UUID(str(uuid))
 
 
-def take_over(connection: PgConnection, uuid: UUID) -> None:
-    """Give this catalog the identity of a lost one, in the caller's transaction."""
+def set_catalog_uuid(connection: PgConnection, uuid: UUID) -> None:
+    """Set the UUID of this catalog to that of a lost one, in the caller's transaction."""
     connection.execute("UPDATE catalog_identity SET uuid = %s", [uuid])
 
 
 class Identities:
-    """The row of `catalog_identity`, and `stores.uuid`. Every method is one transaction."""
+    """Queries on `catalog_identity` and `stores.uuid`. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def of(self, store: str) -> Identity:
-        """Return the identities of the catalog and of the store with this URL."""
+    def of(self, store_url: str) -> Identity:
+        """Return the UUIDs of the catalog and of a store."""
         with self._connection.statement() as connection:
-            [row] = connection.execute(_OF_STORE, [store]).fetchall()
+            [row] = connection.execute(_BOTH, [store_url]).fetchall()
         return Identity(*row)
 
-    def record_store(self, store: str, uuid: UUID) -> None:
-        """Note the identity that the markers of a store give it. Does nothing if the catalog does not have the
-        store: it may have moved a moment ago."""
+    def record_store(self, store_url: str, uuid: UUID) -> None:
+        """Store the UUID that the markers of a store give it.
+
+        If the catalog does not have the store, because it was just moved, nothing changes.
+        """
         with self._connection.transaction() as connection:
-            connection.execute(_RECORD_STORE, {"url": store, "uuid": uuid})
+            connection.execute(_RECORD_STORE, {"url": store_url, "uuid": uuid})
 
     def is_empty(self) -> bool:
-        """Return whether the catalog has never had a chunk or a change of a file."""
+        """Return whether the catalog never had a chunk, nor any record of a change."""
         with self._connection.statement() as connection:
             [(is_empty,)] = connection.execute(_IS_EMPTY).fetchall()
         return bool(is_empty)
 
     def database(self) -> str:
-        """Return a URL of the database without user and password, for people."""
+        """Return a URL of the database for messages, without user and password."""
         with self._connection.statement() as connection:
             info = connection.info
             name, host, port = quote(info.dbname, safe=""), info.host, info.port

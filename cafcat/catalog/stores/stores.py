@@ -1,6 +1,6 @@
-"""The rows of `stores`: every folder and bucket that the catalog refers to, and how one moves to another URL."""
+"""The rows of `stores`: all folders and buckets to which the catalog refers."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -14,14 +14,13 @@ from cafcat.catalog.stores.moving import (
     moved_to,
     no_such_store,
     path_below,
+    reuse_url,
     set_url,
-    take_url,
     written_records,
 )
 from cafcat.errors import Conflict, Locked
 
 __all__ = [
-    "ServerVerdicts",
     "StoreRow",
     "StoredObject",
     "Stores",
@@ -31,16 +30,10 @@ __all__ = [
     "moved_meanwhile",
 ]
 
-_FAILED: Final = "coalesce(checks -> 'failed', '[]')"
 _HAS_OBJECTS: Final = " UNION ALL ".join(
     f"(SELECT FROM {table} WHERE store = %(store)s AND deleted_at IS NULL LIMIT 1)"
     for table in ("chunks", "chunk_copies", "backups")
 )
-_REMEMBER: Final = f"""
-UPDATE stores
-SET checks = coalesce(checks, '{{}}') || jsonb_build_object('failed', {_FAILED} || to_jsonb(%(check)s::text))
-WHERE url = %(url)s AND NOT {_FAILED} ? %(check)s
-"""  # noqa: S608
 _LOCK_TIMEOUT: Final = "30s"
 
 _ROWS: Final = """
@@ -76,9 +69,21 @@ _COUNT: Final = f"SELECT count(*) FROM ({_OBJECTS}) AS o"  # noqa: S608
 
 
 class StoreRow(NamedTuple):
-    """A store, and the objects that the catalog has there. moves_with_home: its URL follows CAFCAT_HOME. uuid:
-    identity in the store's marker object, None while it has none. chunks, adopted, copies, backups: numbers of
-    objects; size_bytes: of `chunks`. retired: copies that a migration left behind for prune."""
+    """A store, and the number of the catalog's objects there.
+
+    Attributes:
+        id: stores.id.
+        url: URL of the store.
+        name: Short name of the store; None if it has none.
+        moves_with_home: True if the store is inside CAFCAT_HOME, so that its URL changes with the home.
+        uuid: UUID in the store's marker object; None while it has none.
+        chunks: Number of chunks that cafcat wrote.
+        size_bytes: Total size of these chunks.
+        adopted: Number of adopted archives.
+        copies: Number of active copies of chunks.
+        retired: Number of copies that a migration has retired. Prune removes them.
+        backups: Number of backups of the catalog.
+    """
 
     id: int
     url: str
@@ -94,20 +99,25 @@ class StoreRow(NamedTuple):
 
 
 class StoredObject(NamedTuple):
-    """An object that a store should have, and its size in bytes (None if unknown)."""
+    """An object that a store should have.
+
+    Attributes:
+        object_key: Key of the object.
+        size_bytes: Size of the object; None if unknown.
+    """
 
     object_key: str
     size_bytes: int | None
 
 
 class Stores:
-    """Every method is one transaction. Stores are named by their URLs."""
+    """Queries on the rows of `stores`. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def rows(self) -> list[StoreRow]:
-        """All stores, in the order in which the catalog first used them."""
+        """Return all stores, in the order in which the catalog first used them."""
         with self._connection.statement() as connection:
             return [StoreRow(*row) for row in connection.execute(f"{_ROWS} ORDER BY s.id".encode()).fetchall()]
 
@@ -130,30 +140,44 @@ class Stores:
         return None if row is None else str(row[0])
 
     def register(self, url: str) -> None:
-        """Insert the row of a store unless there is one. Do this when a verb that writes opens the store: rows of
-        chunks, copies and backups that come later fail once the store has moved."""
+        """Insert the row of a store, if there is none.
+
+        A verb that writes does this when it opens the store. If the store is moved later, inserts of chunks, copies
+        and backups with the old URL fail, because no row of `stores` has this URL any more.
+        """
         with self._connection.transaction() as connection:
             add_store(connection, url)
 
     def add(self, url: str, name: str | None) -> None:
-        """Insert the row of a store, or give an existing row a name. Raises Conflict if another store has the
-        name."""
+        """Insert the row of a store if there is none, and set its name if one is given.
+
+        Raises:
+            Conflict: Another store has the name.
+        """
         with self._connection.transaction() as connection:
             add_store(connection, url)
             if name is not None:
                 _rename(connection, url, name)
 
     def rename(self, url: str, name: str | None) -> None:
-        """Give a store a name, or none. Raises Conflict if another store has it, NotFound if there is no such
-        store."""
+        """Set the name of a store, or remove it with None.
+
+        Raises:
+            Conflict: Another store has the name.
+            NotFound: The catalog has no such store.
+        """
         with self._connection.transaction() as connection:
             _rename(connection, url, name)
 
     def remove(self, url: str) -> None:
-        """Delete the row of a store, and those of copies and backups there that are gone. Raises Conflict if
-        anything else refers to it, NotFound if there is no such store."""
+        """Delete the row of a store, and the rows of its removed copies and backups.
+
+        Raises:
+            Conflict: Other rows refer to the store, or journal records still have to be written into it.
+            NotFound: The catalog has no such store.
+        """
         with self._connection.transaction() as connection:
-            _check_told(connection, url)
+            _check_journal_written(connection, url)
             try:
                 with connection.transaction():
                     for table in ("chunk_copies", "backups"):
@@ -161,58 +185,75 @@ class Stores:
                         connection.execute(statement.encode(), [url])
                     removed = connection.execute("DELETE FROM stores WHERE url = %s", [url]).rowcount
             except pg.ForeignKeyViolation as error:
-                raise _still_referred_to(connection, url) from error
+                raise _reference_error(connection, url) from error
             if not removed:
                 raise no_such_store(url)
 
     def check_movable(self, old: str, new: str) -> None:
-        """Raise what `move` would raise."""
+        """Check that a store can move to another URL. Raises as `move` does."""
         with self._moving(old) as connection:
             check_movable(connection, old, new)
 
     def move(self, old: str, new: str) -> str | None:
-        """Change the URL of a store and of everything that refers to it: one UPDATE. What dead writers left there
-        moves along. Returns the name that the new URL had, if the store keeps another one. Raises NotFound,
-        Conflict if the catalog has chunks or copies at the new URL, Locked while anything is being written to the
-        store, or another transaction holds its rows."""
+        """Change the URL of a store, in its row and in all rows that refer to it.
+
+        The rows of unfinished objects of dead writers are changed, too.
+
+        Returns:
+            The name that the row of the new URL had, if the store has another name and keeps it; else None.
+
+        Raises:
+            NotFound: The catalog has no such store.
+            InvalidInput: Both URLs are the same.
+            Conflict: The catalog has chunks or copies at the new URL.
+            Locked: A command is writing to the store, or another transaction has locked its rows for 30 seconds.
+        """
         with self._moving(old) as connection:
             return move_store(connection, old, new)
 
     def moved_to(self, url: str) -> str | None:
-        """Return where the store is that was moved away from a URL; None if none was, or the catalog has a store
-        there."""
+        """Return the present URL of a store that was moved away from this URL.
+
+        Returns:
+            None if no store was moved away, or if the catalog has a store at this URL.
+        """
         if self.has(url):
             return None
         with self._connection.statement() as connection:
             return moved_to(connection, url)
 
     def written_records(self, url: str, limit: int | None = None) -> list[tuple[int, UUID]]:
-        """Return number and uuid of journal records that a store has for certain: random ones, so many at most; in
-        order without a limit."""
+        """Return journal.id and journal.uuid of records that a store certainly has.
+
+        Args:
+            url: URL of the store.
+            limit: Largest number of records. They are chosen at random. None: all records, in order.
+        """
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
             return written_records(connection, url, limit)
 
     @contextmanager
-    def _moving(self, store: str) -> Iterator[PgConnection]:
+    def _moving(self, store_url: str) -> Iterator[PgConnection]:
+        """Open a transaction that waits at most 30 seconds for locks. Raises Locked after that time."""
         with self._connection.transaction() as connection:
             connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'; SET LOCAL statement_timeout = 0")
             try:
                 yield connection
             except pg.LockNotAvailable as error:
-                hint = "wait for the commands that write to it, and run it again"
-                raise Locked(f"rows of the store {store} are locked by another command", hint=hint) from error
+                hint = "wait for the commands that write to the store, then run this command again"
+                raise Locked(f"rows of the store {store_url} are locked by another command", hint=hint) from error
 
     def sample(self, url: str, limit: int) -> list[StoredObject]:
-        """Return random objects of a store, so many at most."""
+        """Return up to `limit` objects of a store, chosen at random."""
         return self._objects(_SAMPLE, {"store": url, "limit": limit})
 
     def page(self, url: str, *, after: str = "", limit: int = 1000) -> list[StoredObject]:
-        """Return objects of a store by key, beginning after one."""
+        """Return up to `limit` objects of a store whose keys come after a key, in the order of their keys."""
         return self._objects(_PAGE, {"store": url, "after": after, "limit": limit})
 
     def count(self, url: str) -> int:
-        """Return how many objects the catalog has in a store."""
+        """Return the number of the catalog's objects in a store."""
         with self._connection.statement() as connection:
             row = connection.execute(_COUNT.encode(), {"store": url}).fetchone()
         return int(row[0]) if row else 0
@@ -223,9 +264,12 @@ class Stores:
 
 
 def add_store(connection: PgConnection, url: str) -> None:
-    """Insert the row of a store unless there is one, in the caller's transaction: rows of chunks, copies and
-    backups refer to it. A store inside the home of an embedded database moves with it from now on."""
-    # An UPSERT would take a number of the sequence and wait for other inserts each time.
+    """Insert the row of a store if there is none, in the caller's transaction.
+
+    Rows of chunks, copies and backups refer to it. If the store is inside the home of an embedded database, its URL
+    changes with the home from then on.
+    """
+    # INSERT ... ON CONFLICT alone would use up a number of the sequence, and wait for other inserts, at every call.
     if connection.execute("SELECT FROM stores WHERE url = %s", [url]).fetchone() is not None:
         return
     row = connection.execute("SELECT home FROM catalog_identity").fetchone()
@@ -235,16 +279,21 @@ def add_store(connection: PgConnection, url: str) -> None:
 
 
 def moved_meanwhile(store: str) -> Conflict:
-    """Return the error for a row that refers to a store which the catalog does not have (any more)."""
-    hint = "it was moved or removed meanwhile: `cafcat store ls` shows where it is; then run the command again"
+    """Return the error for a row that refers to a store which the catalog does not have, or not any more."""
+    hint = "it was moved or removed meanwhile: `cafcat store ls` shows its URL; then run the command again"
     return Conflict(f"the catalog has no store {store}", hint=hint)
 
 
 def follow_home(connection: PgConnection, home: str, other_names: Sequence[str]) -> list[tuple[str, str]]:
-    """Give all stores inside the home their URLs at the place where the home is now. One transaction.
+    """Update the URLs of all stores inside the home after the home was moved, in one transaction.
 
-    Args: home: URL of the folder, without a slash at its end; other_names: its URLs through symbolic links.
-    Returns: old and new URL of each store that was changed.
+    Args:
+        connection: A connection to the embedded database.
+        home: URL of the home's folder, without a slash at its end.
+        other_names: URLs of the same folder through symbolic links.
+
+    Returns:
+        Old and new URL of each store that was changed.
     """
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -259,8 +308,8 @@ def follow_home(connection: PgConnection, home: str, other_names: Sequence[str])
             new = f"{home}/{home_path}"
             if new == url:
                 continue
-            with suppress(Conflict):  # another store is there
-                take_url(connection, url, new)
+            with suppress(Conflict):  # another store has the new URL
+                reuse_url(connection, url, new)
                 set_url(connection, url, new, home_path)
                 moved.append((url, new))
         connection.execute("UPDATE catalog_identity SET home = %s", [home])
@@ -268,35 +317,38 @@ def follow_home(connection: PgConnection, home: str, other_names: Sequence[str])
 
 
 def forget_home(connection: PgConnection) -> None:
-    """Forget the home and the stores inside it, after rows came from the catalog of another home. The next
-    connection notes them anew."""
+    """Remove the recorded home, after rows were loaded from the catalog of another home.
+
+    The next connection records the present home and the stores inside it.
+    """
     connection.execute("UPDATE catalog_identity SET home = NULL")
     connection.execute("UPDATE stores SET home_path = NULL")
 
 
 def _find_stores_inside(connection: PgConnection, homes: Sequence[str]) -> None:
-    """Note the stores inside the home, for a catalog that has not noted its home yet."""
+    """Record which stores are inside the home, for a catalog that has not recorded its home yet."""
     for (url,) in connection.execute("SELECT url FROM stores WHERE home_path IS NULL").fetchall():
         home_path = next((path for home in homes if (path := path_below(home, url))), None)
         if home_path:
             connection.execute("UPDATE stores SET home_path = %s WHERE url = %s", (home_path, url))
 
 
-def _still_referred_to(connection: PgConnection, url: str) -> Conflict:
-    """Return the error for a store that cannot be forgotten: it has something, or only had something."""
+def _reference_error(connection: PgConnection, url: str) -> Conflict:
+    """Return the error for a store whose row cannot be deleted, because it has objects, or had some."""
     if connection.execute(_HAS_OBJECTS.encode(), {"store": url}).fetchone() is None:
-        hint = "the row takes no part in anything: another store can move to that URL"
+        hint = "the row does no harm: another store can move to that URL"
         return Conflict(f"the history of deleted objects refers to the store {url}: its row has to stay", hint=hint)
-    hint = "cafcat store ls shows what it has; cafcat store migrate moves that to another store"
+    hint = "cafcat store ls shows its objects; cafcat store migrate moves them to another store"
     return Conflict(f"the catalog still refers to the store {url}", hint=hint)
 
 
-def _check_told(connection: PgConnection, url: str) -> None:
+def _check_journal_written(connection: PgConnection, url: str) -> None:
+    """Raise Conflict if journal records still have to be written into a store."""
     statement = "SELECT count(*) FROM journal WHERE unwritten <> '{}' AND unwritten @> ARRAY[%s]"
     row = connection.execute(statement, [url]).fetchone()
     if row is not None and row[0]:
         hint = "run `cafcat recover`, which writes them"
-        raise Conflict(f"the store {url} still lacks {row[0]} journal records", hint=hint)
+        raise Conflict(f"{row[0]} journal records are not written into the store {url} yet", hint=hint)
 
 
 def _rename(connection: PgConnection, url: str, name: str | None) -> None:
@@ -304,37 +356,7 @@ def _rename(connection: PgConnection, url: str, name: str | None) -> None:
         with connection.transaction():
             changed = connection.execute("UPDATE stores SET name = %s WHERE url = %s", (name, url)).rowcount
     except pg.UniqueViolation as error:
-        hint = "`cafcat store ls` shows it; choose another name"
+        hint = "`cafcat store ls` lists all names; choose another one"
         raise Conflict(f"another store has the name {name}", hint=hint) from error
     if not changed:
         raise no_such_store(url)
-
-
-class ServerVerdicts:
-    """Checks that the servers of stores failed: `stores.checks`, as `{"failed": ["entity_tag"]}`."""
-
-    def __init__(self, connection: Connection) -> None:
-        """Take a connection of its own: verdicts are found inside transactions of others."""
-        self._connection = connection
-
-    def failed(self, store_url: str) -> Collection[str]:
-        """Return the names of the checks that the server of a store failed. Raises CatalogUnavailable."""
-        with self._connection.statement() as connection:
-            row = connection.execute("SELECT checks -> 'failed' FROM stores WHERE url = %s", [store_url]).fetchone()
-        return [] if row is None or row[0] is None else row[0]
-
-    def replace(self, store_url: str, checks: Collection[str]) -> bool:
-        """Store the result of a new look at all checks. Return False if the catalog has no such store. Raises
-        CatalogUnavailable."""
-        statement = "UPDATE stores SET checks = jsonb_build_object('failed', %s::text[]) WHERE url = %s"
-        with self._connection.transaction() as connection:
-            return connection.execute(statement, (sorted(checks), store_url)).rowcount == 1
-
-    def remember(self, store_url: str, check: str) -> bool:
-        """Add a failed check, if the catalog has the store. Return False if the store had this check before.
-        Raises CatalogUnavailable."""
-        with self._connection.transaction() as connection:
-            connection.execute("SET LOCAL lock_timeout = '10s'")
-            if connection.execute(_REMEMBER.encode(), {"check": check, "url": store_url}).rowcount:
-                return True
-            return connection.execute("SELECT FROM stores WHERE url = %s", [store_url]).fetchone() is None

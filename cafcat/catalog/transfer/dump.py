@@ -15,7 +15,7 @@ from cafcat.catalog.locking import acquire
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.catalog.schema import HEAD_REVISION
 from cafcat.catalog.stores.identity import catalog_uuid
-from cafcat.catalog.stores.moving import set_url, take_url
+from cafcat.catalog.stores.moving import reuse_url, set_url
 from cafcat.catalog.stores.stores import add_store, forget_home, moved_meanwhile
 from cafcat.errors import CatalogLocked, Conflict, Corrupt, Locked
 
@@ -207,7 +207,7 @@ class Loader:
     def move_store(self, old: str, new: str) -> bool:
         """Give a store the URL where it is now. False if the backup has objects at that URL."""
         try:
-            take_url(self._connection, old, new)
+            reuse_url(self._connection, old, new)
         except Conflict:
             return False
         set_url(self._connection, old, new, None)

@@ -16,7 +16,7 @@ from cafcat.catalog.files.log_units import copy_units
 from cafcat.catalog.files.mapping import COLUMNS, Mapping
 from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalRecord
 from cafcat.catalog.locking import acquire
-from cafcat.catalog.stores.identity import take_over
+from cafcat.catalog.stores.identity import set_catalog_uuid
 from cafcat.catalog.stores.stores import add_store
 from cafcat.catalog.transfer import rebuilding_sql as statements
 from cafcat.errors import CatalogLocked, Conflict, Locked
@@ -199,7 +199,7 @@ class Stage:
     def finalize(self, identity: UUID, last_sequence: int, losses: Sequence[str]) -> RebuiltCounts:
         """Fills the catalog. identity: the one that it has from now on; last_sequence: no later record may have
         this number or a lower one; losses: what could not be taken, a line each."""
-        take_over(self._connection, identity)
+        set_catalog_uuid(self._connection, identity)
         self._connection.execute(statements.RECORDS_OF_ADOPTED, {"last": last_sequence})
         for statement in statements.SETTLE:
             self._connection.execute(statement)

@@ -1,0 +1,70 @@
+"""The checks that the servers of stores failed."""
+
+from collections.abc import Collection
+from typing import Final
+
+from cafcat.catalog.connection import Connection
+
+__all__ = ["ServerVerdicts"]
+
+_FAILED: Final = "coalesce(checks -> 'failed', '[]')"
+_ADD_FAILED_CHECK: Final = f"""
+UPDATE stores
+SET checks = coalesce(checks, '{{}}') || jsonb_build_object('failed', {_FAILED} || to_jsonb(%(check)s::text))
+WHERE url = %(url)s AND NOT {_FAILED} ? %(check)s
+"""  # noqa: S608
+
+
+class ServerVerdicts:
+    """The checks that the servers of stores failed: `stores.checks`, such as `{"failed": ["entity_tag"]}`."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Create the queries.
+
+        Args:
+            connection: A connection that no other part uses meanwhile. A check may fail while another part of the
+                catalog is in a transaction, and its result must be stored independently of that transaction.
+        """
+        self._connection = connection
+
+    def failed(self, store_url: str) -> Collection[str]:
+        """Return the names of the checks that the server of a store failed.
+
+        Raises:
+            CatalogUnavailable: The database cannot be reached.
+        """
+        with self._connection.statement() as connection:
+            row = connection.execute("SELECT checks -> 'failed' FROM stores WHERE url = %s", [store_url]).fetchone()
+        return [] if row is None or row[0] is None else row[0]
+
+    def replace(self, store_url: str, checks: Collection[str]) -> bool:
+        """Replace the failed checks of a store after all checks were repeated.
+
+        Args:
+            store_url: URL of the store.
+            checks: Names of the checks that failed.
+
+        Returns:
+            False if the catalog has no such store.
+
+        Raises:
+            CatalogUnavailable: The database cannot be reached.
+        """
+        statement = "UPDATE stores SET checks = jsonb_build_object('failed', %s::text[]) WHERE url = %s"
+        with self._connection.transaction() as connection:
+            return connection.execute(statement, (sorted(checks), store_url)).rowcount == 1
+
+    def remember(self, store_url: str, check: str) -> bool:
+        """Add a failed check to a store, if the catalog has the store.
+
+        Returns:
+            False if the store had this failed check before.
+
+        Raises:
+            CatalogUnavailable: The database cannot be reached.
+        """
+        with self._connection.transaction() as connection:
+            connection.execute("SET LOCAL lock_timeout = '10s'")
+            if connection.execute(_ADD_FAILED_CHECK.encode(), {"check": check, "url": store_url}).rowcount:
+                return True
+            return connection.execute("SELECT FROM stores WHERE url = %s", [store_url]).fetchone() is None
