@@ -41,7 +41,7 @@ def test_a_catalog_is_there_again(cafcat: Cafcat, lost: Cafcat) -> None:
     same = lost("compare", cafcat.database_url)
     assert same.text == "no difference: 1 of chunks, 13 of file_locations, 0 of retired_locations\n"
     again = lost("rebuild", code=1)
-    assert "the catalog is not empty: a rebuild fills an empty one; point --database-url to an empty" in again.err
+    assert "the catalog is not empty: a rebuild needs an empty one; point --database-url to an empty" in again.err
 
 
 def test_differences_are_shown_and_counted(cafcat: Cafcat, lost: Cafcat) -> None:

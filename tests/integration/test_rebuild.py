@@ -196,7 +196,7 @@ def test_an_empty_catalog_and_nothing_else_is_filled(local: World) -> None:
     empty = local.empty()
     with psycopg.connect(str(empty.settings.database_url)) as writer:
         writer.execute("LOCK TABLE chunks IN ROW EXCLUSIVE MODE")
-        with pytest.raises(Locked, match="somebody else writes"):
+        with pytest.raises(Locked, match="another command is writing"):
             empty.rebuild()
     with pytest.raises(NotFound, match="neither a chunk nor a journal"):
         empty.rebuild([str(local.folder / "nothing")])

@@ -1,1 +1,1 @@
-"""The whole catalog as a unit: dumps, rebuilds and comparisons."""
+"""Operations on the whole catalog: dumps, rebuilds and comparisons."""

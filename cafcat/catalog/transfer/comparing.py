@@ -1,4 +1,4 @@
-"""What of a catalog is the same in any catalog of the same stores: in one order, whoever has it."""
+"""The rows that are the same in every catalog of the same stores, in a fixed order."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,16 +13,18 @@ __all__ = ["ComparedCatalog", "ComparedTable", "Comparing"]
 
 
 class ComparedTable(StrEnum):
-    """What is compared. The names are those of the tables."""
+    """A table whose rows are compared. The values are the names of the tables."""
 
     CHUNKS = "chunks"
-    """Those that have files: committed, or retired and not deleted."""
+    """Committed and retired chunks."""
     FILE_LOCATIONS = "file_locations"
+    """The live locations of all files."""
     RETIRED_LOCATIONS = "retired_locations"
-    """Of the same chunks: what was replaced, skipped, removed, moved."""
+    """The retired locations in committed and retired chunks."""
     INGESTION_UNITS = "ingestion_units"
-    """Of the same chunks: log files in archives of logs."""
+    """The log files in committed and retired archives of logs."""
     CHUNK_TIMES = "chunk_times"
+    """The times of committed and retired archives of logs."""
 
 
 _LOCATION: Final = f"l.start_byte, l.end_byte, l.crc32c, {iso('l.modified_at')}, l.content_bytes, l.decoding"
@@ -66,7 +68,7 @@ _QUERIES: Final = {
         "FROM retired_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id "
         "WHERE c.state IN ('committed', 'retired') ORDER BY l.file_path, c.uuid, l.start_byte"
     ),
-    # The number as text that sorts as it does.
+    # The number is padded, so that its text sorts like the number.
     ComparedTable.INGESTION_UNITS: (
         "SELECT c.uuid, lpad(u.number::text, 10, '0'), u.file_name, u.first_record, u.end_record, "  # noqa: S608
         f"u.source_bytes, {iso('u.modified_at')}, u.fields "
@@ -89,34 +91,39 @@ _KEY_COLUMNS: Final = {
 
 
 class ComparedCatalog:
-    """One catalog at one moment."""
+    """The compared rows of one catalog, in one repeatable-read transaction."""
 
-    def __init__(self, found: RepeatableRead) -> None:
-        self._read = found
+    def __init__(self, transaction: RepeatableRead) -> None:
+        self._transaction = transaction
 
     def rows(self, table: ComparedTable) -> Iterator[bytes]:
-        """The rows in order of their key, as lines in the text format of COPY."""
-        return self._read.copy(_QUERIES[table])
+        """Yield the rows of a table in the order of their key, as lines in the text format of COPY."""
+        return self._transaction.copy(_QUERIES[table])
 
 
 class Comparing:
-    """One side of a comparison."""
+    """Access to one of both catalogs of a comparison."""
 
     def __init__(self, connect: Callable[[], PgConnection]) -> None:
         self._connect = connect
 
     @contextmanager
     def reading(self) -> Iterator[ComparedCatalog]:
-        """Raises CatalogUnavailable, CatalogOutdated."""
-        with repeatable_read(self._connect) as found:
-            yield ComparedCatalog(found)
+        """Open a repeatable-read transaction on a new connection.
+
+        Raises:
+            CatalogUnavailable: The database cannot be reached.
+            CatalogOutdated: The schema has another revision.
+        """
+        with repeatable_read(self._connect) as transaction:
+            yield ComparedCatalog(transaction)
 
     @staticmethod
     def columns(table: ComparedTable) -> tuple[str, ...]:
-        """Names of the values of a row."""
+        """Return the names of the values in a row of a table."""
         return _COLUMNS[table]
 
     @staticmethod
     def key_columns(table: ComparedTable) -> int:
-        """So many of the first columns say which row it is."""
+        """Return the number of the first columns that form the key of a table."""
         return _KEY_COLUMNS[table]

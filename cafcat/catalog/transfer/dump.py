@@ -1,4 +1,4 @@
-"""The whole catalog as text, and back: every table at one moment, in the format of COPY."""
+"""Dumps of the whole catalog: every table as text in the format of COPY, read in one consistent transaction."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,10 +41,11 @@ TABLES: Final = (
     "verifications",
     "findings",
 )
-"""All that have rows, in an order in which they can be filled: what a row points to comes first."""
+"""All tables with rows, in an order in which they can be filled: a table comes after those to which it refers."""
 
 _ALWAYS_FILLED: Final = ("catalog_identity", "stores", "sources")
-"""Tables that may have rows in a new catalog. The backup replaces them: no other table refers to them yet."""
+"""Tables that may have rows even in a new catalog. A restore replaces the rows; no other table refers to them
+yet."""
 
 _ORDER: Final = {
     "catalog_identity": "only_row",
@@ -64,7 +65,16 @@ WHERE table_schema = current_schema() AND is_identity = 'YES' AND column_name = 
 
 
 class StoredBackup(NamedTuple):
-    """A committed row of `backups`. begun_at: ISO 8601 in UTC."""
+    """A committed backup of the catalog.
+
+    Attributes:
+        id: backups.id.
+        store: URL of the store that holds it.
+        object_key: Key of its object in that store.
+        size_bytes: Size of its object; None if unknown.
+        journal_id: journal.id of the last change in it; None if unknown.
+        begun_at: When the backup was begun: ISO 8601, UTC.
+    """
 
     id: int
     store: str
@@ -75,18 +85,31 @@ class StoredBackup(NamedTuple):
 
 
 class Backups(Objects):
-    """The rows of `backups`. Every method is one transaction."""
+    """Queries on the rows of `backups`. Every method is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, "backups")
 
-    def begin(self, store: str, object_key: str, journal_id: int | None, owner: str, lease_seconds: int) -> int:
-        """Inserts the row `writing`, before the first byte is written. Returns backups.id. Raises
-        Conflict if the store has, or may have, a backup of that key, or if the catalog has no such store."""
+    def begin(self, store_url: str, object_key: str, journal_id: int | None, owner: str, lease_seconds: int) -> int:
+        """Insert the row of a backup in the state `writing`, before the first byte of its object is written.
+
+        Args:
+            store_url: URL of the store.
+            object_key: Key of the object in that store.
+            journal_id: journal.id of the last change in the backup.
+            owner: Name of the writer (owners.owner_name).
+            lease_seconds: Length of the lease.
+
+        Returns:
+            backups.id.
+
+        Raises:
+            Conflict: The store has, or may have, an object with this key. Or the catalog does not have the store.
+        """
         statement = (
             "INSERT INTO backups (store, object_key, journal_id, lease_owner, lease_expires_at) "
             "VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s)) "
-            # A migrated backup may come back to where it was.
+            # A backup may be migrated back to its former store.
             "ON CONFLICT (store, object_key) DO UPDATE SET state = 'writing', deleted_at = NULL, "
             "abandoned_at = NULL, lease_owner = excluded.lease_owner, upload_id = NULL, "
             "lease_expires_at = excluded.lease_expires_at "
@@ -95,53 +118,61 @@ class Backups(Objects):
         with self._connection.transaction() as connection:
             try:
                 row = connection.execute(
-                    statement, (store, object_key, journal_id, owner, lease_seconds)
+                    statement, (store_url, object_key, journal_id, owner, lease_seconds)
                 ).fetchone()
             except pg.ForeignKeyViolation as error:
-                raise moved_meanwhile(store) from error
+                raise moved_meanwhile(store_url) from error
         if row is None:
-            hint = "`cafcat recover` settles what a killed command left"
-            raise Conflict(f"a backup of this name is, or was, on its way to {store}", chunk=object_key, hint=hint)
+            hint = "`cafcat recover` removes the remains of killed commands"
+            message = f"the catalog already has a backup of this name in {store_url}, complete or not"
+            raise Conflict(message, chunk=object_key, hint=hint)
         return int(row[0])
 
     def record_size(self, backup_id: int, size_bytes: int) -> None:
-        """Notes how large the object is."""
+        """Store the size of a backup's object, in bytes."""
         with self._connection.statement() as connection:
             connection.execute("UPDATE backups SET size_bytes = %s WHERE id = %s", (size_bytes, backup_id))
 
-    def committed(self, store: str) -> list[StoredBackup]:
-        """Those of a store (URL), the newest first."""
+    def committed(self, store_url: str) -> list[StoredBackup]:
+        """Return the committed backups in a store, in descending order of their keys: the newest first."""
         statement = (
             f"SELECT id, store, object_key, size_bytes, journal_id, {iso('begun_at')} FROM backups "  # noqa: S608
             "WHERE store = %s AND state = 'committed' ORDER BY object_key DESC"
         )
         with self._connection.statement() as connection:
-            return [StoredBackup(*row) for row in connection.execute(statement.encode(), [store]).fetchall()]
+            return [StoredBackup(*row) for row in connection.execute(statement.encode(), [store_url]).fetchall()]
 
 
 class DumpReader:
-    """The catalog at one moment. journal_id: the last journal record that is in it, 0 for none; taken_at: ISO
-    8601 in UTC; catalog: its identity; tables: the columns of each."""
+    """All tables of the catalog, in one repeatable-read transaction.
 
-    def __init__(self, found: RepeatableRead) -> None:
-        self._read = found
-        [(self.journal_id, self.taken_at, self.catalog)] = found.rows(
+    Attributes:
+        journal_id: journal.id of the last change that the transaction sees; 0 if there was no change.
+        taken_at: Start of the transaction: ISO 8601, UTC.
+        catalog: UUID of the catalog.
+        revision: Revision of the schema.
+        tables: The columns of each table.
+    """
+
+    def __init__(self, transaction: RepeatableRead) -> None:
+        self._transaction = transaction
+        [(self.journal_id, self.taken_at, self.catalog)] = transaction.rows(
             f"SELECT coalesce(max(id), 0), {iso('now()')}, (SELECT uuid::text FROM catalog_identity) "  # noqa: S608
             "FROM journal"
         )
         self.revision = HEAD_REVISION
         self.tables = {
-            table: tuple(str(row[0]) for row in found.rows(_COLUMNS.format(table=table))) for table in TABLES
+            table: tuple(str(row[0]) for row in transaction.rows(_COLUMNS.format(table=table))) for table in TABLES
         }
 
     def rows(self, table: str) -> Iterator[bytes]:
-        """The rows as lines in the text format of COPY."""
+        """Yield the rows of a table as lines in the text format of COPY."""
         columns = ", ".join(self.tables[table])
-        return self._read.copy(f"SELECT {columns} FROM {table} ORDER BY {_ORDER.get(table, 'id')}")  # noqa: S608
+        return self._transaction.copy(f"SELECT {columns} FROM {table} ORDER BY {_ORDER.get(table, 'id')}")  # noqa: S608
 
 
 class Dump:
-    """Out of a catalog, and into an empty one."""
+    """Dumps of this catalog, and loads of a dump into it if it is empty."""
 
     def __init__(self, connection: Connection, connect: Callable[[], PgConnection]) -> None:
         self._connection = connection
@@ -149,14 +180,23 @@ class Dump:
 
     @contextmanager
     def reading(self) -> Iterator[DumpReader]:
-        """On a connection of its own. Raises CatalogUnavailable, CatalogOutdated."""
-        with repeatable_read(self._connect) as found:
-            yield DumpReader(found)
+        """Open a repeatable-read transaction on a new connection, to read all tables.
+
+        Raises:
+            CatalogUnavailable: The database cannot be reached.
+            CatalogOutdated: The schema has another revision.
+        """
+        with repeatable_read(self._connect) as transaction:
+            yield DumpReader(transaction)
 
     @contextmanager
     def load(self) -> Iterator["Loader"]:
-        """One transaction: all that was loaded is in the catalog when it is left after `finish`, or nothing. Raises
-        Conflict if the catalog is not empty, Locked if somebody writes to it."""
+        """Open a transaction that loads a dump. It is committed after `Loader.finish`, else rolled back.
+
+        Raises:
+            Conflict: The catalog is not empty.
+            Locked: Another command is writing to the catalog.
+        """
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
             connection.execute("SET LOCAL DateStyle = 'ISO'; SET LOCAL TimeZone = 'UTC'")
@@ -168,22 +208,40 @@ class Dump:
 
 
 class Loader:
-    """The open transaction."""
+    """The open transaction of a load.
+
+    Attributes:
+        finished: True after `finish`: the transaction will be committed.
+    """
 
     def __init__(self, connection: PgConnection) -> None:
         self._connection = connection
         self.finished = False
 
     def missing_columns(self, table: str, columns: Sequence[str]) -> list[str]:
-        """Those of the columns that the table does not have; all, if there is no such table."""
+        """Return those of these columns that a table of this catalog does not have.
+
+        These are all columns if there is no such table.
+        """
         if table not in TABLES:
             return list(columns)
         rows = self._connection.execute(_COLUMNS.format(table=table).encode()).fetchall()
         return [name for name in columns if name not in {row[0] for row in rows}]
 
     def load(self, table: str, columns: Sequence[str], blocks: Iterable[bytes]) -> int:
-        """Takes rows in the text format of COPY; the names are those of this catalog (missing_columns). Returns
-        their number. Raises Corrupt if Postgres cannot read them, or they contradict each other."""
+        """Insert rows into a table.
+
+        Args:
+            table: Name of the table.
+            columns: Names of the values in each row. The table has all of them (`missing_columns`).
+            blocks: The rows in the text format of COPY.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            Corrupt: PostgreSQL cannot read the rows, or they violate a constraint.
+        """
         statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN".encode()
         try:
             with self._connection.cursor() as cursor:
@@ -192,20 +250,20 @@ class Loader:
                         copy.write(block)
                 return cursor.rowcount
         except (psycopg.DataError, psycopg.IntegrityError, pg.BadCopyFileFormat) as error:
-            raise Corrupt(f"the database cannot take the rows of {table}: {primary_message(error)}") from error
+            raise Corrupt(f"the database cannot load the rows of {table}: {primary_message(error)}") from error
 
     def stores(self) -> list[str]:
-        """Every store that has, or had, chunks or copies of them."""
+        """Return the URLs of all stores that have, or had, chunks or copies."""
         statement = "SELECT store FROM chunks UNION SELECT store FROM chunk_copies ORDER BY 1"
         return [row[0] for row in self._connection.execute(statement).fetchall()]
 
     def store_with(self, uuid: UUID) -> str | None:
-        """Return the URL of the store with this identity in its marker."""
+        """Return the URL of the store with this UUID in its marker; None if there is none."""
         row = self._connection.execute("SELECT url FROM stores WHERE uuid = %s", [uuid]).fetchone()
         return None if row is None else str(row[0])
 
     def move_store(self, old: str, new: str) -> bool:
-        """Give a store the URL where it is now. False if the backup has objects at that URL."""
+        """Change the URL of a store to its present URL. Return False if the backup has objects at that URL."""
         try:
             reuse_url(self._connection, old, new)
         except Conflict:
@@ -214,18 +272,25 @@ class Loader:
         return True
 
     def catalog(self) -> UUID:
-        """Return the identity that the backup gave this catalog. A backup without one gives it a new one."""
+        """Return the UUID of the catalog from the backup. If the backup has none, the catalog gets a new one."""
         self._connection.execute("INSERT INTO catalog_identity DEFAULT VALUES ON CONFLICT DO NOTHING")
         return catalog_uuid(self._connection)
 
     def unknown_records(self, records: Sequence[UUID]) -> set[UUID]:
-        """Return those of these records (journal.uuid) that the journal does not have."""
+        """Return those of these values of journal.uuid that the loaded journal does not have."""
         statement = "SELECT uuid FROM journal WHERE uuid = ANY(%s)"
         return set(records) - {row[0] for row in self._connection.execute(statement, [list(records)]).fetchall()}
 
     def finish(self, backup: StoredBackup, last_sequence: int) -> None:
-        """Lets new rows get the numbers after those that were loaded; new journal records also come after
-        `last_sequence`. Notes the backup itself, which cannot be in it."""
+        """Finish the load, so that the transaction is committed at its end.
+
+        This sets all sequences, so that new rows get higher ids than the loaded ones. It also adds a row for the
+        backup itself, which the backup cannot contain.
+
+        Args:
+            backup: The backup that was loaded.
+            last_sequence: New journal records get a higher journal.id than this.
+        """
         for (table,) in self._connection.execute(_IDENTITIES, [list(TABLES)]).fetchall():
             self._connection.execute(
                 f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table} "  # noqa: S608
@@ -249,16 +314,17 @@ class Loader:
 
 
 def _lock_empty(connection: PgConnection) -> None:
+    """Lock all tables against other writers. Check that they are empty, and empty those that are always filled."""
     try:
         tables = ", ".join(TABLES)
         acquire(connection, f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE", default_seconds=0)
     except CatalogLocked as error:
-        raise Locked(f"somebody else writes to the catalog: {error.message}", hint=error.hint) from error
+        raise Locked(f"another command is writing to the catalog: {error.message}", hint=error.hint) from error
     for table in TABLES:
         if table in _ALWAYS_FILLED:
             continue
         if connection.execute(f"SELECT FROM {table} LIMIT 1".encode()).fetchone() is not None:
             hint = "point --database-url to an empty database (cafcat db init), or --home to a new folder"
-            raise Conflict(f"the catalog is not empty, {table} has rows: restore fills an empty one", hint=hint)
+            raise Conflict(f"the catalog is not empty, {table} has rows: a restore needs an empty one", hint=hint)
     for table in _ALWAYS_FILLED:
         connection.execute(f"DELETE FROM {table}".encode())  # noqa: S608

@@ -1,7 +1,7 @@
-"""Filling an empty catalog with what was found in stores: one transaction, so that there is all of it or nothing.
+"""The rebuild of a catalog: one transaction fills an empty catalog with chunks and journal records from stores.
 
-What was found goes into temporary tables first, as it comes; who won each path is then settled by a few statements
-over all of them. The rules are in docs/formats/journal.md.
+The objects and records are copied into temporary tables first, in the order in which they are found. Then a few
+statements on these tables determine the location of each path. docs/formats/journal.md has the rules.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,14 @@ _PAGE_ROWS: Final = 500
 
 
 class FoundObject(NamedTuple):
-    """An object named like a chunk. store: position among the stores."""
+    """An object in a store with the name of a chunk.
+
+    Attributes:
+        store: Position of the store in the list of stores.
+        uuid: UUID in the name of the object.
+        object_key: Key of the object in its store.
+        size_bytes: Size of the object.
+    """
 
     store: int
     uuid: UUID
@@ -37,7 +44,14 @@ class FoundObject(NamedTuple):
 
 
 class FoundRecord(NamedTuple):
-    """A journal record, and the stores that have it: their positions, and the sizes in bytes there."""
+    """A journal record that was found in stores.
+
+    Attributes:
+        sequence: journal.id in its name.
+        uuid: UUID in its name.
+        stores: Positions of the stores that have it.
+        sizes: Size of its object in each of these stores, in bytes.
+    """
 
     sequence: int
     uuid: UUID
@@ -46,9 +60,23 @@ class FoundRecord(NamedTuple):
 
 
 class PlannedChunk(NamedTuple):
-    """A chunk that is to be in the catalog. sequence and format: as its journal record says, None if there is
-    none; then the sizes and file_count are None, too. objects: what the stores have under its name, the first store
-    first."""
+    """A chunk that the rebuilt catalog is to have.
+
+    All attributes except `id`, `uuid` and `objects` come from the journal record of its commit. They are None if
+    there is no such record.
+
+    Attributes:
+        id: chunks.id in the rebuilt catalog.
+        uuid: Name of the chunk outside SQL.
+        sequence: journal.id of its commit.
+        format: Format of the archive.
+        size_bytes: Size of its object.
+        index_start_byte: First byte of the object's own index.
+        index_end_byte: One past the last byte of that index.
+        file_count: Number of files in that index.
+        index_crc32c: CRC-32C of the object from `index_start_byte` to its end.
+        objects: The objects of its name, in the order of the stores.
+    """
 
     id: int
     uuid: UUID
@@ -63,7 +91,17 @@ class PlannedChunk(NamedTuple):
 
 
 class RebuiltCounts(NamedTuple):
-    """What the catalog has now; files_lost: paths that, as the journal says, were in chunks that are not there."""
+    """The contents of the rebuilt catalog.
+
+    Attributes:
+        chunks: Number of chunks.
+        copies: Number of copies of chunks.
+        files: Number of live files.
+        bytes: Their total size.
+        retired_files: Number of retired locations.
+        journal_records: Number of journal records.
+        files_lost: Number of paths whose last change is a restoration to a chunk that is missing.
+    """
 
     chunks: int
     copies: int
@@ -75,16 +113,24 @@ class RebuiltCounts(NamedTuple):
 
 
 class Rebuilding:
-    """The way from stores to a catalog."""
+    """The rebuild of a catalog from stores."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     @contextmanager
     def stage(self, stores: Sequence[str]) -> Iterator["Stage"]:
-        """One transaction: what the stage was told is in the catalog when it is left after `settle`, or nothing.
-        Nobody else may write meanwhile. stores: their URLs. Raises Conflict if the catalog is not empty, Locked if
-        somebody writes to it."""
+        """Open a transaction that fills the catalog. It is committed after `Stage.finalize`, else rolled back.
+
+        It locks the tables, so that no other command can write meanwhile.
+
+        Args:
+            stores: URLs of the stores.
+
+        Raises:
+            Conflict: The catalog is not empty.
+            Locked: Another command is writing to the catalog.
+        """
         with self._connection.transaction() as connection:
             _lock(connection)
             _check_empty(connection)
@@ -96,7 +142,14 @@ class Rebuilding:
 
 
 class Stage:
-    """The open transaction. First add_objects and records, then plan, then chunks, then settle."""
+    """The open transaction of a rebuild.
+
+    The order of calls is: add_objects and add_record_objects; records with add_record for each;
+    discard_other_catalogs; number_records; plan; chunks with add_chunk for each; finalize.
+
+    Attributes:
+        is_finalized: True after `finalize`: the transaction will be committed.
+    """
 
     def __init__(self, connection: PgConnection, stores: Sequence[str]) -> None:
         self._connection = connection
@@ -104,57 +157,79 @@ class Stage:
         self.is_finalized = False
 
     def add_objects(self, objects: Sequence[FoundObject]) -> None:
-        """Takes objects named like chunks."""
+        """Add objects that have the names of chunks."""
         with self._connection.cursor() as cursor, cursor.copy(statements.COPY_OBJECTS) as copy:
             for found in objects:
                 copy.write_row(found)
 
     def add_record_objects(self, objects: Sequence[tuple[int, UUID, int, int]]) -> None:
-        """Takes objects named like journal records: sequence, uuid, store, size in bytes."""
+        """Add objects that have the names of journal records.
+
+        Args:
+            objects: For each object journal.id and UUID in its name, position of its store, and size in bytes.
+        """
         with self._connection.cursor() as cursor, cursor.copy(statements.COPY_RECORD_OBJECTS) as copy:
             for found in objects:
                 copy.write_row(found)
 
     def records(self) -> Iterator[FoundRecord]:
-        """The records that were found, each once, in order."""
+        """Yield each record of the added objects once, in the order of the changes."""
         after: tuple[int, UUID] = (0, UUID(int=0))
         while rows := self._connection.execute(statements.RECORDS, (*after, _PAGE_ROWS)).fetchall():
             yield from (FoundRecord(row[0], row[1], tuple(row[2]), tuple(row[3])) for row in rows)
             after = rows[-1][0], rows[-1][1]
 
     def add_record(self, record: JournalRecord, catalog: UUID | None, files: Iterator[JournalFile] | None) -> None:
-        """Takes a record of a catalog, and its files if it has any."""
+        """Add the content of a journal record.
+
+        Args:
+            record: The record.
+            catalog: UUID of the catalog that wrote the record; None if unknown.
+            files: The files of the record; None if it has none.
+        """
         chunk: tuple[Any, ...] = record.chunk or (None,) * len(JournalChunk._fields)
         values = (record.sequence, record.uuid, catalog, record.kind, record.happened_at, *chunk)
         row = self._connection.execute(statements.ADD_RECORD, values).fetchone()
         if files is not None and row is not None:
             with self._connection.cursor() as cursor, cursor.copy(statements.COPY_RECORD_FILES) as copy:
-                for path, of, start_byte in files:
-                    copy.write_row((row[0], start_byte, of, path))
+                for path, chunk_uuid, start_byte in files:
+                    copy.write_row((row[0], start_byte, chunk_uuid, path))
 
     def discard_other_catalogs(self, catalog: UUID | None) -> list[UUID]:
-        """Drop the records of all other catalogs, and every chunk without a record of this one. Returns the chunks
-        that no catalog has a record of."""
+        """Drop the records of all other catalogs, and all chunks without a record of this catalog.
+
+        Args:
+            catalog: UUID of the catalog to rebuild; None for records of earlier versions, which have no UUID.
+
+        Returns:
+            UUIDs of the chunks without a record of any catalog.
+        """
         self._connection.execute(statements.OTHER_RECORDS, {"catalog": catalog})
         unclaimed = [row[0] for row in self._connection.execute(statements.UNCLAIMED).fetchall()]
-        for statement in statements.LEAVE_OTHERS:
+        for statement in statements.DISCARD_OTHERS:
             self._connection.execute(statement)
         return unclaimed
 
     def number_records(self) -> list[tuple[int, UUID]]:
-        """Gives each record its journal.id: the number in its name; where two have the same one, the next that is
-        free. Returns number and uuid of those that got another one."""
+        """Assign a journal.id to each record: the number in its name, or a higher one if that number is in use.
+
+        Returns:
+            Number in the name, and UUID, of the records that got another number.
+        """
         return [(row[0], row[1]) for row in self._connection.execute(statements.NUMBER_RECORDS).fetchall()]
 
     def plan(self) -> tuple[int, int]:
-        """Decides which chunks are to be in the catalog, and their numbers: in the order in which they were begun.
-        Returns how many, and the bytes of the indexes that the journal knows of."""
+        """Select the chunks for the catalog, and assign values of chunks.id in the order in which they were begun.
+
+        Returns:
+            Number of chunks, and total size in bytes of those of their indexes that journal records describe.
+        """
         self._connection.execute(statements.PLAN)
         row = self._connection.execute(statements.PLANNED).fetchone()
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
     def chunks(self) -> Iterator[PlannedChunk]:
-        """The chunks of the plan, by number."""
+        """Yield the selected chunks, in the order of chunks.id."""
         after = 0
         while rows := self._connection.execute(statements.CHUNKS, (after, _PAGE_ROWS)).fetchall():
             yield from (_planned(row) for row in rows)
@@ -163,7 +238,7 @@ class Stage:
     def add_chunk(
         self,
         chunk_id: int,
-        first: FoundObject,
+        found: FoundObject,
         copies: Sequence[FoundObject],
         summary: ChunkSummary,
         mapping: Mapping,
@@ -171,15 +246,25 @@ class Stage:
         archive_format: str,
         units: ArchiveUnits,
     ) -> None:
-        """Takes a chunk whose index was read: where it is, where its copies are, all its files and log files."""
+        """Add a chunk whose index was read.
+
+        Args:
+            chunk_id: chunks.id from the plan.
+            found: The object that becomes the chunk itself.
+            copies: Further objects with the same bytes.
+            summary: Sizes and checksums of the object.
+            mapping: The files of the chunk.
+            archive_format: Name of its format.
+            units: The log files and times of an archive of logs.
+        """
         statement = f"COPY entries ({COLUMNS}) FROM STDIN (FORMAT BINARY)".encode()
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             for block in mapping.blocks():
                 copy.write(block)
         values = summary._asdict() | {
             "id": chunk_id,
-            "store": self._stores[first.store],
-            "object_key": first.object_key,
+            "store": self._stores[found.store],
+            "object_key": found.object_key,
             "format": archive_format,
         }
         self._connection.execute(statements.READ_CHUNK, values)
@@ -189,7 +274,11 @@ class Stage:
             self._connection.execute(statements.ADD_COPY, row)
 
     def add_backups(self, backups: Sequence[tuple[int, str, int, str]]) -> None:
-        """Takes backups of catalogs that are in the stores: store, key, size in bytes, when begun (ISO 8601)."""
+        """Add backups of catalogs that were found in the stores.
+
+        Args:
+            backups: For each backup position of its store, object key, size in bytes, and start (ISO 8601, UTC).
+        """
         for store, key, size_bytes, begun_at in backups:
             add_store(self._connection, self._stores[store])
             self._connection.execute(
@@ -197,11 +286,16 @@ class Stage:
             )
 
     def finalize(self, identity: UUID, last_sequence: int, losses: Sequence[str]) -> RebuiltCounts:
-        """Fills the catalog. identity: the one that it has from now on; last_sequence: no later record may have
-        this number or a lower one; losses: what could not be taken, a line each."""
+        """Fill the tables of the catalog from the temporary tables.
+
+        Args:
+            identity: UUID of the catalog from now on.
+            last_sequence: Later journal records get a higher journal.id than this.
+            losses: A line for each chunk or record that could not be read. They are stored as events.
+        """
         set_catalog_uuid(self._connection, identity)
         self._connection.execute(statements.RECORDS_OF_ADOPTED, {"last": last_sequence})
-        for statement in statements.SETTLE:
+        for statement in statements.FINALIZE:
             self._connection.execute(statement)
         for loss in losses:
             self._connection.execute("INSERT INTO events (kind, detail) VALUES ('rebuild_lost', %s)", [loss])
@@ -216,21 +310,21 @@ class Stage:
 
 
 def _lock(connection: PgConnection) -> None:
-    """The order is that of those who write."""
+    """Lock the tables against other writers, in the order in which writers lock them."""
     connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
     connection.execute("SET LOCAL work_mem = '64MB'; SET LOCAL client_min_messages = warning")
     tables = "chunks, file_locations, retired_locations, journal, journal_files"
     try:
         acquire(connection, f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE", default_seconds=0)
     except CatalogLocked as error:
-        raise Locked(f"somebody else writes to the catalog: {error.message}", hint=error.hint) from error
+        raise Locked(f"another command is writing to the catalog: {error.message}", hint=error.hint) from error
 
 
 def _check_empty(connection: PgConnection) -> None:
     row = connection.execute(statements.IS_FILLED).fetchone()
     if row is not None and row[0]:
         hint = "point --database-url to an empty database (cafcat db init), or --home to a new folder"
-        raise Conflict("the catalog is not empty: a rebuild fills an empty one", hint=hint)
+        raise Conflict("the catalog is not empty: a rebuild needs an empty one", hint=hint)
 
 
 def _planned(row: Sequence[Any]) -> PlannedChunk:

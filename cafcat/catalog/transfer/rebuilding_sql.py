@@ -1,4 +1,8 @@
-"""The statements of a rebuild: from what was found in stores to the tables of the catalog."""
+"""The statements of a rebuild.
+
+They fill temporary tables with the objects and records that were found in stores, and then the tables of the
+catalog from these. `plan` has the chunks of the rebuilt catalog, `timeline` all changes of each path in order.
+"""
 
 from typing import Final
 
@@ -57,13 +61,13 @@ SELECT n FROM records WHERE catalog IS DISTINCT FROM %(catalog)s::uuid
 UNCLAIMED: Final = """
 SELECT uuid FROM found_objects EXCEPT SELECT chunk FROM records ORDER BY 1
 """
-LEAVE_OTHERS: Final = (
+DISCARD_OTHERS: Final = (
     "DELETE FROM record_files WHERE n IN (SELECT n FROM other_records)",
     "DELETE FROM records WHERE n IN (SELECT n FROM other_records)",
     "DELETE FROM found_objects WHERE uuid NOT IN (SELECT chunk FROM records WHERE chunk IS NOT NULL)",
 )
 
-# Ascending numbers, each the one of its name or the one after the record before it, whichever is higher.
+# Each record gets the number in its name, or the number of the record before it plus one, whichever is higher.
 NUMBER_RECORDS: Final = """
 WITH ranked AS (
     SELECT n, sequence, row_number() OVER (ORDER BY sequence, happened_at, uuid) AS place FROM records
@@ -75,8 +79,9 @@ WITH ranked AS (
 SELECT sequence, uuid FROM changed WHERE id <> sequence ORDER BY id
 """
 
-# Of two records that say that a chunk was committed the later one counts: a catalog that was restored from a backup
-# adopts once more what it does not know any more. Chunks without a record come after all others.
+# If two records describe the commit of the same chunk, the later one counts. There are two if the catalog was
+# restored from a backup that is older than the commit, and then recover committed the chunk once more. Chunks
+# without a record come after all others.
 PLAN: Final = """
 CREATE TEMPORARY TABLE plan ON COMMIT DROP AS
 SELECT row_number() OVER (ORDER BY l.begun_at NULLS LAST, l.id NULLS LAST, uuid) AS id,
@@ -119,7 +124,7 @@ VALUES ('committed', %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 
 _COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, content_bytes, decoding"
 
-# A record for every chunk that has none: after all others, those that could not be read among them.
+# Insert a record for every chunk that has none, after all other records, even those that could not be read.
 RECORDS_OF_ADOPTED: Final = """
 INSERT INTO records (id, sequence, uuid, kind, happened_at, chunk)
 SELECT id, id, gen_random_uuid(), 'commit', happened_at, uuid
@@ -131,8 +136,8 @@ FROM (SELECT uuid, happened_at,
 _NUMBER_ADOPTED: Final = """
 UPDATE plan SET n = records.n, sequence = records.id FROM records WHERE plan.adopted AND records.chunk = plan.uuid
 """
-# What another chunk has under the same path, to the bit, is no news: it may have been copied by a repack that was
-# killed, and removed since.
+# Skip a file of a chunk without a record if another chunk has the same content and time under the same path. A
+# killed repack may have copied this file, and the file may have been removed since.
 _SKIPPED_OF_ADOPTED: Final = f"""
 INSERT INTO record_files (n, start_byte, chunk, file_path)
 SELECT DISTINCT p.n, e.start_byte, p.uuid, e.file_path
@@ -143,8 +148,8 @@ WHERE p.adopted AND NOT q.adopted AND other.crc32c = e.crc32c
   AND other.modified_at IS NOT DISTINCT FROM e.modified_at
 """  # noqa: S608
 
-# What happened to each path, in order. chunk is that of a commit, a move or a restore, or the one that was removed;
-# without end_byte, it is one that is not there.
+# All changes of each path, in order. caf_file_id is the chunk of a commit, move or restoration, or the chunk from
+# which the path was removed. end_byte is NULL if that chunk is missing.
 _TIMELINE: Final = f"""
 CREATE TEMPORARY TABLE timeline ON COMMIT DROP AS
 SELECT {_COLUMNS}, sequence, kind, lead(kind) OVER later AS next_kind, lead(happened_at) OVER later AS next_at,
@@ -173,15 +178,16 @@ SELECT {_COLUMNS} FROM timeline WHERE next_kind IS NULL AND kind <> 'remove' AND
 ORDER BY file_path
 """  # noqa: S608
 
-# Of an entry that was brought back, the last time counts.
-_BROUGHT_BACK: Final = """
+# True if the same entry was restored later. An entry that was retired several times gets a row for the last time
+# only.
+_RESTORED_LATER: Final = """
 EXISTS (SELECT FROM record_files AS f JOIN records AS l USING (n) JOIN plan AS p ON p.uuid = f.chunk
         WHERE l.kind = 'restore' AND f.file_path = t.file_path AND p.id = t.caf_file_id
           AND f.start_byte = t.start_byte AND l.id > {after})
 """
 
-# A removal that names another chunk than the one that came before it tells of a chunk in between, which was pruned
-# since; so does a move of other bytes.
+# If a removal names another chunk than the change before it, there was a chunk in between that was pruned since. A
+# move of different bytes shows the same. In both cases, the entry of the earlier change was replaced.
 _RETIRED: Final = f"""
 INSERT INTO retired_locations ({_COLUMNS}, retired_at, reason)
 SELECT {_COLUMNS}, retired_at, reason FROM (
@@ -190,12 +196,12 @@ SELECT {_COLUMNS}, retired_at, reason FROM (
                 WHEN next_kind = 'move' AND next_is_same THEN 'moved' ELSE 'replaced' END AS reason
     FROM timeline AS t
     WHERE kind <> 'remove' AND end_byte IS NOT NULL AND next_kind IS NOT NULL
-      AND NOT {_BROUGHT_BACK.format(after="t.sequence")}
+      AND NOT {_RESTORED_LATER.format(after="t.sequence")}
     UNION ALL
     SELECT {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))}, c.happened_at, 'skipped'
     FROM entries AS t JOIN plan AS c ON c.id = t.caf_file_id JOIN record_files AS s
         ON s.n = c.n AND s.file_path = t.file_path
-    WHERE NOT {_BROUGHT_BACK.format(after="0")}
+    WHERE NOT {_RESTORED_LATER.format(after="0")}
 ) AS retired
 ORDER BY retired_at, file_path
 """  # noqa: S608
@@ -221,7 +227,7 @@ LEFT JOIN (SELECT caf_file_id, max(retired_at) AS retired_at FROM retired_locati
 WHERE p.store IS NOT NULL ORDER BY p.id
 """  # noqa: S608
 
-# What was found is in its stores; the records of chunks that had none have to be written.
+# Records that were found are in their stores. The new records of chunks without one must still be written there.
 _JOURNAL: Final = """
 INSERT INTO journal (id, chunk_id, uuid, kind, happened_at, unwritten) OVERRIDING SYSTEM VALUE
 SELECT l.id, c.id, l.uuid, l.kind, l.happened_at,
@@ -241,7 +247,7 @@ SELECT chunk_id, 'committed', now(), store, object_key FROM copies ORDER BY chun
 _UNITS: Final = "INSERT INTO ingestion_units SELECT * FROM found_ingestion_units ORDER BY chunk_id, number"
 _TIMES: Final = "INSERT INTO chunk_times SELECT * FROM found_chunk_times ORDER BY chunk_id"
 
-SETTLE: Final = (
+FINALIZE: Final = (
     _NUMBER_ADOPTED,
     "ANALYZE entries, plan, records",
     _SKIPPED_OF_ADOPTED,
@@ -250,7 +256,7 @@ SETTLE: Final = (
     _LIVE,
     _RETIRED,
     _STORES,
-    # Statistics for what follows, and for those who come after the rebuild.
+    # Statistics for the statements that follow, and for queries after the rebuild.
     "ANALYZE file_locations, retired_locations",
     _CHUNKS,
     _UNITS,
