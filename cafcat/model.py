@@ -66,8 +66,8 @@ class Entry(NamedTuple):
         crc32c: CRC-32C of the file's content; None if the archive does not record it.
         modified_ns: Modification time, in nanoseconds since 1970 UTC; None if the archive does not record it.
         content_bytes: Size of the decoded file, in bytes. None without `decoding`: the span is the file then.
-        decoding: Text from which the chunk's format knows how to decode the span into the file. The format
-            defines its syntax. None if the bytes of the span are the file.
+        decoding: How to decode the span into the file, in a syntax that the chunk's format defines. None if the
+            bytes of the span are the file.
     """
 
     path: str
@@ -201,8 +201,8 @@ class Chunk:
         run: ingest_runs.id of the run that wrote the chunk; None if no run did.
         begun_at: When the row was inserted: ISO 8601, UTC.
         committed_at: When the chunk was committed: ISO 8601, UTC; None if it was not.
-        adopted_prefix: For an archive that was adopted in place, the text before each of the archive's own names
-            in the paths of the catalog. None for a chunk that cafcat wrote.
+        adopted_prefix: For an archive that was adopted in place, the text before each of the archive's own names in
+            the paths of the catalog. None for a chunk that cafcat wrote.
     """
 
     uuid: UUID
@@ -561,8 +561,8 @@ class IngestReport:
         files_added: Files committed under a path that the catalog did not have.
         files_replaced: Files committed under a path that the catalog had.
         files_unchanged: Files that are the same in the catalog.
-        files_compared: Files that were read and compared with the checksum in the catalog. A dry run reads no
-            file, and counts the files that it would compare.
+        files_compared: Files that were read and compared with the checksum in the catalog. A dry run reads no file,
+            and counts the files that it would compare.
         files_skipped: Files left out for an expected reason (ProblemKind).
         files_failed: Files that failed.
         bytes_added: Total size of the files added and replaced.

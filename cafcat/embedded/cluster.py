@@ -1,4 +1,4 @@
-"""Makes the data folder of the embedded PostgreSQL, and sees to it that the server can use the one there is."""
+"""The data folder of the embedded PostgreSQL: its creation, and the checks that the server can use it."""
 
 import os
 import shutil
@@ -10,8 +10,8 @@ from cafcat.embedded.programs import (
     OTHER_WAYS,
     ServerUser,
     choose_user,
-    closed_to,
     fatal_line,
+    first_inaccessible,
     run_program,
 )
 from cafcat.embedded.roles import SUPERUSER
@@ -23,45 +23,63 @@ __all__ = ["prepare"]
 
 
 def prepare(folder: Path, programs: Path) -> ServerUser:
-    """Makes the data folder unless it is there; returns as whom the server is to run.
+    """Create the data folder if it does not exist, and check that the server can use it.
 
-    Call it under the start lock only. Raises CatalogUnavailable, OSError.
+    The caller holds the lock for starting the server.
+
+    Args:
+        folder: The data folder. Its parent, the home, exists.
+        programs: Folder of PostgreSQL's programs.
+
+    Returns:
+        The user that runs the server.
+
+    Raises:
+        CatalogUnavailable: The folder cannot be created or used.
+        OSError: A system call failed.
     """
     user = choose_user(folder)
     if user.uid not in (folder.parent.stat().st_uid, 0):
         let_enter(folder.parent)
-    _check_way(user, [folder.parent, programs])
-    if not _is_made(folder):
-        _make(folder, programs, user)
+    _check_accessible(user, [folder.parent, programs])
+    if not _is_initialized(folder):
+        _initialize(folder, programs, user)
     _check_version(folder, programs, user)
     if folder.stat().st_uid != user.uid:
-        _give_tree(folder, user)
-    _close_to_others(folder)
+        _change_owner(folder, user)
+    _restrict_mode(folder)
     sync_folder(str(folder.parent))
-    sync_ancestors(str(folder.parent))  # whoever made the home may not have come to that
+    sync_ancestors(str(folder.parent))  # the command that made the home may have died before it did this
     return user
 
 
-def _close_to_others(folder: Path) -> None:
-    """A copy that was made without the modes: PostgreSQL refuses a folder that others can write to or list."""
+def _restrict_mode(folder: Path) -> None:
+    """Make the folder private, in case it is a copy that was made without its mode.
+
+    PostgreSQL refuses a data folder that other users can list or write to.
+    """
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & 0o027 or mode & 0o700 != 0o700:
         folder.chmod(0o700)
 
 
-def _check_way(user: ServerUser, paths: list[Path]) -> None:
-    """A server that runs as something less than root may not get to its own folders."""
-    closed = closed_to(user, paths) if os.geteuid() == 0 else None
+def _check_accessible(user: ServerUser, paths: list[Path]) -> None:
+    """Raise CatalogUnavailable if root starts the server as another user who cannot enter one of these folders."""
+    closed = first_inaccessible(user, paths) if os.geteuid() == 0 else None
     if closed is not None:
         raise CatalogUnavailable(
-            f"PostgreSQL does not run as root, and as user {user.uid} without privileges cannot enter {closed}",
+            f"PostgreSQL does not run as root, and user {user.uid}, which would run it, cannot enter {closed}",
             hint="set CAFCAT_HOME to a folder that this user (`nobody`, if it is none of yours) can reach, run "
             f"cafcat as a normal user, or {OTHER_WAYS}",
         )
 
 
-def _is_made(folder: Path) -> bool:
-    """The folder takes its name only when it is whole. Raises CatalogUnavailable if it is something else."""
+def _is_initialized(folder: Path) -> bool:
+    """Return whether the data folder exists. It gets its name only after it is complete.
+
+    Raises:
+        CatalogUnavailable: The folder has other content.
+    """
     if (folder / "PG_VERSION").exists():
         return True
     if folder.exists() and any(folder.iterdir()):
@@ -72,15 +90,18 @@ def _is_made(folder: Path) -> bool:
     return False
 
 
-def _make(folder: Path, programs: Path, user: ServerUser) -> None:
-    """initdb, which syncs what it writes, into a folder beside; the rename makes it ours at one stroke."""
+def _initialize(folder: Path, programs: Path, user: ServerUser) -> None:
+    """Create the data folder atomically: run initdb in a temporary folder beside it, then rename that folder.
+
+    initdb syncs all files that it writes.
+    """
     home, prefix = folder.parent, folder.name + ".new-"
     for leftover in [path for path in home.iterdir() if path.name.startswith(prefix)]:
         shutil.rmtree(leftover, ignore_errors=True)
     made = Path(tempfile.mkdtemp(prefix=prefix, dir=home))
     try:
         if user.switch:
-            _give_tree(made, user)
+            _change_owner(made, user)
         _initdb(made, programs, user)
         made.rename(folder)
     finally:
@@ -92,7 +113,7 @@ def _initdb(folder: Path, programs: Path, user: ServerUser) -> None:
     result = run_program(user, [programs / "initdb", "-D", folder, "-U", SUPERUSER, *options])
     if result.returncode != 0:
         raise CatalogUnavailable(
-            f"cannot make the embedded database in {folder.parent}: {fatal_line(result.stderr)}",
+            f"cannot create the embedded database in {folder.parent}: {fatal_line(result.stderr)}",
             hint=f"set CAFCAT_HOME to another folder, or {OTHER_WAYS}",
         )
 
@@ -104,12 +125,12 @@ def _check_version(folder: Path, programs: Path, user: ServerUser) -> None:
     if found != ours:
         raise CatalogUnavailable(
             f"the database in {folder} was made by PostgreSQL {found}, and this is PostgreSQL {ours}",
-            hint="use the cafcat that made it, or move the folder away and rebuild the catalog",
+            hint="use the version of cafcat that made it, or move the folder away and rebuild the catalog",
         )
 
 
-def _give_tree(folder: Path, user: ServerUser) -> None:
-    """Makes `user` the owner of a folder of root's and of all in it; links are not followed."""
+def _change_owner(folder: Path, user: ServerUser) -> None:
+    """Make a user the owner of a folder and of all files in it. Symbolic links are not followed."""
     os.chown(folder, user.uid, user.gid, follow_symlinks=False)
     for _, folders, files, descriptor in os.fwalk(folder):
         for name in [*folders, *files]:

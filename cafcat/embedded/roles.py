@@ -1,8 +1,8 @@
-"""The roles of the embedded PostgreSQL: who may do what.
+"""The roles of the embedded PostgreSQL and their privileges.
 
-`cafcat` made the cluster and is its superuser: it sets up the other two, and does nothing else. `cafcat_owner` owns
-the database and all in it, and nothing outside; every verb connects as this role. `cafcat_reader` owns nothing and
-can read the tables: queries of users run as this role. A session cannot leave the role that it logged in as.
+`cafcat` is the superuser of the cluster. It is only used to set up the other two roles. `cafcat_owner` owns the
+database and all objects in it, and nothing outside; every verb connects as this role. `cafcat_reader` owns nothing
+and can only read the tables; queries of users run as this role. A session cannot leave the role of its login.
 """
 
 from typing import Final, LiteralString
@@ -26,7 +26,7 @@ _SETTINGS: Final[tuple[LiteralString, ...]] = (
     "ALTER ROLE {owner} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS",
     "ALTER ROLE {reader} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS",
     "ALTER ROLE {reader} SET default_transaction_read_only = on",
-    "GRANT pg_monitor TO {owner}",  # it shows who holds a lock, and the server's settings
+    "GRANT pg_monitor TO {owner}",  # to see the holders of locks and the server's settings
 )
 _OWNED: Final = """
 SELECT format('ALTER %s %I.%I OWNER TO %I',
@@ -53,7 +53,7 @@ _PRIVILEGES: Final[tuple[LiteralString, ...]] = (
     "GRANT USAGE ON SCHEMA public TO {reader}",
     "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader}",
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA public GRANT SELECT ON TABLES TO {reader}",
-    # An earlier version, which may still be in use, makes tables as the superuser.
+    # Earlier versions of cafcat, which may still be in use, create tables as the superuser.
     "ALTER DEFAULT PRIVILEGES FOR ROLE {superuser} IN SCHEMA public GRANT SELECT ON TABLES TO {reader}",
     "ALTER DEFAULT PRIVILEGES FOR ROLE {superuser} IN SCHEMA public GRANT ALL ON TABLES TO {owner}",
     "ALTER DEFAULT PRIVILEGES FOR ROLE {superuser} IN SCHEMA public GRANT ALL ON SEQUENCES TO {owner}",
@@ -61,19 +61,24 @@ _PRIVILEGES: Final[tuple[LiteralString, ...]] = (
 
 
 def is_role_missing(reason: str) -> bool:
-    """Return whether a connection failed as the cluster is of an earlier version, or quite new."""
+    """Return whether a connection failed because the cluster does not have the roles yet.
+
+    This is so for a new cluster, and for one of an earlier version of cafcat.
+    """
     return any(f'role "{name}" does not exist' in reason for name in (OWNER, READER))
 
 
 def set_up_roles(connection: PgConnection, database: str) -> None:
-    """Make both roles, and give the database and all in it to the owner, in one transaction.
+    """Create both roles, and make the owner role the owner of the database and of all objects in it.
+
+    This is one transaction.
 
     Args:
-        connection: of the superuser, to that database.
-        database: its name.
+        connection: Connection of the superuser to the database.
+        database: Name of the database.
 
     Raises:
-        psycopg.Error: as the server raises it; then nothing has changed.
+        psycopg.Error: The server reports an error. Then nothing has changed.
     """
     roles = {"owner": OWNER, "reader": READER, "superuser": SUPERUSER, "database": database}
     names = {key: sql.Identifier(name) for key, name in roles.items()}
@@ -87,13 +92,16 @@ def set_up_roles(connection: PgConnection, database: str) -> None:
             connection.execute(create)
         for setting in _SETTINGS:
             run(setting)
-        _give_relations(connection)
+        _change_owners(connection)
         for privilege in _PRIVILEGES:
             run(privilege)
 
 
-def _give_relations(connection: PgConnection) -> None:
-    """Give the owner the relations of the superuser in the schema `public`: earlier versions had no other role."""
+def _change_owners(connection: PgConnection) -> None:
+    """Make the owner role the owner of the superuser's relations and routines in the schema `public`.
+
+    Earlier versions of cafcat had no other role than the superuser.
+    """
     query = sql.SQL(_OWNED).format(owner=sql.Literal(OWNER), superuser=sql.Literal(SUPERUSER))
     for (statement,) in connection.execute(query).fetchall():
         connection.execute(str(statement).encode())

@@ -1,27 +1,31 @@
-"""The embedded PostgreSQL: a server of our own for those who have none.
+"""The embedded PostgreSQL: a server that cafcat runs for users without a server.
 
-It starts with the first command that needs it and outlives it; `cafcat db stop` stops it. It opens no TCP port:
-its unix socket lies in a private folder. Everything it acknowledges is on disk (fsync is never turned off).
+The first command that needs the server starts it. It keeps running after that command; `cafcat db stop` stops it.
+It opens no TCP port; its Unix socket is in a private folder. All transactions that it acknowledges are on disk,
+because fsync is never turned off.
 """
 
 import contextlib
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
-from cafcat.catalog.connection import PgConnection, open_connection
-from cafcat.catalog.locking import application_name
+from cafcat.catalog.connection import PgConnection
 from cafcat.embedded.cluster import prepare
+from cafcat.embedded.connecting import (
+    DATABASE,
+    connect_to,
+    is_database_missing,
+    server_conninfo,
+    set_up_database,
+)
 from cafcat.embedded.programs import OTHER_WAYS, ServerUser, fatal_line, find_programs, run_program
-from cafcat.embedded.roles import OWNER, SUPERUSER, is_role_missing, set_up_roles
+from cafcat.embedded.roles import OWNER, SUPERUSER, is_role_missing
 from cafcat.embedded.sockets import (
     PORT,
     SOCKET_NAME,
@@ -32,31 +36,35 @@ from cafcat.embedded.sockets import (
 )
 from cafcat.embedded.state import (
     Postmaster,
-    bound_log,
-    is_held,
+    is_locked,
     locked,
     open_beside,
     read_postmaster,
-    take,
+    truncate_log,
+    try_lock,
 )
 from cafcat.errors import CafcatError, CatalogUnavailable
 from cafcat.support.private import PRIVATE_FOLDER
 
-__all__ = ["EmbeddedServer", "without_pg_variables"]
+__all__ = ["EmbeddedServer"]
 
-DATABASE = "cafcat"
-PATIENCE_SECONDS = 60.0  # for a server that others start or stop, or whose last children still end
-RECOVERY_SECONDS = 900.0  # for one that replays its log after a crash: at most max_wal_size of it
-STOP_SECONDS = 300.0  # for a last checkpoint
+ANSWER_SECONDS = 60.0
+"""How long to wait for a server that other commands start or stop, or whose last processes end, in seconds."""
+RECOVERY_SECONDS = 900.0
+"""How long to wait while a server replays its log after a crash (at most max_wal_size), in seconds."""
+STOP_SECONDS = 300.0
+"""How long to wait for the last checkpoint of a server that stops, in seconds."""
 POLL_SECONDS = 0.02
+"""Time between two looks at the state of a server, in seconds."""
 
-# On the command line, so that a newer cafcat's values reach clusters that an older one made.
+# The settings are passed on the command line. So a newer cafcat can change them for clusters that an older one
+# made.
 SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "max_connections": "100",
     "shared_buffers": "128MB",
-    "dynamic_shared_memory_type": "mmap",  # containers have a tiny /dev/shm; systemd empties it at log-out
+    "dynamic_shared_memory_type": "mmap",  # /dev/shm is tiny in containers, and systemd empties it at log-out
     "fsync": "on",
     "full_page_writes": "on",
     "synchronous_commit": "on",
@@ -66,27 +74,33 @@ SETTINGS = {
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    "lc_messages": "C",  # we read the server's messages
-    "logging_collector": "off",  # the log is ours, see bound_log
+    "lc_messages": "C",  # cafcat parses the server's messages
+    "logging_collector": "off",  # cafcat limits the size of the log itself: see truncate_log
     "cluster_name": "cafcat",
 }
 
-# The server is there, but not yet or no longer for us.
-PASSING_REPLIES = ("starting up", "shutting down", "recovery mode", "not yet accepting", "not accepting")
-# Seen when the server before this one was killed and something of it is left.
-PASSING_FAILURES = ("pre-existing shared memory block", "already exists")
-
-_environment_lock = threading.Lock()
+# Parts of the replies of a server that does not accept connections yet, or any more.
+TEMPORARY_REPLIES = ("starting up", "shutting down", "recovery mode", "not yet accepting", "not accepting")
+# Parts of the error messages of a start while child processes of a killed server are still ending.
+TEMPORARY_FAILURES = ("pre-existing shared memory block", "already exists")
 
 
 class EmbeddedServer:
-    """One PostgreSQL server over one data folder. Safe to use from many processes and threads at once.
+    """A PostgreSQL server on one data folder. Many processes and threads can use it at the same time.
 
-    Args: folder: the data folder, made when first needed; its parent is made too. programs: the folder of other
-    PostgreSQL programs (14 or newer) than those of the wheel.
+    Attributes:
+        folder: The data folder.
+        log_file: The log of the server.
     """
 
     def __init__(self, folder: Path, *, programs: Path | None = None) -> None:
+        """Create an object for a server. The server is not started.
+
+        Args:
+            folder: The data folder. The folder and its parent are created when they are first needed.
+            programs: Folder of PostgreSQL's programs (14 or newer), to use instead of those in the installed
+                package.
+        """
         self.folder = folder.resolve()
         self._programs = programs
         self._lock_file = self._beside(".lock")
@@ -98,69 +112,87 @@ class EmbeddedServer:
 
     @property
     def programs(self) -> Path:
-        """The folder of postgres, psql, pg_dump ... Raises CatalogUnavailable where there are none."""
+        """The folder of postgres, psql, pg_dump and other programs. Raises CatalogUnavailable if there is none."""
         return self._programs or find_programs()
 
     def conninfo(self, dbname: str = DATABASE, role: str = OWNER) -> str:
-        """Return libpq keywords for this server, proof against most PG* variables. Starts nothing.
+        """Return libpq keywords for this server, which override most PG* variables. The server is not started.
 
         Args:
-            dbname: a database of this server.
-            role: one of `embedded_roles`.
+            dbname: A database of this server.
+            role: One of the roles in `cafcat.embedded.roles`.
         """
-        return _conninfo(self._sockets(), dbname, role)
+        return server_conninfo(self._socket_folder(), dbname, role)
 
     def url(self) -> str:
-        """Return the libpq URL of the owner's connection, for psql and other programs. Starts nothing."""
-        host = quote(str(self._sockets()), safe="")
+        """Return the libpq URL for connections of the owner role. The server is not started."""
+        host = quote(str(self._socket_folder()), safe="")
         return f"postgresql:///{DATABASE}?host={host}&user={OWNER}&port={PORT}"
 
     def connect(self, role: str = OWNER) -> PgConnection:
-        """Return a connection to the database `cafcat`, in autocommit; makes and starts the server if need be.
+        """Return a connection to the database `cafcat` in autocommit mode.
+
+        The server is created and started if necessary, and so are its database and roles.
 
         Args:
-            role: one of `embedded_roles`. The roles are made in a cluster that does not have them yet.
+            role: One of the roles in `cafcat.embedded.roles`.
 
         Raises:
-            CatalogUnavailable: in one line what is in the way, and what to do.
+            CatalogUnavailable: The server cannot be created, started or reached.
         """
-        with self._translated():
-            bound_log(self.log_file)
-            sockets = self._known_sockets()
+        with self._translated_errors():
+            truncate_log(self.log_file)
+            sockets = self._recorded_socket_folder()
             if sockets is not None:
                 with contextlib.suppress(psycopg.OperationalError):
-                    return _connect(sockets, DATABASE, role)
+                    return connect_to(sockets, DATABASE, role)
             _make_home(self.folder.parent)
             with locked(self._lock_file):
                 return self._connect_or_start(role)
 
     def set_up(self) -> None:
-        """Give the roles what they are to have of the database as it is now. Raises CatalogUnavailable."""
+        """Create the database and the roles if they are missing, and set the owner of all objects in the database.
+
+        Raises:
+            CatalogUnavailable: The server cannot be created, started or reached.
+        """
         self.connect(SUPERUSER).close()
-        with self._translated(), locked(self._lock_file):
-            _set_up(self._sockets())
+        with self._translated_errors(), locked(self._lock_file):
+            set_up_database(self._socket_folder())
 
     def is_running(self) -> bool:
-        """Whether the server runs (it may still be starting). Raises CatalogUnavailable if that cannot be told."""
-        with self._translated():
+        """Return whether the server runs. It may still be starting.
+
+        Raises:
+            CatalogUnavailable: The files of the server cannot be read, or another server uses the data folder.
+        """
+        with self._translated_errors():
             return self._running() is not None
 
     def stop(self) -> bool:
-        """Ends the server, and with it all connections, after a checkpoint; False if it was not running."""
-        with self._translated():
+        """Stop the server after a checkpoint. This closes all its connections.
+
+        Returns:
+            False if the server was not running.
+
+        Raises:
+            CatalogUnavailable: The server does not stop, or another server uses the data folder.
+        """
+        with self._translated_errors():
             if not self._lock_file.exists():
                 return False
             with locked(self._lock_file):
                 postmaster = self._running()
                 if postmaster is None:
                     return False
-                sockets = self._sockets()
+                sockets = self._socket_folder()
                 self._shut_down(postmaster)
                 remove_socket_folder(sockets, self.folder.stat().st_uid)
                 return True
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
+        """Translate exceptions of the system and of psycopg into CatalogUnavailable."""
         try:
             yield
         except CafcatError:
@@ -177,20 +209,24 @@ class EmbeddedServer:
 
     # Connecting
 
-    def _sockets(self) -> Path:
-        """Where the socket is; or, when nothing runs, will most likely be."""
-        known = self._known_sockets()
-        if known is not None:
-            return known
+    def _socket_folder(self) -> Path:
+        """Return the folder of the socket. If the server is not running, this is the most likely future folder."""
+        recorded = self._recorded_socket_folder()
+        if recorded is not None:
+            return recorded
         try:
             owner = self.folder.stat().st_uid
         except OSError:
             owner = os.geteuid()
         return socket_folder(self.folder, owner)
 
-    def _known_sockets(self) -> Path | None:
-        """The socket folder that the server recorded: the command that started it may have had another TMPDIR.
-        None if this record is of another folder (of which this one is a copy), or the socket folder not safe."""
+    def _recorded_socket_folder(self) -> Path | None:
+        """Return the socket folder in postmaster.pid: the command that started the server may have another TMPDIR.
+
+        Returns:
+            None if there is no such file, or it is that of another data folder of which this one is a copy, or the
+            socket folder is not private.
+        """
         try:
             postmaster = read_postmaster(self.folder)
             owner = self.folder.stat().st_uid
@@ -202,32 +238,37 @@ class EmbeddedServer:
         return sockets if is_private(sockets, owner) and is_private(sockets.parent, owner) else None
 
     def _connect_or_start(self, role: str) -> PgConnection:
-        """Under the lock: nobody else starts or stops the server meanwhile. What we find may still be a server
-        whose starter was killed, or the remains of one that was."""
+        """Connect to the server, and start it if it is not running.
+
+        The caller holds the lock for starting, so that no other command starts or stops the server meanwhile. There
+        may still be a starting server whose command was killed, or the last processes of a server that was killed.
+        """
         reason = ""
-        limit = time.monotonic() + PATIENCE_SECONDS
+        limit = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < limit:
-            sockets = self._known_sockets()
+            sockets = self._recorded_socket_folder()
             if sockets is not None:
                 try:
-                    return _connect(sockets, DATABASE, role)
+                    return connect_to(sockets, DATABASE, role)
                 except psycopg.OperationalError as error:
                     reason = str(error)
-                if _is_no_database(reason) or is_role_missing(reason):
-                    _set_up(sockets)
+                if is_database_missing(reason) or is_role_missing(reason):
+                    set_up_database(sockets)
                     continue
                 self._check_reply(reason)
             self._make_available()
             time.sleep(POLL_SECONDS)
         raise CatalogUnavailable(
-            f"the embedded database in {self.folder} did not answer within {PATIENCE_SECONDS:.0f} seconds: "
+            f"the embedded database in {self.folder} did not answer within {ANSWER_SECONDS:.0f} seconds: "
             f"{fatal_line(reason)}",
             hint=f"look at {self.log_file}; it may be in use by another machine or container",
         )
 
     def _make_available(self) -> None:
-        """Starts the server if none runs; stops one that cannot be reached any more, because its socket was
-        removed (systemd empties XDG_RUNTIME_DIR at log-out) or its folder moved."""
+        """Start the server if it is not running. Stop it if its socket cannot be reached any more.
+
+        The socket may have been removed (systemd empties XDG_RUNTIME_DIR at log-out), or the data folder was moved.
+        """
         postmaster = self._running()
         if postmaster is None:
             self._start()
@@ -235,12 +276,12 @@ class EmbeddedServer:
             self._shut_down(postmaster)
 
     def _is_reachable(self) -> bool:
-        sockets = self._known_sockets()
+        sockets = self._recorded_socket_folder()
         return sockets is not None and (sockets / SOCKET_NAME).exists()
 
     def _check_reply(self, reason: str) -> None:
-        """Raises CatalogUnavailable if a server answered, and will not answer otherwise in a moment."""
-        if "FATAL:" in reason and not any(reply in reason for reply in PASSING_REPLIES):
+        """Raise CatalogUnavailable if the server refused a connection, and waiting will not change that."""
+        if "FATAL:" in reason and not any(reply in reason for reply in TEMPORARY_REPLIES):
             raise CatalogUnavailable(
                 f"the embedded database in {self.folder} refused the connection: {fatal_line(reason)}"
             )
@@ -248,20 +289,23 @@ class EmbeddedServer:
     # Starting and stopping
 
     def _running(self) -> Postmaster | None:
+        """Return the running server; None if it is not running. Raises CatalogUnavailable for a foreign server."""
         postmaster = read_postmaster(self.folder)
         if postmaster is None or not postmaster.is_alive(self.folder):
             return None
-        if not is_held(self._running_file):
+        if not is_locked(self._running_file):
             raise CatalogUnavailable(
                 f"a PostgreSQL server that cafcat did not start runs in {self.folder} (process {postmaster.pid})",
-                hint="stop it",
+                hint="stop that server",
             )
         return postmaster
 
     def _start(self) -> None:
-        """Starts the server and waits until it is ready. Returns without one where the remains of a killed one
-        are in the way: its children end soon."""
-        running = take(self._running_file)
+        """Start the server and wait until it is ready.
+
+        If child processes of a killed server still run, this returns without a server. They will end soon.
+        """
+        running = try_lock(self._running_file)
         if running is None:
             return
         try:
@@ -272,12 +316,21 @@ class EmbeddedServer:
         self._await_ready(log_start)
 
     def _launch(self, user: ServerUser, running: int) -> int:
-        """Starts the postmaster as a daemon; returns where its part of the log begins, in bytes.
+        """Start the server process as a daemon.
 
-        The shell ends at once, so that the system collects the postmaster when it ends, not we. Of our
-        descriptors it gets `running` and the log, nothing else: `cafcat ... | cat` must end."""
+        A shell starts it and ends at once. So the system, and not this process, is the parent of the server and
+        waits for its end. The server inherits only two descriptors, `running` and the log. If it inherited standard
+        output, `cafcat ... | cat` would not end.
+
+        Args:
+            user: The user that runs the server.
+            running: Descriptor that holds the lock of `postgres.running`.
+
+        Returns:
+            Offset in the log where the messages of this server begin, in bytes.
+        """
         sockets = make_socket_folder(self.folder, user.uid, user.gid)
-        for name in (SOCKET_NAME, SOCKET_NAME + ".lock"):  # of a server that was killed
+        for name in (SOCKET_NAME, SOCKET_NAME + ".lock"):  # remains of a server that was killed
             (sockets / name).unlink(missing_ok=True)
         (self.folder / "postmaster.pid").unlink(missing_ok=True)
         server = self._server_command(sockets)
@@ -303,20 +356,21 @@ class EmbeddedServer:
             postmaster = read_postmaster(self.folder)
             if postmaster is not None and postmaster.status == "ready":
                 return
-            if not is_held(self._running_file):
-                self._explain_failure(log_start)
+            if not is_locked(self._running_file):
+                self._raise_failure(log_start)
                 return
             time.sleep(POLL_SECONDS)
         raise CatalogUnavailable(
-            f"the embedded database in {self.folder} still recovers after {RECOVERY_SECONDS:.0f} seconds",
+            f"the embedded database in {self.folder} is still recovering after {RECOVERY_SECONDS:.0f} seconds",
             hint=f"try again later, and look at {self.log_file}",
         )
 
-    def _explain_failure(self, log_start: int) -> None:
+    def _raise_failure(self, log_start: int) -> None:
+        """Raise CatalogUnavailable with the server's message, unless the failure was a temporary one."""
         with open(self.log_file, "rb") as log:
             log.seek(log_start)
             reason = fatal_line(log.read(1 << 20).decode("utf-8", "replace"))
-        if not any(failure in reason for failure in PASSING_FAILURES):
+        if not any(failure in reason for failure in TEMPORARY_FAILURES):
             raise CatalogUnavailable(
                 f"the embedded database in {self.folder} does not start: {reason}",
                 hint=f"look at {self.log_file}, or {OTHER_WAYS}",
@@ -325,7 +379,7 @@ class EmbeddedServer:
     def _shut_down(self, postmaster: Postmaster) -> None:
         os.kill(postmaster.pid, signal.SIGINT)  # PostgreSQL's "fast" shutdown
         limit = time.monotonic() + STOP_SECONDS
-        while is_held(self._running_file):
+        while is_locked(self._running_file):
             if time.monotonic() > limit:
                 raise CatalogUnavailable(
                     f"the embedded database in {self.folder} has not stopped after {STOP_SECONDS:.0f} seconds",
@@ -335,56 +389,6 @@ class EmbeddedServer:
 
 
 def _make_home(home: Path) -> None:
-    """Only its owner may read it; folders above are made as the umask says. Raises OSError."""
+    """Create the home, which only its owner can read. Folders above it get modes by the umask. Raises OSError."""
     home.parent.mkdir(parents=True, exist_ok=True)
     home.mkdir(PRIVATE_FOLDER, exist_ok=True)
-
-
-def _conninfo(sockets: Path, dbname: str, role: str) -> str:
-    return make_conninfo(
-        host=str(sockets),
-        hostaddr="",
-        port=PORT,
-        user=role,
-        dbname=dbname,
-        options="",
-        sslmode="disable",
-        gssencmode="disable",
-        connect_timeout=30,
-    )
-
-
-def _connect(sockets: Path, dbname: str, role: str) -> PgConnection:
-    """Only ever to a socket folder that was found private: in another one, anybody could pose as the server."""
-    with without_pg_variables():
-        conninfo = make_conninfo(_conninfo(sockets, dbname, role), application_name=application_name())
-        return open_connection(conninfo)
-
-
-def _is_no_database(reason: str) -> bool:
-    return f'database "{DATABASE}" does not exist' in reason
-
-
-def _set_up(sockets: Path) -> None:
-    """Make the database and the roles, as far as they do not exist. Raises psycopg's exceptions."""
-    with _connect(sockets, "postgres", SUPERUSER) as connection:
-        found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
-        if found is None:
-            # Names all that matters: a cluster of somebody else's making may have other defaults.
-            statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
-            connection.execute(statement.format(sql.Identifier(DATABASE)))
-    with _connect(sockets, DATABASE, SUPERUSER) as connection:
-        set_up_roles(connection, DATABASE)
-
-
-@contextlib.contextmanager
-def without_pg_variables() -> Iterator[None]:
-    """Some of libpq's variables (PGSERVICE, PGTZ) cannot be overruled by a conninfo; they are put aside."""
-    with _environment_lock:
-        aside = {name: value for name, value in os.environ.items() if name.startswith("PG")}
-        for name in aside:
-            del os.environ[name]
-        try:
-            yield
-        finally:
-            os.environ.update(aside)

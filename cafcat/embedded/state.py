@@ -1,8 +1,11 @@
-"""What the file system tells of an embedded server: its locks, its postmaster.pid, its log.
+"""The files that show the state of an embedded server: its locks, its postmaster.pid, its log.
 
-Beside the data folder `postgres` lie `postgres.lock` (held by the command that starts or stops the server),
-`postgres.running` (held by the server and its children as long as one of them lives: process numbers alone cannot
-tell that, they are used again after a restart of the machine or container) and `postgres.log`.
+These files are beside the data folder `postgres`:
+
+* `postgres.lock`: the command that starts or stops the server holds a lock on it.
+* `postgres.running`: the server and its children hold a lock on it as long as one of them lives. Process ids alone
+  do not show this, because they are used again after a restart of the machine or container.
+* `postgres.log`: the log of the server.
 """
 
 import contextlib
@@ -12,15 +15,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Postmaster", "bound_log", "is_held", "locked", "open_beside", "read_postmaster", "take"]
+__all__ = ["Postmaster", "is_locked", "locked", "open_beside", "read_postmaster", "truncate_log", "try_lock"]
 
 LOG_LIMIT_BYTES = 8 << 20
-LOG_KEPT_BYTES = 256 << 10
+"""Size of the log above which it is truncated."""
+LOG_END_BYTES = 256 << 10
+"""Size of the end of the log that is kept then."""
 
 
 def open_beside(path: Path, flags: int) -> int:
-    """A descriptor of a file in the home, made if missing, 0600 and of the home's owner (root may be a guest
-    there). Never follows a symlink. Raises OSError."""
+    """Open a file in the home, and create it if it is missing.
+
+    A new file has the mode 0600. Its owner is the owner of the home, even if root creates it. Symbolic links are
+    never followed.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
@@ -34,7 +48,11 @@ def open_beside(path: Path, flags: int) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Waits for the lock file and holds it. Raises OSError."""
+    """Lock a file exclusively, after waiting until no other process holds the lock.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
     descriptor = open_beside(path, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -43,8 +61,15 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def take(path: Path) -> int | None:
-    """A descriptor that holds the lock file, or None if somebody else does. Raises OSError."""
+def try_lock(path: Path) -> int | None:
+    """Lock a file exclusively without waiting.
+
+    Returns:
+        The descriptor that holds the lock; None if another process holds it.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
     descriptor = open_beside(path, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -57,8 +82,12 @@ def take(path: Path) -> int | None:
     return descriptor
 
 
-def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock file. Raises OSError other than that it is missing."""
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock of a file. A missing file is not locked.
+
+    Raises:
+        OSError: The file exists and cannot be opened.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -74,7 +103,14 @@ def is_held(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Postmaster:
-    """The lines of postmaster.pid that matter; `sockets` is None and `status` empty while it is being written."""
+    """The content of postmaster.pid.
+
+    Attributes:
+        pid: Process id of the server.
+        folder: Data folder of the server.
+        sockets: Folder of its socket; None while the file is being written.
+        status: Status of the server, such as "ready"; empty while the file is being written.
+    """
 
     pid: int
     folder: Path
@@ -82,24 +118,36 @@ class Postmaster:
     status: str
 
     def is_alive(self, folder: Path) -> bool:
-        """Return whether process `pid` is the postmaster of this data folder. Its number may belong to another
-        process by now, or to a zombie that nobody collects, as in a container whose process 1 is an application;
-        or the folder is a copy, and the number is that of a process on another machine."""
+        """Return whether process `pid` is the server of a data folder.
+
+        The process id may belong to another process by now. It may be that of a zombie whose parent does not wait
+        for it, as in a container whose process 1 is an application. Or the folder is a copy, and the process id
+        comes from another machine.
+        """
         try:
             os.kill(self.pid, 0)
             if Path("/proc/self/cwd").exists():
                 return Path(f"/proc/{self.pid}/cwd").samefile(folder)
             return self.folder == folder
         except PermissionError:
-            # A postmaster runs as the owner of its folder: where that is us, the process is another program.
+            # A server runs as the owner of its folder. If this process's user is the owner, `pid` is another
+            # program.
             return folder.stat().st_uid != os.geteuid()
         except OSError:
             return False
 
 
 def read_postmaster(folder: Path) -> Postmaster | None:
-    """What postmaster.pid says; None if there is none, or none that makes sense. Raises OSError otherwise.
-    Its lines: https://github.com/postgres/postgres/blob/REL_18_STABLE/src/include/utils/pidfile.h"""
+    """Read postmaster.pid in a data folder.
+
+    Its format: https://github.com/postgres/postgres/blob/REL_18_STABLE/src/include/utils/pidfile.h
+
+    Returns:
+        The content; None if the file is missing or invalid.
+
+    Raises:
+        OSError: The file exists and cannot be read.
+    """
     try:
         lines = os.fsdecode((folder / "postmaster.pid").read_bytes()).split("\n")
     except FileNotFoundError:
@@ -110,13 +158,18 @@ def read_postmaster(folder: Path) -> Postmaster | None:
     return Postmaster(int(lines[0]), Path(lines[1]), Path(lines[4]) if lines[4] else None, lines[7].strip())
 
 
-def bound_log(log: Path) -> None:
-    """Cuts a log that has grown past its limit down to its end. The server only appends, so it need not know.
-    Raises OSError."""
+def truncate_log(log: Path) -> None:
+    """Shorten a log of more than 8 MiB to its last 256 KiB.
+
+    The server only appends to the log, so it continues to work with the shorter file.
+
+    Raises:
+        OSError: The log cannot be read or written.
+    """
     if not log.exists() or log.stat().st_size <= LOG_LIMIT_BYTES:
         return
     with os.fdopen(open_beside(log, os.O_RDWR | os.O_APPEND), "r+b") as file:
-        file.seek(-LOG_KEPT_BYTES, os.SEEK_END)
-        kept = file.read(LOG_KEPT_BYTES)
+        file.seek(-LOG_END_BYTES, os.SEEK_END)
+        end = file.read(LOG_END_BYTES)
         file.truncate(0)
-        file.write(kept)
+        file.write(end)

@@ -44,7 +44,7 @@ class Database:
         inside the home where the home is now. Raises CatalogUnavailable."""
         if self._given_url is not None:
             return connect(self._given_url, prepares=self._prepares)
-        from cafcat.embedded.server import without_pg_variables
+        from cafcat.embedded.connecting import without_pg_variables
 
         close_home(self._home, is_default=self._is_default_home)
         server = self._server()

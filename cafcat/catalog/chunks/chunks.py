@@ -74,9 +74,8 @@ class Chunks:
             files: The batch.
             source_ids: sources.id of each file; None for a source that is not in the catalog.
             comparison: TIME: a file is unchanged if size, source, and entity tag are the same. If either side has
-            no
-                tag, the times are compared. A file is doubtful if only the source differs. CHECKSUM: every file of
-                the same size is doubtful. NOTHING: every file is changed.
+                no tag, the times are compared. A file is doubtful if only the source differs. CHECKSUM: every file
+                of the same size is doubtful. NOTHING: every file is changed.
         """
         if not files or not self._has_path_between(files):
             return ExistingFiles(frozenset(), frozenset(), {})

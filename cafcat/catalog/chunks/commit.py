@@ -162,8 +162,7 @@ def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
 
     Raises:
         Conflict: The chunk is in another state, or its lease has no owner. In the latter case its store was moved,
-        and
-            the object was not moved with it.
+            and the object was not moved with it.
     """
     statement = "SELECT state, store, lease_owner FROM chunks WHERE id = %s FOR UPDATE"
     row = acquire(connection, statement, [chunk_id]).fetchone()

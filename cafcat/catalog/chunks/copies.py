@@ -252,8 +252,7 @@ class Copies(Objects):
 
         Raises:
             Conflict: The store has a copy of the chunk, or may still have the remains of one. Or the catalog does
-            not
-                have the store.
+                not have the store.
         """
         statement = (
             "INSERT INTO chunk_copies (chunk_id, store, object_key, lease_owner, lease_expires_at) "
@@ -331,7 +330,7 @@ class Copies(Objects):
 
         Raises:
             Conflict: The chunk or its copies have changed meanwhile, for instance because one of the stores was
-            moved.
+                moved.
         """
         with self._connection.transaction() as connection:
             row = connection.execute(_SWITCHABLE, {"uuid": chunk, "new": new}).fetchone()

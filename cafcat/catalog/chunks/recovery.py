@@ -28,7 +28,7 @@ class LeftoverChunk(NamedTuple):
         owner: Name of the process that has, or had, the lease.
         moves_from: chunks.id of the chunks whose live files were copied into it; None for the chunk of an ingest.
         on_conflict: REPLACE or SKIP, from the options of its run. FAIL becomes SKIP, since it replaces no file
-        either.
+            either.
     """
 
     id: int

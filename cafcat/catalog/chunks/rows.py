@@ -1,7 +1,7 @@
 """All rows of one chunk, live and retired, in the order of their bytes.
 
-All rows are read from PostgreSQL at once and stored in a temporary file. Reading the chunk itself may take
-minutes, and no transaction should stay open for that time.
+All rows are read from PostgreSQL at once and stored in a temporary file. Reading the chunk itself may take minutes,
+and no transaction should stay open for that time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,9 +35,9 @@ COPY (
 It is one statement, so that it sees an entry exactly once even if the entry is being retired or restored.
 """
 
-# PostgreSQL documentation, COPY, "Binary Format": a header of 19 bytes; then for each row the number of fields
-# and, for each field, its length and its bytes. The fields before the path have 8 bytes each. The fields after it
-# are NULL in most rows.
+# PostgreSQL documentation, COPY, "Binary Format": a header of 19 bytes; then for each row the number of fields and,
+# for each field, its length and its bytes. The fields before the path have 8 bytes each. The fields after it are
+# NULL in most rows.
 _HEAD_BYTES: Final = 19
 _ROW: Final = Struct(">6xq4xq4xq4xq4xqi")
 _NOTHING: Final = NULL + NULL

@@ -300,8 +300,7 @@ class Lookup:
     def _page(self, parameters: dict[str, Any], limit: int) -> list[Location]:
         """Return the locations that meet the conditions whose parameter is not None.
 
-        The statement has only these conditions. An index can serve them, but not a condition such as
-        "%(low)s IS NULL OR file_path >= %(low)s".
+        The statement has only these conditions. An index can serve them, but not a condition with "IS NULL OR".
         """
         given = {name: value for name, value in parameters.items() if value is not None}
         conditions = " AND ".join(_CONDITIONS[name] for name in given)

@@ -273,9 +273,9 @@ def _lock_locations(connection: PgConnection) -> None:
 def _lock_stores(connection: PgConnection) -> None:
     """Prevent moves of stores until the transaction ends.
 
-    The journal record of this transaction names stores by URL. A move changes the URLs in all records that it
-    sees, but it would not see this one. A move locks its store before the chunks there, so this lock must come
-    before any change of a row of chunks.
+    The journal record of this transaction names stores by URL. A move changes the URLs in all records that it sees,
+    but it would not see this one. A move locks its store before the chunks there, so this lock must come before any
+    change of a row of chunks.
     """
     acquire(connection, "SELECT FROM stores ORDER BY id FOR KEY SHARE")
 

@@ -31,8 +31,8 @@ SELECT EXISTS (SELECT FROM chunks WHERE store = %(url)s AND state IN ('writing',
     OR EXISTS (SELECT FROM chunk_copies WHERE store = %(url)s AND state IN ('writing', 'committed'))
     OR EXISTS (SELECT FROM backups WHERE store = %(url)s AND state = 'writing')
 """
-# If the moved store has an object of the same name, it has overwritten the remains of a dead copy. Mark the
-# remains as removed.
+# If the moved store has an object of the same name, it has overwritten the remains of a dead copy. Mark the remains
+# as removed.
 _DROP_OVERWRITTEN: Final = """
 UPDATE chunk_copies AS dead SET deleted_at = now()
 WHERE store = %(new)s AND deleted_at IS NULL AND (
