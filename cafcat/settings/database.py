@@ -1,4 +1,4 @@
-"""The database that the settings mean: one that we were given, or the embedded one."""
+"""The database of the settings: one with a given URL, or the embedded one."""
 
 import os
 import shutil
@@ -19,13 +19,16 @@ __all__ = ["Database", "redacted"]
 
 
 def redacted(url: str) -> str:
-    """Return a libpq URL or key=value string without passwords: `***` for one that cannot be read."""
+    """Return a libpq URL or key=value string without passwords; `***` if it cannot be parsed."""
     return redact(url) if is_readable(url) else "***"
 
 
 class Database:
-    """Connects, starts, stops, migrates. A database that we were given is migrated only by init and upgrade;
-    the embedded one is ours, and is moved to our revision whenever it is behind."""
+    """The database of the settings: connections, migrations, and the embedded server.
+
+    A database with a given URL is migrated by `init` and `upgrade` only. The embedded one is migrated at every
+    connection if its schema has an older revision.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._given_url = settings.database_url
@@ -36,12 +39,18 @@ class Database:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether it is the embedded server of CAFCAT_HOME."""
+        """True if the database is that of the embedded server in CAFCAT_HOME."""
         return self._given_url is None
 
     def connect(self) -> PgConnection:
-        """Return a new connection. With the embedded database: to our revision of the schema, and with the stores
-        inside the home where the home is now. Raises CatalogUnavailable."""
+        """Return a new connection.
+
+        For the embedded database, this starts the server, migrates an older schema to HEAD_REVISION, and updates
+        the URLs of the stores inside the home if the home was moved.
+
+        Raises:
+            CatalogUnavailable: The server does not answer or start.
+        """
         if self._given_url is not None:
             return connect(self._given_url, prepares=self._prepares)
         from cafcat.embedded.connecting import without_pg_variables
@@ -55,7 +64,7 @@ class Database:
             connection.close()
             raise
         if revision is None or revision < HEAD_REVISION:
-            server.set_up()  # an earlier version may have made tables as another role
+            server.set_up()  # an earlier version may have created tables as another role
             with without_pg_variables():
                 upgrade(server.conninfo())
             revision, home = HEAD_REVISION, None
@@ -63,10 +72,10 @@ class Database:
         return connection
 
     def connect_reader(self) -> PgConnection:
-        """Return a new connection for queries of the user: in the embedded database, of a role that can only read.
+        """Return a new connection for queries of the user. Its role in the embedded database can only read.
 
         Raises:
-            CatalogUnavailable: the server does not answer or start.
+            CatalogUnavailable: The server does not answer or start.
         """
         connection = self.connect()
         if not self.is_embedded:
@@ -76,11 +85,17 @@ class Database:
 
         return self._server().connect(READER)
 
-    def _follow_home(self, connection: PgConnection, revision: str | None, noted: str | None) -> None:
-        """Where the home that the database has noted is not this one, it was moved or copied. Its URL is the same
-        for every symbolic link to it."""
+    def _follow_home(self, connection: PgConnection, revision: str | None, recorded: str | None) -> None:
+        """Update the URLs of the stores inside the home, if the home was moved or copied since the last use.
+
+        Args:
+            connection: A connection to the embedded database.
+            revision: Revision of its schema.
+            recorded: URL of the home at the last use. Symbolic links are resolved, so it is the same for all of
+                them.
+        """
         home = Path(os.path.realpath(self._home)).as_uri()
-        if revision != HEAD_REVISION or noted == home:
+        if revision != HEAD_REVISION or recorded == home:
             return
         from cafcat.catalog.connection import translated_errors
         from cafcat.catalog.stores.stores import follow_home
@@ -89,11 +104,11 @@ class Database:
             follow_home(connection, home, [self._home.as_uri()])
 
     def catalog(self) -> Catalog:
-        """Return the catalog in it, which connects at its first call."""
+        """Return the catalog in this database. It connects at its first call."""
         return Catalog(self.connect, self.connect_reader, lock_timeout=self._lock_timeout)
 
     def url(self) -> str:
-        """A libpq URL that works now: the embedded server is started."""
+        """Return a libpq URL of the database. The embedded server is started, so that the URL works."""
         if self._given_url is not None:
             return self._given_url
         with self._server().connect() as connection:
@@ -101,8 +116,15 @@ class Database:
         return self._server().url()
 
     def init(self) -> str:
-        """Makes the schema where there is none; fine if it is there and ours. Returns the revision. Raises
-        CatalogOutdated for a schema of another revision."""
+        """Create the schema if there is none.
+
+        Returns:
+            The revision of the schema.
+
+        Raises:
+            CatalogOutdated: There is a schema of another revision.
+            CatalogUnavailable: The server does not answer or start.
+        """
         found = current_revision(self.url())
         if found is None:
             upgrade(self.url())
@@ -111,7 +133,15 @@ class Database:
         return HEAD_REVISION
 
     def upgrade(self) -> tuple[str | None, str]:
-        """Moves the schema to our revision. Returns (from, to). Raises CatalogOutdated if it is newer."""
+        """Migrate the schema to the revision of this version of cafcat.
+
+        Returns:
+            The revision before (None: no schema), and the revision now.
+
+        Raises:
+            CatalogOutdated: The schema has a newer revision.
+            CatalogUnavailable: The server does not answer or start, or the migration failed.
+        """
         found = current_revision(self.url())
         if found is not None and found > HEAD_REVISION:
             raise outdated(found)
@@ -119,11 +149,15 @@ class Database:
         return found, HEAD_REVISION
 
     def current(self) -> tuple[str | None, str]:
-        """The revision in the database (None: no schema), and the one that this cafcat needs."""
+        """Return the revision of the schema (None: no schema), and the one that this version of cafcat needs."""
         return current_revision(self.url()), HEAD_REVISION
 
     def check(self) -> list[str]:
-        """What SQL alone can see to be wrong; empty if all is well. Raises CatalogOutdated."""
+        """Return a line for each kind of contradiction between rows that exists; an empty list if there is none.
+
+        Raises:
+            CatalogOutdated: The schema has another revision.
+        """
         catalog = self.catalog()
         try:
             return catalog.reports.findings()
@@ -131,15 +165,28 @@ class Database:
             catalog.close()
 
     def stop(self) -> bool:
-        """Stops the embedded server; False if it was not running. InvalidInput for a database of others."""
+        """Stop the embedded server.
+
+        Returns:
+            False if it was not running.
+
+        Raises:
+            InvalidInput: The database has a given URL, so cafcat did not start its server.
+        """
         if not self.is_embedded:
-            raise InvalidInput("the database is not ours to stop", hint="unset CAFCAT_DATABASE_URL")
+            message = "only the embedded database can be stopped, and a database URL is set"
+            raise InvalidInput(message, hint="unset CAFCAT_DATABASE_URL")
         return self._server().stop()
 
     def psql(self) -> tuple[list[str], dict[str, str]]:
-        """Command line of psql, and its whole environment. The password, if any, is in the environment only:
-        command lines can be seen by others. Connects once. Raises CatalogUnavailable."""
-        if not self.is_embedded:  # which `url` connects to
+        """Return the command line of psql and its complete environment, after one successful connection.
+
+        A password is in the environment only, because other users can read command lines.
+
+        Raises:
+            CatalogUnavailable: The server does not answer or start.
+        """
+        if not self.is_embedded:  # for the embedded database, `url` connects
             self.connect().close()
         conninfo, password = split_password(self.url())
         environment = dict(os.environ)
@@ -149,7 +196,7 @@ class Database:
         if self.is_embedded or program is None:
             program = str(self._server().programs / "psql")
         if self.is_embedded:
-            # Our server wants nothing of what PG* variables may say of another one.
+            # PG* variables may be meant for another server.
             environment = {name: value for name, value in environment.items() if not name.startswith("PG")}
         return [program, conninfo], environment
 

@@ -1,8 +1,8 @@
-"""Where things are: flags > environment > `cafcat.toml` > defaults.
+"""Settings from flags, environment variables, `cafcat.toml` and defaults, in this order of precedence.
 
-The names are the same everywhere: the flag `--target-size`, the variable `CAFCAT_TARGET_SIZE` and the key
-`target_size`. Stores have names in the file only. The doors and the wiring (docs/design.md) read this; what is
-below is told what it needs.
+A setting has the same name everywhere: the flag `--target-size`, the variable `CAFCAT_TARGET_SIZE` and the key
+`target_size`. Only the file can define named stores. The command line, the repository and the session read the
+settings. They pass single values to the packages below them.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Any, Self
 from cafcat.errors import InvalidInput
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.settings.stores import NamedStore, access_of, chosen_url, named_stores, possible_name
-from cafcat.settings.values import GivenValue, absolute_path, check_keys, size_in_bytes, text_of, yes_or_no
+from cafcat.settings.values import GivenValue, absolute_path, as_boolean, check_keys, size_in_bytes, text_of
 from cafcat.stores.registry import UPLOAD_MEMORY
 from cafcat.support.quantities import format_size
 
@@ -23,8 +23,11 @@ __all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "default_hom
 
 KEYS = ("home", "database_url", "store", "target_size", "upload_memory", "prepared_statements", "lock_timeout")
 DEFAULT_TARGET_SIZE = 30_000_000_000
+"""Default size of a chunk, in bytes."""
 LEAST_UPLOAD_MEMORY = 16_000_000
+"""Smallest accepted value of upload_memory, in bytes."""
 CONFIG_NAME = "cafcat.toml"
+"""Name of the configuration file in the home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +35,19 @@ class Settings:
     """Settings of one repository.
 
     Attributes:
-        home: Absolute folder of the embedded database.
-        database_url: A libpq URL or key=value string, None for the embedded database.
-        store: A URL or an absolute path.
-        store_name: The store as given, if that can be a name. A store with this name in the catalog is meant rather
-            than the folder in `store`.
-        target_size: Bytes of a chunk.
-        upload_memory: Most bytes of memory for the parts of one chunk on their way to an object store.
-        prepared_statements: Whether look-ups are prepared on the server of database_url.
-        lock_timeout: How long to wait for a lock of the catalog, in seconds. None: ten minutes, but rebuild and
-            restore do not wait.
-        stores: The stores that the configuration file names.
-        origins: Where each setting came from: "flag", "environment CAFCAT_X", "file PATH: key" or "default". Stores
-            are there as "stores.NAME".
+        home: Absolute path of the home: it has the embedded database, the default store and `cafcat.toml`.
+        database_url: A libpq URL or key=value string; None for the embedded database.
+        store: URL or absolute path of the store.
+        store_name: The given text, if it can be the name of a store. If the catalog has a store with this name,
+            that store is used instead of `store`. Otherwise None.
+        target_size: Size of a chunk, in bytes.
+        upload_memory: Most memory for the parts of one chunk that are being uploaded to an object store, in bytes.
+        prepared_statements: Whether look-ups are prepared on the server of `database_url`.
+        lock_timeout: How long to wait for a lock of the catalog, in seconds. None stands for ten minutes; rebuild
+            and restore do not wait then.
+        stores: The named stores of the configuration file, by name.
+        origins: Where each setting came from: "flag", "environment CAFCAT_X", "file PATH: key" or "default". Named
+            stores have the keys "stores.NAME".
     """
 
     home: Path
@@ -67,8 +70,17 @@ class Settings:
         profile: str | None = None,
         **flags: Any,
     ) -> Self:
-        """Settings from flags (None: not given; names as in KEYS), `environ` (default: the process'), the
-        configuration file and the defaults. Raises InvalidInput."""
+        """Read the settings.
+
+        Args:
+            environ: Environment variables; default: those of the process.
+            config: Path of the configuration file; default: CAFCAT_CONFIG, else `cafcat.toml` in the home.
+            profile: Profile of the configuration file; default: CAFCAT_PROFILE, else none.
+            flags: Values of flags, with names as in KEYS; None for flags that were not given.
+
+        Raises:
+            InvalidInput: A setting is invalid, or the configuration file cannot be read.
+        """
         environ = os.environ if environ is None else environ
         unknown = sorted(set(flags) - set(KEYS))
         if unknown:
@@ -93,9 +105,9 @@ class Settings:
             "prepared_statements": True,
             "lock_timeout": None,
         }
-        for name, read in _READERS.items():
+        for name, parse in _PARSERS.items():
             if name in given:
-                values[name] = read(given[name], name)
+                values[name] = parse(given[name], name)
         if "store" in given:
             values["store"] = chosen_url(given["store"], "store", stores)
             values["store_name"] = possible_name(given["store"].value, stores)
@@ -107,35 +119,43 @@ class Settings:
 
     @property
     def has_default_home(self) -> bool:
-        """Whether the home is the one of this user, and not a folder that was named."""
+        """True if the home is the default one of this user."""
         return self.origins["home"] == "default"
 
     @property
     def store_from_flag(self) -> str | None:
-        """The store if a flag names it, as a name or a URL: verbs that take all stores then take only this one."""
+        """Name or URL of the store if a flag gives it, else None.
+
+        Verbs that work on all stores by default then work on this store only.
+        """
         return (self.store_name or self.store) if self.origins["store"] == "flag" else None
 
     def access(self, url: str) -> S3Access:
-        """How S3 is reached for the s3:// URL of a store, a source or an object: as the named store says whose
-        URL is the longest that `url` begins with, by whole parts; otherwise AWS' own configuration says."""
+        """Return how to reach S3 for the s3:// URL of a store, a source or an object.
+
+        This is the access of the named store with the longest URL that is equal to `url`, or a folder above it.
+        Without such a store, AWS's own configuration applies.
+        """
         return access_of(url, self.stores)
 
 
 def redact(url: str) -> str:
-    """The same libpq URL or key=value string, or store URL, with every password replaced by `***`; in an s3://
-    URL the user too, which would be an access key."""
+    """Return a libpq URL, key=value string or store URL with `***` instead of every password.
+
+    In an s3:// URL this also replaces the user, which would be an access key.
+    """
     if is_s3(url):
         return _USER_IN_S3_URL.sub("://***@", url)
     if "://" not in url:
         return _PASSWORD_KEYWORD.sub(r"\1***", url)
-    # A password with an unescaped "/", "?" or "@" is no valid URL, but must not be shown for that.
+    # A password with an unescaped "/", "?" or "@" makes the URL invalid. It must not be shown even then.
     before, mark, query = url.partition("?")
     if "@" not in before and "@" in query:
         before, mark, query = url, "", ""
     return _PASSWORD_IN_URL.sub(r"\1***@", before) + mark + _PASSWORD_PARAMETER.sub(r"\1***", query)
 
 
-# An "@" behind the bucket is part of a key, unless a ":" before it says that it ends a password with a "/".
+# An "@" after the bucket is part of a key. But if a ":" is before it, it ends a password that contains a "/".
 _USER_IN_S3_URL = re.compile(r"://(?=[^/]*[:@]).*@", re.DOTALL)
 _PASSWORD_IN_URL = re.compile(r"(://[^:/@]*:).*@", re.DOTALL)
 _PASSWORD_PARAMETER = re.compile(r"((?:^|&)(?:ssl)?password=)[^&]*", re.IGNORECASE)
@@ -149,7 +169,10 @@ def _from_flags(flags: Mapping[str, Any]) -> dict[str, GivenValue]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, GivenValue]:
-    """An empty variable counts as not set, so that a shell can switch one off for one command."""
+    """Return the settings in environment variables.
+
+    An empty variable counts as missing, so that a user can switch it off for one command.
+    """
     variables = {name: f"CAFCAT_{name.upper()}" for name in KEYS}
     return {
         name: GivenValue(environ[variable], f"environment {variable}", Path.cwd())
@@ -167,27 +190,27 @@ def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, Give
 
 
 def _from_file(document: dict[str, Any], file: Path | None, profile: str | None) -> dict[str, GivenValue]:
-    """Top-level keys, overridden by those of `[profiles.NAME]`."""
+    """Return the settings of the configuration file: top-level keys, overridden by those of `[profiles.NAME]`."""
     if file is None:
         if profile is not None:
-            raise InvalidInput(f"profile {profile!r} needs a {CONFIG_NAME}, and there is none")
+            raise InvalidInput(f"profile {profile!r} needs a {CONFIG_NAME}, which does not exist")
         return {}
     profiles = document.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
         raise InvalidInput(f"profiles in {file} are not tables", hint="write [profiles.NAME]")
     values = _checked(document, file, "")
     for name, table in profiles.items():
-        of_profile = _checked(table, file, f"profiles.{name}.")
-        values |= of_profile if name == profile else {}
+        in_profile = _checked(table, file, f"profiles.{name}.")
+        values |= in_profile if name == profile else {}
     if profile is not None and profile not in profiles:
-        known = ", ".join(sorted(profiles)) or "none"
-        raise InvalidInput(f"no profile {profile!r} in {file}", hint=f"profiles there: {known}")
+        existing = ", ".join(sorted(profiles)) or "none"
+        raise InvalidInput(f"no profile {profile!r} in {file}", hint=f"profiles in this file: {existing}")
     return values
 
 
 def _checked(table: Mapping[str, Any], file: Path, prefix: str) -> dict[str, GivenValue]:
     if "stores" in table:
-        hint = "stores have the same names in every profile: write [stores.NAME]"
+        hint = "profiles cannot define stores: write [stores.NAME]"
         raise InvalidInput(f"unknown key {prefix}stores in {file}", hint=hint)
     check_keys(table, KEYS, file, prefix)
     return {name: GivenValue(value, f"file {file}: {prefix}{name}", file.parent) for name, value in table.items()}
@@ -206,22 +229,26 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def default_home() -> Path:
-    """Return the home of this user where none is named: an absolute folder."""
+    """Return the absolute path of this user's home, which is used if no other home is given."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("cafcat", appauthor=False)).absolute()
 
 
 def _in_real_home(store: str, home: Path) -> str:
-    """The same store by the one name that the embedded database has for it, whichever symbolic link the home was
-    reached by."""
+    """Return the path of a store, with symbolic links in the path of the home resolved if it is inside the home.
+
+    So the embedded database has only one URL for the store, whatever path of the home the user gives.
+    """
     below = Path(store).relative_to(home) if Path(store).is_relative_to(home) else None
     return store if below is None else str(Path(os.path.realpath(home)) / below)
 
 
 def _database_url(given: GivenValue, name: str) -> str:
-    """As libpq reads it; SQLAlchemy's `postgresql+driver://` loses its driver. The value is never in a
-    message, because it may hold a password."""
+    """Return a database URL for libpq, without the driver of SQLAlchemy's `postgresql+driver://`.
+
+    Messages never contain the value, because it may hold a password.
+    """
     text = re.sub(r"^(postgres(?:ql)?)\+\w+://", r"\1://", text_of(given, name).strip())
     if re.match(r"postgres(ql)?://", text) or re.match(r"\w+\s*=", text):
         return text
@@ -237,7 +264,7 @@ def _target_size(given: GivenValue, name: str) -> int:
 
 
 def _seconds(given: GivenValue, name: str) -> int:
-    """Return the seconds of a duration such as "15m", of a number, or 0."""
+    """Return the seconds of a duration such as "15m" or "0", or of a number of seconds."""
     text = str(given.value).strip().lower()
     match = re.fullmatch(r"(\d{1,6})([smhd]?)", text, re.ASCII)
     if isinstance(given.value, bool) or match is None:
@@ -254,10 +281,10 @@ def _upload_memory(given: GivenValue, name: str) -> int:
     return size
 
 
-_READERS: Mapping[str, Callable[[GivenValue, str], Any]] = {
+_PARSERS: Mapping[str, Callable[[GivenValue, str], Any]] = {
     "database_url": _database_url,
     "target_size": _target_size,
     "upload_memory": _upload_memory,
-    "prepared_statements": yes_or_no,
+    "prepared_statements": as_boolean,
     "lock_timeout": _seconds,
 }

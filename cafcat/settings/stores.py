@@ -1,7 +1,7 @@
-"""Stores that `cafcat.toml` has names for, and how each is reached.
+"""The named stores of `cafcat.toml`, and how to reach each of them.
 
-Identity is a matter of AWS' own configuration: no key here holds a secret, a URL with one in it is refused, and
-what is refused as a URL is never shown.
+Credentials belong in AWS's own configuration. No key of the file holds a secret, and a URL that contains one is
+refused. Messages never show a refused URL.
 """
 
 import os
@@ -24,7 +24,7 @@ _ADDRESSINGS: tuple[Addressing, ...] = get_args(Addressing)
 _NAME = re.compile(r"\w[\w.-]*")
 _BUCKET = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _S3_URL = re.compile(rf"s3://({_BUCKET})(?:/+([^?#\x00-\x1f\x7f\ud800-\udfff]*))?", re.IGNORECASE)
-# An "@" is refused in the path too: it may be the end of a password with an unescaped "/".
+# An "@" is refused even in the path, because it may be the end of a password with an unescaped "/".
 _ENDPOINT = re.compile(r"https?://(?:[\w.-]+|\[[\da-f:.]+\])(?::\d{1,5})?(?:/[^?#@\s]*)?", re.ASCII | re.IGNORECASE)
 _USER_INFORMATION = re.compile(r"[^/]*://(?=[^/]*[:@]).*@", re.DOTALL)
 _FILE_URL = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL | re.IGNORECASE)
@@ -32,7 +32,13 @@ _FILE_URL = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL | re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class NamedStore:
-    """A table `[stores.NAME]`. url: as in Settings.store. access: how S3 is reached; S3Access() for others."""
+    """A table `[stores.NAME]` of the configuration file.
+
+    Attributes:
+        name: Name of the store.
+        url: URL or absolute path of the store.
+        access: How to reach S3; S3Access() for a store that is not at s3://.
+    """
 
     name: str
     url: str
@@ -40,48 +46,75 @@ class NamedStore:
 
 
 def named_stores(tables: Any, file: Path) -> dict[str, NamedStore]:
-    """The stores of the value of `stores` in `file`, by name. Raises InvalidInput, also if two have one URL."""
+    """Return the named stores of a configuration file, by name.
+
+    Args:
+        tables: Value of the key `stores`.
+        file: The configuration file.
+
+    Raises:
+        InvalidInput: A table is invalid, or two stores have the same URL.
+    """
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise InvalidInput(f"stores in {file} are not tables", hint='write [stores.NAME], and url = "..." below it')
     stores = {name: _named_store(name, table, file) for name, table in tables.items()}
     names: dict[str, str] = {}
     for store in stores.values():
-        other = names.setdefault(_place(store.url), store.name)
+        other = names.setdefault(_comparable(store.url), store.name)
         if other != store.name:
-            hint = "a chunk knows its store by URL: remove one of the names"
+            hint = "the catalog identifies a store by its URL: remove one of the names"
             raise InvalidInput(f"stores.{other} and stores.{store.name} in {file} have the same url", hint=hint)
     return stores
 
 
 def chosen_url(given: GivenValue, name: str, stores: Mapping[str, NamedStore]) -> str:
-    """The URL of the store that a setting means: a name of one, a URL, or a folder. A path object is always a
-    folder. Raises InvalidInput."""
+    """Return the URL or absolute path of the store that a setting selects.
+
+    Args:
+        given: Name of a store, URL, or folder. A path object is always a folder.
+        name: Name of the setting, for messages.
+        stores: The named stores.
+
+    Raises:
+        InvalidInput: The value is invalid.
+    """
     if isinstance(given.value, str) and given.value in stores:
         return stores[given.value].url
     return _store_url(given, name)
 
 
 def is_store_name(text: str) -> bool:
-    """Return whether a text can be the name of a store: it is no URL, and no path with a slash."""
+    """Return whether a text can be the name of a store: it is neither a URL nor a path with a slash."""
     return _NAME.fullmatch(text) is not None
 
 
 def possible_name(given: Any, stores: Mapping[str, NamedStore]) -> str | None:
-    """Return what was given for a store if a store in the catalog may have this name; None if it is a URL, a path,
-    or a name in the configuration. The configuration wins: only there it is written how a server is reached."""
+    """Return a value for a store if it may be the name of a store in the catalog.
+
+    Returns:
+        None if the value is a URL, a path, or the name of a store in the configuration file. Names in the file take
+        precedence, because only the file has the settings to reach a server.
+    """
     return given if isinstance(given, str) and given not in stores and is_store_name(given) else None
 
 
 def access_of(url: str, stores: Mapping[str, NamedStore]) -> S3Access:
-    """That of the store whose URL has the most of the path parts that `url` begins with; S3Access() if none."""
-    url = _without_end(url)
+    """Return the access of the named store that contains a URL.
+
+    Returns:
+        The access of the store with the longest URL that is equal to `url`, or a folder above it. S3Access() if
+        there is no such store.
+    """
+    url = _without_trailing_slash(url)
     above = [store for store in stores.values() if url == store.url or url.startswith(f"{store.url}/")]
     return max(above, key=lambda store: len(store.url)).access if above else S3Access()
 
 
 def _named_store(name: str, table: Mapping[str, Any], file: Path) -> NamedStore:
     if not _NAME.fullmatch(name):
-        hint = "a name has letters, digits, '_', '-' and '.', so that it is never taken for a folder or URL"
+        hint = (
+            "a name may have letters, digits, '_', '-' and '.', so that it cannot be mistaken for a folder or URL"
+        )
         raise InvalidInput(f"not a name for a store in {file}: {name!r}", hint=hint)
     prefix = f"stores.{name}."
     check_keys(table, _KEYS, file, prefix)
@@ -123,32 +156,32 @@ def _addressing(given: GivenValue) -> Addressing:
 
 
 def _store_url(given: GivenValue, name: str) -> str:
-    """An s3:// URL without slashes around its prefix, another URL as it is, or an absolute path."""
+    """Return an s3:// URL without slashes around its prefix, any other URL unchanged, or an absolute path."""
     text = text_of(given, name)
     if re.match(r"\s*s3:", text, re.IGNORECASE):
         return _s3_url(text, f"{name} ({given.origin})")
     if "://" not in text:
         return str(absolute_path(given, name))
     if _USER_INFORMATION.match(text):
-        hint = "remove what stands before the @"
+        hint = "remove the part before the @"
         raise InvalidInput(f"{name} ({given.origin}) has a user or password in it", hint=hint)
     return text
 
 
-def _s3_url(text: str, what: str) -> str:
+def _s3_url(text: str, label: str) -> str:
     url = _S3_URL.fullmatch(text)
     if url is None:
         hint = "no user, password or query: credentials belong in AWS' own configuration, options in [stores.NAME]"
-        raise InvalidInput(f"{what} is not s3://BUCKET or s3://BUCKET/PREFIX", hint=hint)
-    return _without_end(f"s3://{url[1]}/{url[2] or ''}")
+        raise InvalidInput(f"{label} is not s3://BUCKET or s3://BUCKET/PREFIX", hint=hint)
+    return _without_trailing_slash(f"s3://{url[1]}/{url[2] or ''}")
 
 
-def _without_end(url: str) -> str:
-    """An s3:// URL as it is compared; anything else as it is."""
+def _without_trailing_slash(url: str) -> str:
+    """Return an s3:// URL without slashes at its end, and any other text unchanged."""
     return f"s3://{url[5:].rstrip('/')}" if is_s3(url) else url
 
 
-def _place(url: str) -> str:
-    """The same text for the same store: file:///srv/chunks/ and /srv/chunks are one folder."""
+def _comparable(url: str) -> str:
+    """Return a text that is equal for equal stores: file:///srv/chunks/ and /srv/chunks are the same folder."""
     folder = _FILE_URL.fullmatch(url)
     return os.path.normpath(unquote(folder[1])) if folder else url

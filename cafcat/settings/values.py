@@ -1,5 +1,7 @@
-"""Single values of the settings: who gave them, and what they must be. No value is ever in a message unless it
-cannot be a secret."""
+"""Single values of the settings: their origin, and the checks of their types.
+
+A message contains a value only if the value cannot be a secret.
+"""
 
 import os
 import re
@@ -10,17 +12,23 @@ from typing import Any, NamedTuple
 from cafcat.errors import InvalidInput
 from cafcat.support.quantities import parse_size
 
-__all__ = ["GivenValue", "absolute_path", "check_keys", "size_in_bytes", "text_of", "yes_or_no"]
+__all__ = ["GivenValue", "absolute_path", "as_boolean", "check_keys", "size_in_bytes", "text_of"]
 
 _NAME_OF_SECRET = re.compile(r"access.?key|secret|passw|token|credential", re.IGNORECASE)
 _NO_SECRETS = (
-    "secrets are not kept in this file: those of S3 belong in AWS' own configuration (~/.aws/credentials)"
-    " or environment (AWS_SECRET_ACCESS_KEY), that of Postgres in ~/.pgpass or PGPASSWORD"
+    "this file has no secrets: those of S3 belong in AWS' own configuration (~/.aws/credentials)"
+    " or environment (AWS_SECRET_ACCESS_KEY), that of PostgreSQL in ~/.pgpass or PGPASSWORD"
 )
 
 
 class GivenValue(NamedTuple):
-    """A value that somebody gave, who, and the folder that a relative path in it is relative to."""
+    """A value of a setting and its origin.
+
+    Attributes:
+        value: The value, not checked yet.
+        origin: Its origin, for messages: "flag", "environment CAFCAT_X" or "file PATH: key".
+        folder: Base folder of a relative path in the value.
+    """
 
     value: Any
     origin: str
@@ -28,7 +36,15 @@ class GivenValue(NamedTuple):
 
 
 def text_of(given: GivenValue, name: str) -> str:
-    """A text, or the text of a path object. Raises InvalidInput if it is empty or has a NUL."""
+    """Return a text, or the text of a path object.
+
+    Args:
+        given: The value.
+        name: Name of the setting, for messages.
+
+    Raises:
+        InvalidInput: The value is of another type, is empty, or contains a NUL.
+    """
     value = os.fspath(given.value) if isinstance(given.value, os.PathLike) else given.value
     if not isinstance(value, str) or not value or "\0" in value:
         raise InvalidInput(f"{name} ({given.origin}) must be a text that is not empty")
@@ -36,7 +52,11 @@ def text_of(given: GivenValue, name: str) -> str:
 
 
 def absolute_path(given: GivenValue, name: str) -> Path:
-    """The path without `~`, `.` and `..`. Raises InvalidInput."""
+    """Return a path as an absolute path without `~`, `.` and `..`.
+
+    Raises:
+        InvalidInput: The value is not a path, or the home of a user in it is unknown.
+    """
     try:
         return Path(os.path.normpath(given.folder / Path(text_of(given, name)).expanduser()))
     except RuntimeError as error:
@@ -44,7 +64,11 @@ def absolute_path(given: GivenValue, name: str) -> Path:
 
 
 def size_in_bytes(given: GivenValue, name: str) -> int:
-    """A number of bytes, or what a size such as "30GB" means. Raises InvalidInput."""
+    """Return a number of bytes, from a number or a size such as "30GB".
+
+    Raises:
+        InvalidInput: The value is not a size.
+    """
     value = given.value
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise InvalidInput(f'{name} ({given.origin}) must be a number of bytes or a size such as "30GB"')
@@ -54,8 +78,12 @@ def size_in_bytes(given: GivenValue, name: str) -> int:
         raise InvalidInput(f"{name} ({given.origin}): {error.message}", hint=error.hint) from error
 
 
-def yes_or_no(given: GivenValue, name: str) -> bool:
-    """A truth value, or the word for one. Raises InvalidInput."""
+def as_boolean(given: GivenValue, name: str) -> bool:
+    """Return a boolean, from a boolean or one of the words "true" and "false" in any case.
+
+    Raises:
+        InvalidInput: The value is neither.
+    """
     if isinstance(given.value, bool):
         return given.value
     word = text_of(given, name).lower()
@@ -65,8 +93,17 @@ def yes_or_no(given: GivenValue, name: str) -> bool:
 
 
 def check_keys(table: Mapping[str, Any], keys: Sequence[str], file: Path, prefix: str) -> None:
-    """Refuses the first key of a table of `file` that is none of `keys`; `prefix` is what stands before it, as
-    "profiles.big.". Raises InvalidInput."""
+    """Check that a table of a configuration file has no unknown keys.
+
+    Args:
+        table: The table.
+        keys: The known keys.
+        file: The configuration file.
+        prefix: Path of the table in the file, for messages, such as "profiles.big.".
+
+    Raises:
+        InvalidInput: The table has another key.
+    """
     for name in table:
         if name not in keys:
             hint = _NO_SECRETS if _NAME_OF_SECRET.search(name) else f"keys are {', '.join(keys)}"
