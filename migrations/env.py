@@ -1,4 +1,4 @@
-"""How Alembic reaches the database: by `cafcat db upgrade`, or `alembic` with CAFCAT_DATABASE_URL set."""
+"""Alembic's environment, for `cafcat db upgrade` and for `alembic` with CAFCAT_DATABASE_URL set."""
 
 import os
 
@@ -9,12 +9,12 @@ from sqlalchemy.pool import NullPool
 
 from cafcat.catalog.tables import metadata
 
-LOCK_KEY = 0x63616663  # "cafc": two migrations at once wait for each other
+LOCK_KEY = 0x63616663  # advisory lock ("cafc"): of two simultaneous migrations, the second one waits
 SETTINGS = ("SET lock_timeout = '10s'", "SET statement_timeout = '30min'")
 
 
 def database_url() -> str:
-    """A libpq URL, from the caller's configuration or the environment."""
+    """Return a libpq URL from the caller's configuration or the environment."""
     url = context.config.attributes.get("database_url") or os.environ.get("CAFCAT_DATABASE_URL")
     if not url:
         raise SystemExit("set CAFCAT_DATABASE_URL, or use `cafcat db upgrade`")
@@ -22,7 +22,7 @@ def database_url() -> str:
 
 
 def run_migrations() -> None:
-    """All steps to the target in one transaction: they happen wholly or not at all."""
+    """Run all migrations up to the target revision in one transaction."""
     url = database_url()
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool)
     with engine.connect() as connection, connection.begin():

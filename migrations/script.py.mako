@@ -13,10 +13,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Forward."""
+    """Migrate from the previous revision to this one."""
     ${upgrades if upgrades else "pass"}
 
 
 def downgrade() -> None:
-    """Back."""
+    """Migrate from this revision to the previous one."""
     ${downgrades if downgrades else "pass"}

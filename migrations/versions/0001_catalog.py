@@ -1,4 +1,4 @@
-"""The catalog: chunks, file_locations, retired_locations, ingest_runs, events.
+"""Create the catalog: chunks, file_locations, retired_locations, ingest_runs, events.
 
 Revision: 0001, the first.
 """
@@ -13,8 +13,8 @@ branch_labels = None
 depends_on = None
 
 
-# A foreign key from file_locations would cost 60 % of the loading rate (docs/decisions/0003): rows of chunks are
-# kept for ever instead.
+# A foreign key from file_locations to chunks would cost 60 % of the loading rate (docs/decisions/0003). Instead, a
+# trigger prevents that rows of chunks are deleted.
 KEEP_CHUNKS = """
 CREATE FUNCTION chunks_are_kept() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -27,7 +27,7 @@ CREATE TRIGGER chunks_are_kept BEFORE DELETE OR TRUNCATE ON chunks
 
 
 def upgrade() -> None:
-    """Forward."""
+    """Create all tables."""
     op.create_table(
         "file_locations",
         sa.Column(
@@ -385,7 +385,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Back."""
+    """Drop all tables."""
     op.drop_index(op.f("events_run_id_idx"), table_name="events")
     op.drop_index(op.f("events_chunk_id_idx"), table_name="events")
     op.drop_table("events")

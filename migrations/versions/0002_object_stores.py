@@ -1,4 +1,4 @@
-"""Object stores: uploads to recover, entity tags of sources, positions of listings.
+"""Add columns and a table for object stores: uploads, entity tags of files, positions of listings.
 
 Revision: 0002, after 0001.
 """
@@ -15,7 +15,7 @@ SOURCE_ETAG = "Entity tag of the file at its source, without quotes; NULL where 
 
 
 def upgrade() -> None:
-    """Forward. New columns are NULL everywhere: no table is rewritten."""
+    """Add the columns and the table. New columns are NULL in all rows, so PostgreSQL rewrites no table."""
     upload_id = "Multipart upload that writes the object: what recover aborts; NULL for folders."
     op.add_column("chunks", sa.Column("upload_id", sa.Text(), nullable=True, comment=upload_id))
     op.alter_column(
@@ -87,7 +87,7 @@ def _create_listings() -> None:
 
 
 def downgrade() -> None:
-    """Back: what the new columns and the table hold is lost."""
+    """Drop the columns and the table. Their contents are lost."""
     op.drop_table("listings")
     for table in ("retired_locations", "file_locations"):
         op.drop_column(table, "source_etag")

@@ -1,4 +1,4 @@
-"""Custody: the journal, copies of chunks, verifications; chunks that nothing points to are retired.
+"""Add the journal, copies of chunks, backups and verifications, and the state `retired` of chunks.
 
 Revision: 0003, after 0002.
 """
@@ -12,7 +12,7 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-# What was committed before there was a journal: recover writes it beside the chunks.
+# Insert a journal record for each commit before this revision. Recover writes these records into the stores.
 FILL_JOURNAL = """
 INSERT INTO journal (chunk_id, happened_at, uuid, kind, unwritten)
 SELECT id, committed_at, gen_random_uuid(), 'commit', ARRAY[store]
@@ -28,7 +28,7 @@ REASONS = "'replaced', 'skipped', 'removed', 'moved'"
 
 
 def upgrade() -> None:
-    """Forward."""
+    """Add the tables and the state, and fill the journal."""
     _change_tables()
     _create_journal()
     _create_copies_and_backups()
@@ -433,7 +433,7 @@ def _create_verifications() -> None:
 
 
 def downgrade() -> None:
-    """Back: what the new tables hold is lost, and so is what was removed by rm."""
+    """Drop the new tables and the state. Their contents are lost, and so are files that rm removed."""
     op.execute("UPDATE chunks SET state = 'committed', retired_at = NULL WHERE state = 'retired'")
     op.execute("UPDATE retired_locations SET reason = 'replaced' WHERE reason NOT IN ('replaced', 'skipped')")
     op.drop_constraint(op.f("retired_locations_reason_check"), "retired_locations")

@@ -1,6 +1,6 @@
-"""Five formats: files that have to be decoded, archives that are not cafcat's own, log files in archives of logs.
+"""Add columns and tables for five formats: decoded files, adopted archives, log files in archives of logs.
 
-Revision: 0004, after 0003. Columns are added at the end, without a value: no table is rewritten.
+Revision: 0004, after 0003. New columns are NULL in all rows, so PostgreSQL rewrites no table.
 """
 
 import sqlalchemy as sa
@@ -27,12 +27,12 @@ COMMENTS = (
     ),
     ("format", sa.Text(), False, "Format of the archive: caf.", "Format of the archive: caf, car, chunkio, ..."),
 )
-"""Of columns of chunks: name, type, whether it is nullable, before, after."""
+"""Changed comments of columns of chunks: name, type, whether it is nullable, old comment, new comment."""
 ADOPTED_PREFIX = (
     "Of an archive that was adopted in place: what its paths begin with before the names that it has for them itself. "
     "NULL for cafcat's own. An adopted object is never written to or deleted."
 )
-# Times beyond the years 1 to 9999 are left out of the view: clients cannot show them.
+# The view omits times outside of the years 1 to 9999, because clients cannot show them.
 TIME = "CASE WHEN {0} BETWEEN -62135596800000 AND 253402300799999 THEN to_timestamp({0} / 1000) END"
 UNITS = f"""
 CREATE VIEW units AS
@@ -61,13 +61,13 @@ THERE_ONCE = sa.text("adopted_prefix IS NULL OR state <> 'deleted'")
 
 
 def upgrade() -> None:
-    """Forward."""
+    """Add the columns, tables and the view."""
     for table in LOCATIONS:
         op.add_column(table, sa.Column("content_bytes", sa.BigInteger(), nullable=True, comment=CONTENT_BYTES))
         op.add_column(table, sa.Column("decoding", sa.Text(), nullable=True, comment=DECODING))
         _comment(table, sa.Column("end_byte", sa.BigInteger(), nullable=False, comment=BEFORE), END_BYTE)
     op.add_column("chunks", sa.Column("adopted_prefix", sa.Text(), nullable=True, comment=ADOPTED_PREFIX))
-    # What was adopted and let go may be adopted again.
+    # An adopted archive whose row is `deleted` may be adopted again.
     op.drop_constraint("chunks_store_key", "chunks")
     key = ["store", "object_key"]
     op.create_index("chunks_object_idx", "chunks", key, unique=True, postgresql_where=THERE_ONCE)
@@ -77,7 +77,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Back, for development: what has to be decoded cannot be read afterwards."""
+    """Drop the columns, tables and the view, for development. Files that have to be decoded become unreadable."""
     for name, kind, nullable, before, after in COMMENTS:
         _comment("chunks", sa.Column(name, kind, nullable=nullable, comment=after), before)
     op.execute("DROP VIEW units")

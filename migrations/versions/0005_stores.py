@@ -1,8 +1,8 @@
-"""Stores with rows of their own, an identity for the catalog, and the source of each file.
+"""Add rows for stores, a UUID for the catalog, and the source of each file.
 
-Revision: 0005, after 0004. `chunks`, `chunk_copies` and `backups` keep their column `store`; it becomes a foreign
-key to `stores.url` with ON UPDATE CASCADE, so that one UPDATE of `stores` moves a whole store (decision 0023).
-New columns are added at the end, without a value: no table is rewritten.
+Revision: 0005, after 0004. `chunks`, `chunk_copies` and `backups` keep their column `store`. It becomes a foreign
+key to `stores.url` with ON UPDATE CASCADE, so that one UPDATE of `stores` moves a whole store (decision 0023). New
+columns are added at the end with a constant default or NULL, so PostgreSQL rewrites no table.
 """
 
 import sqlalchemy as sa
@@ -35,7 +35,7 @@ UNION SELECT unnest(unwritten) FROM journal WHERE unwritten <> '{}' ORDER BY 1
 
 
 def upgrade() -> None:
-    """Forward."""
+    """Add the tables and columns, and insert the rows of stores."""
     _create_catalog_identity()
     _create_stores()
     _create_sources()
@@ -56,7 +56,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Back, for development: names of stores, the catalog's identity and the sources of files are lost."""
+    """Drop the tables and columns, for development.
+
+    Names of stores, the UUID of the catalog and the sources of files are lost.
+    """
     op.drop_column("chunk_copies", "retired_at")
     op.drop_column("findings", "is_live")
     op.drop_column("findings", "file_count")
