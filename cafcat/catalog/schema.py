@@ -101,11 +101,13 @@ def _check_server(url: str) -> None:
 
     with connect(url) as connection:
         if connection.info.server_version < 140000:
-            raise CatalogUnavailable("the server is older than PostgreSQL 14", hint="cafcat needs 14 or newer")
+            raise CatalogUnavailable(
+                "the server is older than PostgreSQL 14", hint="cafcat needs PostgreSQL 14 or newer"
+            )
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
-            hint = "create one with ENCODING 'UTF8' TEMPLATE template0"
-            raise CatalogUnavailable(f"the database is in {encoding}, not in UTF8", hint=hint)
+            hint = "create a database with ENCODING 'UTF8' TEMPLATE template0"
+            raise CatalogUnavailable(f"the encoding of the database is {encoding}, not UTF8", hint=hint)
 
 
 def _config(url: str) -> "Config":

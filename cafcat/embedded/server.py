@@ -224,8 +224,8 @@ class EmbeddedServer:
         """Return the socket folder in postmaster.pid: the command that started the server may have another TMPDIR.
 
         Returns:
-            None if there is no such file, or it is that of another data folder of which this one is a copy, or the
-            socket folder is not private.
+            None if there is no such file, or if the socket folder is not private. Also None if the file names
+            another data folder, of which this one is a copy.
         """
         try:
             postmaster = read_postmaster(self.folder)
@@ -261,7 +261,7 @@ class EmbeddedServer:
         raise CatalogUnavailable(
             f"the embedded database in {self.folder} did not answer within {ANSWER_SECONDS:.0f} seconds: "
             f"{fatal_line(reason)}",
-            hint=f"look at {self.log_file}; it may be in use by another machine or container",
+            hint=f"look at {self.log_file}; another machine or container may be using this folder",
         )
 
     def _make_available(self) -> None:

@@ -45,8 +45,8 @@ class Database:
     def connect(self) -> PgConnection:
         """Return a new connection.
 
-        For the embedded database, this starts the server, migrates an older schema to HEAD_REVISION, and updates
-        the URLs of the stores inside the home if the home was moved.
+        For the embedded database, this starts the server and migrates an older schema to HEAD_REVISION. If the home
+        was moved, it also updates the URLs of the stores inside the home.
 
         Raises:
             CatalogUnavailable: The server does not answer or start.

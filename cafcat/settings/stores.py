@@ -164,7 +164,7 @@ def _store_url(given: GivenValue, name: str) -> str:
         return str(absolute_path(given, name))
     if _USER_INFORMATION.match(text):
         hint = "remove the part before the @"
-        raise InvalidInput(f"{name} ({given.origin}) has a user or password in it", hint=hint)
+        raise InvalidInput(f"{name} ({given.origin}) contains a user or password", hint=hint)
     return text
 
 

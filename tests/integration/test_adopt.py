@@ -439,7 +439,7 @@ def test_an_archive_without_any_new_file_says_how_it_is_adopted_again(
     path = archive(tmp_path / "x.caf")
     assert adopted(repository, path, on_conflict=OnConflict.SKIP).files == 0
     [message] = adopt(repository, path, on_conflict=OnConflict.REPLACE).failed
-    assert "after cafcat prune, it can be adopted again" in message
+    assert "after `cafcat prune`, it can be adopted again" in message
 
 
 def test_a_commit_whose_answer_is_lost_is_settled_by_looking(

@@ -96,9 +96,9 @@ class Adopting:
         if row is not None:
             uuid, state, is_adopted = row
             reason = "was adopted before" if is_adopted else "is a chunk of this catalog"
-            hint = f"cafcat chunks show {str(uuid)[:8]}"
+            hint = f"`cafcat chunks show {str(uuid)[:8]}` shows it"
             if is_adopted and state == ChunkState.RETIRED:
-                hint = "no path points to it any more: after cafcat prune, it can be adopted again"
+                hint = "no path points to it any more: after `cafcat prune`, it can be adopted again"
             raise Conflict(f"the archive {reason}: {uuid} ({state})", hint=hint)
 
     def preview(self, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
@@ -170,7 +170,7 @@ def _add_files(connection: PgConnection, chunk_id: int, mapping: Mapping, on_con
 
 
 def _path_conflict(path: str | None) -> Conflict:
-    hint = "--on-conflict skip or replace, or another --prefix"
+    hint = "use --on-conflict skip or replace, or another --prefix"
     return Conflict("the catalog has a file of this name", path=path, hint=hint)
 
 

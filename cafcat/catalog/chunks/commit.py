@@ -53,7 +53,7 @@ class Commit:
             units: The log files and times of an archive of logs.
 
         Raises:
-            Conflict: The chunk is no longer being written, or another archive has a log file of `units`, or the
+            Conflict: The chunk is no longer being written. Or another archive has a log file of `units`. Or the
                 catalog has a path of the mapping under OnConflict.FAIL.
             CatalogUnavailable: The commit failed, or its outcome cannot be found out. Then recover can still commit
                 the chunk.

@@ -48,8 +48,8 @@ WHERE k.id = %s
 """
 
 # The journal record of the chunk's commit is also written into the store of the copy. The record lists the skipped
-# files. Their rows in journal_files may have been deleted after all stores had the record, so they are taken from
-# retired_locations again.
+# files. Their rows in journal_files may have been deleted after all stores had the record, so they are copied again
+# from retired_locations.
 _ADD_PENDING_STORE: Final = """
 UPDATE journal SET unwritten = array_append(unwritten, %(store)s)
 WHERE chunk_id = %(chunk)s AND NOT unwritten @> ARRAY[%(store)s]

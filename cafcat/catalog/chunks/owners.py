@@ -1,7 +1,7 @@
 """Names of the processes that hold leases, and the test whether such a process is certainly dead.
 
-A lease expires by itself. If its owner was a process of this machine that does not exist any more, other processes
-need not wait for that: the owner cannot write any more. The name of an owner identifies its process.
+A lease expires by itself. Other processes need not wait for that if the owner was a process of this machine that
+does not exist any more. Such an owner cannot write. The name of an owner identifies its process.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ _OWNER: Final = re.compile(
 def owner_name(role: str) -> str:
     """Return the name of this process as the owner of leases, such as "host:4711:run 7 [5f2c9e01a3b4/88123]".
 
-    The parts are host, process id and role. On systems with /proc follow a hash of the current boot of this
-    machine, and the start time of the process in clock ticks since that boot.
+    The first parts are host, process id and role. On systems with /proc, two parts follow: a hash of the current
+    boot of this machine, and the start time of the process in clock ticks since that boot.
 
     Args:
         role: The task of the process, such as "run 7".
@@ -43,8 +43,8 @@ def is_dead(owner: str | None) -> bool:
     """Return whether an owner is certainly dead.
 
     Returns:
-        True only if its process ran on this machine since the last boot, in the same process id namespace as this
-        process, and does not exist any more. False in all cases of doubt.
+        True if the process does not exist any more, and its name shows the current boot of this machine and the
+        process id namespace of this process. False in all cases of doubt.
     """
     found = _OWNER.match(owner or "")
     if found is None or found["machine"] != _machine():

@@ -35,8 +35,8 @@ COPY (
 It is one statement, so that it sees an entry exactly once even if the entry is being retired or restored.
 """
 
-# PostgreSQL documentation, COPY, "Binary Format": a header of 19 bytes; then for each row the number of fields and,
-# for each field, its length and its bytes. The fields before the path have 8 bytes each. The fields after it are
+# PostgreSQL documentation, COPY, "Binary Format": a header of 19 bytes, then the rows. A row is the number of
+# fields, then length and bytes of each field. The fields before the path have 8 bytes each. The fields after it are
 # NULL in most rows.
 _HEAD_BYTES: Final = 19
 _ROW: Final = Struct(">6xq4xq4xq4xq4xqi")

@@ -80,8 +80,10 @@ WHERE c.state <> 'committed' AND c.adopted_prefix IS NULL
 OFFSET 0
 """  # noqa: S608
 LOGS_ELSEWHERE: Final = _ELSEWHERE.format(is_there="o.state = 'committed'")
-"""Log files of an archive `c` that cafcat wrote and to which no path points any more, and the UUIDs of the other
-archives of cafcat that now have these log files."""
+"""Query for the log files of an archive `c` that another archive has now, with the UUID of that archive.
+
+It returns rows only if cafcat wrote both archives and no path points to `c` any more.
+"""
 _FIRST_ELSEWHERE: Final = f"""
 SELECT e.* FROM chunks AS c CROSS JOIN LATERAL (
     {_ELSEWHERE.format(is_there="(o.state = 'committed' OR o.id = ANY(%(coming)s))")}

@@ -120,8 +120,9 @@ class Removal:
     def restore(self, names: PathList, folders: Sequence[PathScope], checkpoint: Callable[[], object]) -> Change:
         """Restore removed files to the location that each had when it was last removed.
 
-        A path is left alone if it has a file again, if its chunk was pruned, or if its chunk is an archive of logs
-        and another archive has one of its log files by now. Arguments and errors are those of `remove`.
+        A path is left alone if it has a file again, or if its chunk was pruned. It is also left alone if its chunk
+        is an archive of logs, and another archive has one of its log files by now. Arguments and errors are those
+        of `remove`.
         """
         return self._change(lambda connection, change: _restore(connection, change, names, folders, checkpoint))
 

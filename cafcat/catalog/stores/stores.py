@@ -142,8 +142,8 @@ class Stores:
     def register(self, url: str) -> None:
         """Insert the row of a store, if there is none.
 
-        A verb that writes does this when it opens the store. If the store is moved later, inserts of chunks, copies
-        and backups with the old URL fail, because no row of `stores` has this URL any more.
+        A verb that writes does this when it opens the store. If the store is moved later, no row of `stores` has
+        the old URL any more. Then inserts of chunks, copies and backups with the old URL fail.
         """
         with self._connection.transaction() as connection:
             add_store(connection, url)
@@ -338,7 +338,7 @@ def _reference_error(connection: PgConnection, url: str) -> Conflict:
     if connection.execute(_HAS_OBJECTS.encode(), {"store": url}).fetchone() is None:
         hint = "the row does no harm: another store can move to that URL"
         return Conflict(f"the history of deleted objects refers to the store {url}: its row has to stay", hint=hint)
-    hint = "cafcat store ls shows its objects; cafcat store migrate moves them to another store"
+    hint = "`cafcat store ls` shows its objects; `cafcat store migrate` copies them to another store"
     return Conflict(f"the catalog still refers to the store {url}", hint=hint)
 
 
