@@ -8,7 +8,7 @@ from cafcat.settings.settings import Settings
 
 if TYPE_CHECKING:
     from cafcat.archives.opening import OpenArchive
-    from cafcat.formats.read_as import ReadAs
+    from cafcat.formats.format_choice import FormatChoice
     from cafcat.operations.convert.run import ConvertReport
     from cafcat.operations.inspect.run import Inspection
     from cafcat.remote.access import S3Access
@@ -35,10 +35,10 @@ def inspect(
     Raises:
         NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
     """
-    from cafcat.formats.read_as import ReadAs
+    from cafcat.formats.format_choice import FormatChoice
     from cafcat.operations.inspect.run import look_into
 
-    return look_into(_archive(file, settings, ReadAs(format, zero_padding)))
+    return look_into(_archive(file, settings, FormatChoice(format, zero_padding)))
 
 
 def convert(
@@ -74,19 +74,21 @@ def convert(
         Refused: the format cannot have a name.
         Unsupported, InvalidInput, OutputFailed: and as `inspect`.
     """
-    from cafcat.formats.read_as import ReadAs
+    from cafcat.formats.format_choice import FormatChoice
     from cafcat.operations.convert.run import convert_archive
     from cafcat.session import output_of
 
-    archive = _archive(input, settings, ReadAs(input_format, zero_padding))
+    archive = _archive(input, settings, FormatChoice(input_format, zero_padding))
     target = output_of(settings, output, overwrite=overwrite)
     return convert_archive(archive, target, format, progress=progress or Progress())
 
 
-def _archive(where: str | os.PathLike[str], settings: Settings | None, read_as: "ReadAs") -> "OpenArchive":
+def _archive(
+    where: str | os.PathLike[str], settings: Settings | None, format_choice: "FormatChoice"
+) -> "OpenArchive":
     from cafcat.archives.opening import open_archive
 
     def access(url: str) -> "S3Access":
         return (settings or Settings.load()).access(url)
 
-    return open_archive(where, access, read_as)
+    return open_archive(where, access, format_choice)

@@ -45,7 +45,7 @@ def spans_alone(folder: Path) -> dict[str, bytes]:
 
     Raises the error of the first file that cannot be read.
     """
-    spread = DATABUNDLE.spread(stored(folder))
+    spread = DATABUNDLE.open_folder(stored(folder))
     assert spread is not None
     found = {}
     for name in spread.names:

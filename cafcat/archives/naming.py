@@ -9,12 +9,12 @@ from urllib.parse import unquote, urlsplit
 
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.formats import registry as formats
-from cafcat.formats.base import Format, Spread
+from cafcat.formats.base import Format, MultiFileArchive
 from cafcat.remote.access import is_s3
 from cafcat.remote.address import parse_s3
 from cafcat.stores.base import Store, StoredFolder
 
-__all__ = ["ArchiveLocator", "StoreOf", "Together", "found"]
+__all__ = ["ArchiveLocator", "FolderArchive", "StoreOf", "found"]
 
 StoreOf = Callable[[str], Store]
 """Gives the store at a URL. Raises InvalidInput for a folder that no store has."""
@@ -31,15 +31,15 @@ class ArchiveLocator(NamedTuple):
     key: str
 
 
-class Together(NamedTuple):
+class FolderArchive(NamedTuple):
     """A folder that is one archive in several files, as a store, and what its format says of it."""
 
     store: Store
     format: Format
-    spread: Spread
+    spread: MultiFileArchive
 
 
-def found(name: str, alone: Callable[[ArchiveLocator], _Alone], store_of: StoreOf) -> _Alone | Together:
+def found(name: str, alone: Callable[[ArchiveLocator], _Alone], store_of: StoreOf) -> _Alone | FolderArchive:
     """What a path, a file:// or an s3:// URL means. alone: is asked for a file or object, and raises NotFound if an
     object is not there: then a folder may have that name. An s3:// URL that ends in "/" is a folder, whatever
     object has that key: consoles make empty ones.
@@ -59,7 +59,7 @@ def found(name: str, alone: Callable[[ArchiveLocator], _Alone], store_of: StoreO
         return together
 
 
-def _folder(place: ArchiveLocator, store_of: StoreOf) -> Together:
+def _folder(place: ArchiveLocator, store_of: StoreOf) -> FolderArchive:
     together = _together(store_of(place.folder))
     if together is None:
         hint = "name the archives in it; a bundle of DataBundle has a folder index with a file CURRENT"
@@ -94,7 +94,7 @@ def _local_path(name: str) -> str:
     return os.path.abspath(unquote(parts.path))
 
 
-def _under_the_name_of_an_object(place: ArchiveLocator, store_of: StoreOf) -> Together | None:
+def _under_the_name_of_an_object(place: ArchiveLocator, store_of: StoreOf) -> FolderArchive | None:
     try:
         store = store_of(place.name)
     except InvalidInput:
@@ -102,7 +102,7 @@ def _under_the_name_of_an_object(place: ArchiveLocator, store_of: StoreOf) -> To
     return _together(store)
 
 
-def _together(store: Store) -> Together | None:
+def _together(store: Store) -> FolderArchive | None:
     """None if it is no archive."""
-    spread = formats.spread(StoredFolder(store))
-    return None if spread is None else Together(store, *spread)
+    spread = formats.detect_folder(StoredFolder(store))
+    return None if spread is None else FolderArchive(store, *spread)

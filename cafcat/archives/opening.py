@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cafcat.archives.naming import ArchiveLocator, StoreOf, Together, found
-from cafcat.formats.base import ArchiveFolder, Format, InFolder, RandomReader, Reader, Spread
-from cafcat.formats.read_as import DETECTED, ReadAs
+from cafcat.archives.naming import ArchiveLocator, FolderArchive, StoreOf, found
+from cafcat.formats.base import ArchiveFolder, Format, LocatedArchive, MultiFileArchive, RandomReader, Reader
+from cafcat.formats.format_choice import DETECT_FORMAT, FormatChoice
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.stores.base import Store, StoredFolder
 from cafcat.support.read_ahead import ReadAhead
@@ -33,7 +33,7 @@ class OpenArchive:
     name: str
     format: Format
     size_bytes: int
-    spread: Spread | None
+    spread: MultiFileArchive | None
     _parts: Callable[[], Iterator[Part]]
 
     def parts(self) -> Iterator[Part]:
@@ -41,7 +41,9 @@ class OpenArchive:
         return self._parts()
 
 
-def open_archive(where: str | os.PathLike[str], access: _Access, read_as: ReadAs = DETECTED) -> OpenArchive:
+def open_archive(
+    where: str | os.PathLike[str], access: _Access, format_choice: FormatChoice = DETECT_FORMAT
+) -> OpenArchive:
     """Open the archive at a path, a file:// URL or "s3://bucket/key".
 
     A folder or prefix can be one archive in several files. An object is read in the version that is there now:
@@ -50,7 +52,7 @@ def open_archive(where: str | os.PathLike[str], access: _Access, read_as: ReadAs
     Args:
         where: name of the archive.
         access: returns how a bucket is reached, by its URL.
-        read_as: the format, if the content cannot tell it.
+        format_choice: the format, if the content cannot tell it.
 
     Raises:
         NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
@@ -61,19 +63,19 @@ def open_archive(where: str | os.PathLike[str], access: _Access, read_as: ReadAs
 
         return open_store(url, access(url)) if is_s3(url) else open_store(url)
 
-    def alone(place: ArchiveLocator) -> InFolder:
+    def alone(place: ArchiveLocator) -> LocatedArchive:
         return _remote(place, access, store_of) if is_s3(place.name) else _local(place, store_of)
 
     archive = found(os.fspath(where), alone, store_of)
-    if isinstance(archive, Together):
-        read_as.check_folder(archive.store.url, archive.format)
+    if isinstance(archive, FolderArchive):
+        format_choice.check_folder(archive.store.url, archive.format)
         return _in_several_files(archive)
-    archive_format = read_as.of(archive)
+    archive_format = format_choice.format_of(archive)
     part = Part(archive, archive_format.reader(archive))
     return OpenArchive(archive.name, archive_format, archive.size_bytes, None, lambda: iter([part]))
 
 
-def _in_several_files(together: Together) -> OpenArchive:
+def _in_several_files(together: FolderArchive) -> OpenArchive:
     """Raises NotFound if one of them is missing."""
     folder, spread = StoredFolder(together.store), together.spread
     sizes = [folder.open(part).size_bytes for part in spread.names]
@@ -87,7 +89,7 @@ def _in_several_files(together: Together) -> OpenArchive:
 
 
 class _Placed:
-    """An archive as an InFolder."""
+    """An archive as an LocatedArchive."""
 
     def __init__(
         self, name: str, size_bytes: int, read_at: Callable[[int, int], bytes], folder: Callable[[], ArchiveFolder]
@@ -96,17 +98,17 @@ class _Placed:
         self.name = name
         self.size_bytes = size_bytes
         self.read_at = read_at
-        self.beside = folder
+        self.parent_folder = folder
 
 
-def _local(place: ArchiveLocator, store_of: StoreOf) -> InFolder:
+def _local(place: ArchiveLocator, store_of: StoreOf) -> LocatedArchive:
     from cafcat.stores.local.files import LocalFile
 
     file = LocalFile(place.name)
     return _Placed(file.name, file.size_bytes, file.read_at, lambda: StoredFolder(store_of(place.folder)))
 
 
-def _remote(place: ArchiveLocator, access: _Access, store_of: StoreOf) -> InFolder:
+def _remote(place: ArchiveLocator, access: _Access, store_of: StoreOf) -> LocatedArchive:
     from cafcat.remote.address import parse_s3
     from cafcat.remote.connection import S3Connection
     from cafcat.remote.reading import RemoteObject

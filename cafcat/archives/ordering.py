@@ -7,7 +7,7 @@ from typing import Final
 from cafcat.model import Entry
 from cafcat.support.sorting import ExternalSort
 
-__all__ = ["InDataOrder"]
+__all__ = ["EntriesByOffset"]
 
 _RECORD: Final = struct.Struct(">QQQBIqQI")
 """Start, end, number in the index: what they are sorted by. Then which of checksum, time and content are there,
@@ -15,7 +15,7 @@ these three, and bytes of the decoding; decoding and path follow."""
 _HAS_CHECKSUM, _HAS_TIME, _HAS_CONTENT = 1, 2, 4
 
 
-class InDataOrder:
+class EntriesByOffset:
     """Entries by start and end; those of one place in the order in which they came. They are given as often as
     asked.
 

@@ -1,1 +1,1 @@
-"""Archive formats: bytes to entries and back."""
+"""Archive formats: conversion between archive bytes and entries."""

@@ -1,4 +1,8 @@
-"""What a format is: bytes to entries and back. No store, no SQL, no settings."""
+"""The protocols of archive formats: how an archive becomes entries, and how entries become an archive.
+
+Formats use no stores, no SQL and no settings. Third parties implement these protocols too: an entry point in the
+group `cafcat.formats` names their `Format`.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
@@ -7,104 +11,136 @@ from cafcat.model import ArchiveUnits, Entry, NewFile
 
 __all__ = [
     "NOT_IN_TREE",
-    "REFUSED",
     "UNCHECKED_HASH",
     "UNLIMITED",
+    "UNSUPPORTED_PREFIX",
+    "AllowsZeroPadding",
     "ArchiveFolder",
+    "BlockReader",
     "EntryWriter",
     "FinishedArchive",
     "Format",
+    "HasProperties",
+    "HasRemarks",
     "HeadSink",
-    "InFolder",
-    "ListsBlocks",
+    "LocatedArchive",
+    "MultiFileArchive",
+    "MultiFileFormat",
     "NullSink",
     "RandomReader",
     "Reader",
+    "ReassemblableFormat",
     "Remark",
-    "Remarks",
-    "Repacks",
     "Sink",
-    "Spread",
-    "Spreads",
-    "TellsMore",
     "UnitReader",
     "Writer",
-    "ZeroPadded",
 ]
 
 
-REFUSED: Final = "refused: "
-"""What `decoding` of an entry begins with that its format can list, and cannot tell a catalog how to read; the rest
-says why. Opening it raises Unsupported."""
+UNSUPPORTED_PREFIX: Final = "refused: "
+"""Prefix of `Entry.decoding` for an entry that its format can list but not read from a catalog. The rest of
+`decoding` is the reason. Opening or decoding such an entry raises Unsupported."""
 UNCHECKED_HASH: Final = "unchecked_hash"
+"""`Remark.kind` for blocks whose hash function cafcat cannot check."""
 NOT_IN_TREE: Final = "not_in_tree"
-"""Kinds of a Remark."""
+"""`Remark.kind` for blocks that belong to no file of the tree that the header names."""
 UNLIMITED: Final = 1 << 63
-"""Bytes: more than any archive has, where nothing else is to bound it."""
+"""A limit in bytes that no archive reaches."""
 
 
 class RandomReader(Protocol):
-    """All that a format knows of storage: an immutable run of bytes."""
+    """An immutable sequence of bytes with random access. Formats use nothing else of a store."""
 
     @property
     def name(self) -> str:
-        """For messages: the chunk's uuid, file name or URL."""
+        """The chunk's UUID, file name or URL, for messages."""
 
     @property
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        """The size in bytes."""
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Exactly the bytes of `[start_byte, end_byte)`. Raises Corrupt if the object ends earlier."""
+        """Return exactly the bytes of `[start_byte, end_byte)`.
+
+        Raises:
+            Corrupt: the object ends before `end_byte`.
+        """
 
 
 class ArchiveFolder(Protocol):
-    """A folder, or a prefix of a bucket, and the files in it. Their names are from the folder on, with slashes."""
+    """A folder, or a prefix of a bucket, with its files.
+
+    File names are relative to the folder and use slashes.
+    """
 
     @property
     def name(self) -> str:
-        """For messages: its path or URL."""
+        """The path or URL of the folder, for messages."""
 
     def files(self, below: str) -> Iterator[tuple[str, int]]:
-        """Names and sizes (bytes) of the files below a folder of it ("index/")."""
+        """Return the names and sizes (bytes) of all files below a subfolder, such as "index/"."""
 
     def open(self, name: str) -> RandomReader:
-        """One of them. Raises NotFound, InvalidInput for a name that no file there can have."""
+        """Open one file of the folder.
+
+        Raises:
+            NotFound: the file is missing.
+            InvalidInput: no file in such a folder can have this name.
+        """
 
 
 @runtime_checkable
-class InFolder(RandomReader, Protocol):
-    """An archive that may know what lies beside it."""
+class LocatedArchive(RandomReader, Protocol):
+    """An archive that can open the folder it is stored in."""
 
-    def beside(self) -> ArchiveFolder | None:
-        """The folder that it is in; None if it does not know."""
+    def parent_folder(self) -> ArchiveFolder | None:
+        """Return the folder that contains the archive, or None if it is unknown."""
 
 
 class Sink(Protocol):
-    """Where a writer puts its bytes, in order. After its first error it refuses everything."""
+    """Receives the bytes of an archive from a writer, in order.
 
-    def write(self, data: bytes) -> None: ...
+    After its first error it refuses all further writes.
+    """
+
+    def write(self, data: bytes) -> None:
+        """Append these bytes."""
 
 
 @runtime_checkable
 class HeadSink(Sink, Protocol):
-    """A sink whose first bytes can be written once more."""
+    """A sink whose first bytes can be overwritten once."""
 
     def rewrite_head(self, data: bytes) -> None:
-        """Puts these bytes, at most 4 KiB, in place of the first ones. It is called once, after the last write."""
+        """Overwrite the first bytes of the archive with `data` (at most 4 KiB).
+
+        Writers call it at most once, after their last `write`.
+        """
 
 
 class NullSink:
-    """A HeadSink that keeps nothing: a writer on this answers questions about sizes."""
+    """A HeadSink that discards all bytes. Used to compute archive sizes with a writer."""
 
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: bytes) -> None:
+        """Discard these bytes."""
 
-    def rewrite_head(self, data: bytes) -> None: ...
+    def rewrite_head(self, data: bytes) -> None:
+        """Discard these bytes."""
 
 
 class FinishedArchive(NamedTuple):
-    """Sizes of a finished archive in bytes. The index span is `[index_start_byte, index_end_byte)`; index_crc32c is
-    that of all bytes from its start to the end of the archive. data_bytes: the sizes of all entries together; in
-    CAF, which has nothing else before its index, with what was given up."""
+    """Sizes of a finished archive.
+
+    Attributes:
+        size_bytes: size of the archive in bytes.
+        index_start_byte: start of the index span `[index_start_byte, index_end_byte)`.
+        index_end_byte: end of the index span.
+        file_count: number of files in the archive.
+        data_bytes: total size of all entries in bytes. In CAF, which has only file data before its index, this
+            includes the bytes of abandoned files.
+        index_crc32c: CRC-32C of all bytes from `index_start_byte` to the end of the archive, or None if it was not
+            computed.
+    """
 
     size_bytes: int
     index_start_byte: int
@@ -115,74 +151,122 @@ class FinishedArchive(NamedTuple):
 
 
 class EntryWriter(Protocol):
-    """One file being written in blocks. Exactly one of close and abandon ends it."""
+    """Writes one file in blocks. The caller ends it with exactly one of `close` and `abandon`."""
 
-    def write(self, block: bytes) -> None: ...
+    def write(self, block: bytes) -> None:
+        """Append a block to the file."""
 
     def close(self) -> Entry:
-        """Ends the file: it becomes an entry of all the bytes written."""
+        """Finish the file and return its entry."""
 
     def abandon(self) -> None:
-        """Gives the file up: bytes already written stay in the archive as dead bytes; no entry names them."""
+        """Discard the file. Bytes already written stay in the archive as dead bytes that no entry refers to."""
 
 
 class Writer(Protocol):
-    """Writes one archive. Checksums files (CRC-32C) as they pass. One file at a time."""
+    """Writes one archive, one file at a time. Computes the CRC-32C of each file while writing it."""
 
     @property
-    def file_count(self) -> int: ...
+    def file_count(self) -> int:
+        """Number of files added so far."""
 
     def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
-        """Appends a whole file."""
+        """Append a whole file.
 
-    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
-        """Appends whole files, from the first on, as long as the archive, if it were finalized, has at most so many
-        bytes and the format's own limits allow: perhaps none. Raises Refused for one of them, with nothing
-        written."""
+        Args:
+            path: name of the entry.
+            content: the bytes of the file.
+            modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None if it is unknown.
+        """
+
+    def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
+        """Append as many whole files as fit, from the first on.
+
+        Args:
+            files: the files, in order.
+            max_bytes: largest size in bytes that the archive may have if it is finalized after these files.
+
+        Returns:
+            The entries of the files that were added. Empty if not even the first file fits into `max_bytes` or into
+                the limits of the format.
+
+        Raises:
+            Refused: one of the files cannot be stored; then nothing was written.
+        """
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
-        """Begins a file that is written in blocks."""
+        """Begin a file that is written in blocks."""
 
     def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
-        """Size in bytes of the archive if it were finalized now, or after one more file of that path and size;
-        never less than what it will be. O(1)."""
+        """Return an upper bound for the size of the archive in bytes if it were finalized now. Takes O(1) time.
 
-    def has_room(self, path: str, size_bytes: int) -> bool:
-        """False if the format's own limits (index size, say) cannot take one more such file."""
+        Args:
+            path: name of one more file to include in the estimate, or None.
+            size_bytes: size of that file in bytes.
+        """
+
+    def can_add(self, path: str, size_bytes: int) -> bool:
+        """Return False if one more such file would exceed a limit of the format.
+
+        An example of such a limit is the largest size of the index.
+
+        Args:
+            path: name of the file.
+            size_bytes: size of the file in bytes.
+        """
 
     def finalize(self) -> FinishedArchive:
-        """Writes index and footer. Nothing can be added afterwards."""
+        """Write the index and the footer. Nothing can be added afterwards."""
 
 
 class Reader(Protocol):
     """Reads one archive."""
 
     def entries(self) -> Iterator[Entry]:
-        """The entries in the order of the archive's index, each path once. Memory is bounded.
-        Raises Corrupt or Unsupported."""
+        """Return the entries in the order of the archive's index, each path once. Memory is bounded.
+
+        Raises:
+            Corrupt: the archive is damaged.
+            Unsupported: the archive uses a feature that this reader does not have.
+        """
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """Where the index is, at the end of the archive; empty, at its end, where the index is elsewhere."""
+        """The span `[start, end)` of the index at the end of the archive, in bytes.
+
+        If the index is stored elsewhere, the span is empty and lies at the end of the archive.
+        """
 
     def open(self, entry: Entry) -> Iterator[bytes]:
-        """The content of one of its entries in blocks of at most 1 MiB, checked against all that the archive itself
-        says of it (a multihash, SipHash, CRC-32C). Raises Corrupt, at the latest in place of the end."""
+        """Return the content of one of the archive's entries, in blocks of at most 1 MiB.
+
+        The content is checked against every checksum that the archive stores for it (a multihash, SipHash or
+        CRC-32C).
+
+        Raises:
+            Corrupt: the content is damaged. A checksum mismatch is raised after the last block at the latest.
+        """
 
 
 @runtime_checkable
-class TellsMore(Reader, Protocol):
-    """A reader of archives that say more of themselves than their entries."""
+class HasProperties(Reader, Protocol):
+    """A reader of archives that have properties besides their entries."""
 
-    def about(self) -> dict[str, Any]:
-        """By name, as JSON has it; `version`: of the format. Raises Corrupt."""
+    def properties(self) -> dict[str, Any]:
+        """Return the properties of the archive by name, as JSON values. `version` is the version of the format.
+
+        Raises:
+            Corrupt: the archive is damaged.
+        """
 
 
 class Remark(NamedTuple):
-    """Something about an archive that its user should know, and that is no damage.
+    """A fact about an archive that its user should know and that is no damage.
 
-    kind: "unchecked_hash", blocks with a hash function that is not checked; "not_in_tree", blocks of no file of the
-    tree that the header names. blocks: how many there are.
+    Attributes:
+        kind: UNCHECKED_HASH or NOT_IN_TREE.
+        blocks: number of blocks that the remark is about.
+        message: the remark in words.
     """
 
     kind: str
@@ -191,100 +275,150 @@ class Remark(NamedTuple):
 
 
 @runtime_checkable
-class Remarks(Reader, Protocol):
-    """A reader that finds such things on its way through an archive."""
+class HasRemarks(Reader, Protocol):
+    """A reader that collects remarks while it reads an archive."""
 
     def remarks(self) -> Sequence[Remark]:
-        """Return the remarks. Complete once all entries were listed; else it goes through the archive. Raises
-        Corrupt."""
+        """Return the remarks about the archive.
+
+        If not all entries were listed before, this call reads the rest of the archive to complete the remarks.
+
+        Raises:
+            Corrupt: the archive is damaged.
+        """
 
 
 @runtime_checkable
-class ListsBlocks(Reader, Protocol):
-    """A reader of archives that are made of blocks with CIDs."""
+class BlockReader(Reader, Protocol):
+    """A reader of archives that consist of blocks with CIDs."""
 
     def blocks(self) -> Iterator[Entry]:
-        """The blocks by their CIDs, each once, also where `entries` gives files. Raises as that does."""
+        """Return the blocks, each CID once, even if `entries` returns files. Raises the same errors as `entries`."""
 
 
 @runtime_checkable
 class UnitReader(Reader, Protocol):
-    """Reads an archive of logs: what was put in are not its entries."""
+    """A reader of log archives.
+
+    The entries of such an archive are not the log files that were compressed into it.
+    """
 
     def units(self) -> ArchiveUnits:
-        """Its log files, and their times. Raises Corrupt, and Unsupported for what a catalog cannot hold."""
+        """Return the log files in the archive and their time ranges.
+
+        Raises:
+            Corrupt: the archive is damaged.
+            Unsupported: the archive has a value that a catalog cannot store.
+        """
 
 
 class Format(Protocol):
-    """A kind of archive."""
+    """An archive format."""
 
     @property
     def name(self) -> str:
-        """As in `chunks.format`: "caf"."""
+        """The name that the column `chunks.format` holds, such as "caf"."""
 
     @property
     def suffix(self) -> str:
-        """Of object keys: ".caf"."""
+        """The suffix of object keys, such as ".caf"."""
 
     @property
     def names_files(self) -> bool:
-        """Whether the names in an archive are paths, or say otherwise what is what beyond it. Names that every
-        archive of the format has alike do not."""
+        """True if entry names identify files outside the archive, as paths do.
+
+        False for names that every archive of the format uses alike.
+        """
 
     @property
     def rewrites_head(self) -> bool:
-        """Whether its writer needs a HeadSink: its first bytes are known last."""
+        """True if the writer needs a HeadSink, because the first bytes of the archive depend on the later ones."""
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """Whether an archive with these first and last bytes (up to 64 each) may be of this format."""
+        """Return True if an archive with these first and last bytes may have this format.
 
-    def writer(self, sink: Sink) -> Writer: ...
+        Args:
+            head: the first bytes of the archive, up to 64.
+            tail: the last bytes of the archive, up to 64.
+        """
 
-    def reader(self, archive: RandomReader) -> Reader: ...
+    def writer(self, sink: Sink) -> Writer:
+        """Return a writer for a new archive."""
+
+    def reader(self, archive: RandomReader) -> Reader:
+        """Return a reader for an archive."""
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-        """The content of an entry with `decoding` in blocks of at most 1 MiB, from the bytes of its span alone, in
-        blocks of any size. Raises Corrupt if they cannot be right, as far as they tell by themselves."""
+        """Return the content of an entry that has a `decoding`, in blocks of at most 1 MiB.
+
+        Args:
+            span: the bytes of the entry's span, in blocks of any size. Nothing else of the archive is read.
+            entry: the entry.
+
+        Raises:
+            Corrupt: the bytes of the span are damaged, as far as the span alone can show.
+        """
 
 
 @runtime_checkable
-class ZeroPadded(Format, Protocol):
-    """A format whose archives some programs pad with zeros."""
+class AllowsZeroPadding(Format, Protocol):
+    """A format whose archives some programs pad with zeros at the end."""
 
-    def zero_padded(self) -> Format:
-        """Return the format with readers that take the first zero where content may begin for the end."""
+    def with_zero_padding(self) -> Format:
+        """Return the same format with readers that accept zero padding.
+
+        Such a reader treats the first zero byte at the start of a section as the end of the archive.
+        """
 
 
 @runtime_checkable
-class Spread(Protocol):
-    """An archive in several files of one folder, with one list of what is in them.
-
-    names: of the files that hold something, in order; they may be missing.
-    """
+class MultiFileArchive(Protocol):
+    """An archive that consists of several files in one folder, with one list of all entries."""
 
     @property
-    def names(self) -> Sequence[str]: ...
+    def names(self) -> Sequence[str]:
+        """Names of the files that hold entries, in order. Some of the files may be missing from the folder."""
 
     def reader(self, archive: RandomReader, name: str) -> Reader:
-        """Of one of them; its entries are those that it holds. Raises Corrupt."""
+        """Return a reader for one of the files. Its entries are those stored in that file.
 
-    def about(self) -> dict[str, Any]:
-        """As TellsMore says it, of all together."""
+        Args:
+            archive: the file.
+            name: the name of the file in the folder.
 
+        Raises:
+            Corrupt: the file is damaged.
+        """
 
-@runtime_checkable
-class Spreads(Format, Protocol):
-    """A format with archives that are several files of a folder. `reader` of one of these files finds in the folder
-    what it needs, if the archive is InFolder; and raises IndexMissing if that is not there."""
-
-    def spread(self, folder: ArchiveFolder) -> Spread | None:
-        """The archive that the folder is; None if it is none of this format, as its content tells. Raises Corrupt,
-        Unsupported."""
+    def properties(self) -> dict[str, Any]:
+        """Return the properties of the whole archive, as `HasProperties.properties` does for one file."""
 
 
 @runtime_checkable
-class Repacks(Format, Protocol):
-    """A format whose archives can be put together again from their own parts, and not from files."""
+class MultiFileFormat(Format, Protocol):
+    """A format whose archives can consist of several files in one folder.
 
-    def repacked(self, archive: RandomReader) -> Iterator[bytes]:
-        """The archive again, byte for byte, in blocks. Each part is checked. Raises Corrupt, Unsupported."""
+    `reader` accepts one of these files alone: if the archive is a LocatedArchive, the reader finds the index in the
+    folder. It raises IndexMissing if the index is missing.
+    """
+
+    def open_folder(self, folder: ArchiveFolder) -> MultiFileArchive | None:
+        """Return the archive that the folder contains, or None if its content shows no archive of this format.
+
+        Raises:
+            Corrupt: the index of the archive is damaged.
+            Unsupported: the archive uses a feature that cafcat does not have.
+        """
+
+
+@runtime_checkable
+class ReassemblableFormat(Format, Protocol):
+    """A format whose archives can be rewritten from their own parts, without their original files."""
+
+    def reassemble(self, archive: RandomReader) -> Iterator[bytes]:
+        """Return a byte-for-byte copy of the archive, in blocks. Each part is checked.
+
+        Raises:
+            Corrupt: a part of the archive is damaged.
+            Unsupported: the archive uses a feature that cafcat does not have.
+        """

@@ -1,7 +1,7 @@
-"""The checksum that cafcat adds to the index of CAF, which its CAR and ChunkIO archives have, too.
+"""The checksum member that ends the JSON index of CAF, CAR and ChunkIO archives written by cafcat.
 
-The index ends with a member that programs of others ignore: `,"index_crc32c":"0a1b2c3d"}`. The value is the CRC-32C
-of all bytes of the index before this member, as eight lower-case hexadecimal digits.
+The index ends with a member that other programs ignore: `,"index_crc32c":"0a1b2c3d"}`. The value is the CRC-32C of
+all bytes of the index before this member, as eight lower-case hexadecimal digits. See docs/formats/caf.md.
 """
 
 import re
@@ -17,19 +17,24 @@ _TEXT: Final = b',"index_crc32c":"%08x"}'
 _PATTERN: Final = re.compile(rb',"index_crc32c":"([0-9a-f]{8})"\}')
 _BLOCK_BYTES: Final = 1 << 20
 CHECKSUM_BYTES: Final = len(_TEXT % 0)
-"""Size in bytes of the member with the comma before it and the closing brace of the index."""
+"""Size in bytes of the checksum member, including the comma before it and the closing brace of the index."""
 
 
 def checksum_text(checksum: int) -> bytes:
-    """Return the end of an index whose bytes before it have this CRC-32C."""
+    """Return the bytes that end an index whose earlier bytes have this CRC-32C."""
     return _TEXT % checksum
 
 
 def stored_checksum(archive: RandomReader, index_start: int, index_end: int) -> "IndexChecksum | None":
-    """Return the checksum at the end of the index `[index_start, index_end)`; None if there is none.
+    """Return a checker for the checksum at the end of the index, or None if the index has no checksum.
 
-    Archives of other programs and of earlier versions of cafcat have none. A member of this name that is written in
-    any other way, or that stands elsewhere, is not a checksum.
+    Archives of other programs and of early versions of cafcat have no checksum. The member is ignored if it is
+    written in any other way or is not at the end.
+
+    Args:
+        archive: the archive.
+        index_start: start of the index in bytes.
+        index_end: end of the index in bytes, exclusive.
     """
     covered_end = index_end - CHECKSUM_BYTES
     if covered_end < index_start:
@@ -39,10 +44,22 @@ def stored_checksum(archive: RandomReader, index_start: int, index_end: int) -> 
 
 
 class IndexChecksum:
-    """A RandomReader of the archive that computes the checksum of its index while the index is read in order."""
+    """A RandomReader that computes the checksum of the index while the index is read in order.
+
+    Attributes:
+        name: name of the archive.
+        size_bytes: size of the archive in bytes.
+    """
 
     def __init__(self, archive: RandomReader, index_start: int, covered_end: int, expected: int) -> None:
-        """Args: covered_end: where the bytes end that the checksum covers; expected: the stored CRC-32C."""
+        """Wrap an archive.
+
+        Args:
+            archive: the archive.
+            index_start: start of the index in bytes.
+            covered_end: end of the bytes that the checksum covers.
+            expected: the CRC-32C that the archive stores.
+        """
         self.name = archive.name
         self.size_bytes = archive.size_bytes
         self._archive = archive
@@ -52,26 +69,30 @@ class IndexChecksum:
         self.restart()
 
     def restart(self) -> None:
-        """Start anew: the index is read from its start again."""
+        """Reset the checksum, so that the index can be read from its start again."""
         self._position = self._index_start
-        self._found = 0
+        self._computed = 0
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly these bytes."""
+        """Return exactly the bytes of `[start_byte, end_byte)`. Bytes that continue the index update the checksum."""
         data = self._archive.read_at(start_byte, end_byte)
         if start_byte == self._position < self._covered_end:
             covered = data[: self._covered_end - start_byte]
-            self._found = crc32c(covered, self._found)
+            self._computed = crc32c(covered, self._computed)
             self._position += len(covered)
         return data
 
     def read_all(self) -> None:
-        """Read the index from the first byte that was not read yet."""
+        """Read the rest of the index, from the first byte that was not read yet."""
         while self._position < self._covered_end:
             self.read_at(self._position, min(self._position + _BLOCK_BYTES, self._covered_end))
 
     def check(self) -> None:
-        """Raise Corrupt unless all bytes before the checksum were read and have that checksum."""
-        if (self._position, self._found) != (self._covered_end, self._expected):
-            message = f"the index is damaged: it has the CRC-32C {self._found:08x}, not {self._expected:08x}"
+        """Check the computed checksum against the stored one.
+
+        Raises:
+            Corrupt: the checksums differ, or not all covered bytes were read.
+        """
+        if (self._position, self._computed) != (self._covered_end, self._expected):
+            message = f"the index is damaged: its CRC-32C is {self._computed:08x}, expected {self._expected:08x}"
             raise Corrupt(message, chunk=self.name, byte=self._index_start)

@@ -1,4 +1,4 @@
-"""The text of an index, for writers: JSON with the members of each file, as CAF has it."""
+"""Writes the JSON index of CAF, with the members of each file. CAR and ChunkIO archives use the same text."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -14,42 +14,51 @@ from cafcat.support.spool import Spool
 __all__ = ["MAX_INDEX_BYTES", "IndexText", "entry_text", "longest_text_bytes"]
 
 MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
-"""The footer of CAF, which holds the size of the index, is a u32."""
+"""Largest index in bytes: the footer of CAF stores the size of the index as a u32."""
 
 _HEAD: Final = b'{"format_version":"1.0","files":{'
 _TAIL: Final = b"}"
-"""Ends `files`. The checksum of the index, which ends the index, follows."""
+"""Ends the member `files`. The checksum member follows and ends the index."""
 
 _INDEX_MEMORY_BYTES: Final = 8 << 20
+"""A larger index spills to a temporary file."""
 _FLUSH_BYTES: Final = 256 << 10
 _BLOCK_BYTES: Final = 1 << 20
 
 _SHORT_PATH: Final = MAX_PATH_BYTES // 4
-"""A path of so few characters is short enough, however many bytes each takes."""
+"""A path of at most this many characters cannot exceed MAX_PATH_BYTES: UTF-8 uses at most 4 bytes per character."""
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
 
-# The members of an entry that the original programs write, and the two that cafcat adds.
+# `start_byte` and `end_byte` are the members of the original programs; cafcat adds `crc32c` and `modified_ns`.
 _ENTRY: Final = b'%b%b:{"start_byte":%d,"end_byte":%d,"crc32c":%d,"modified_ns":%d}'
 _ENTRY_NO_TIME: Final = b'%b%b:{"start_byte":%d,"end_byte":%d,"crc32c":%d}'
 _LONGEST_MEMBERS: Final = len(_ENTRY % (b",", b"", _INT64_MAX, _INT64_MAX, 0xFFFF_FFFF, _INT64_MIN))
 
 
 def _quoted(path: str) -> bytes:
-    """The path as a JSON string. Raises Refused."""
+    """Return the path as a JSON string. Raises Refused."""
     if not path or "\0" in path or len(path) > _SHORT_PATH:
-        _check_unusual(path)
+        _check_path(path)
     try:
-        # json's own function: it escapes what JSON asks for and nothing else.
+        # This function of the json module escapes only the characters that JSON requires to be escaped.
         return encode_basestring(path).encode()
     except UnicodeEncodeError as error:
         raise Refused("the name is not valid UTF-8", path=path) from error
 
 
 def entry_text(comma: bytes, entry: Entry) -> bytes:
-    """The entry as the index has it. Raises Refused if its name cannot be stored.
+    """Return the text of an entry in the index.
 
-    A time that is no signed 64-bit number of nanoseconds (before 1677, after 2262) is left out.
+    A modification time that does not fit a signed 64-bit number of nanoseconds (before 1677 or after 2262) is left
+    out.
+
+    Args:
+        comma: b"," or b"", written before the entry.
+        entry: the entry.
+
+    Raises:
+        Refused: the name cannot be stored.
     """
     path, start, end, checksum, modified_ns, _, _ = entry
     quoted = _quoted(path)
@@ -58,7 +67,7 @@ def entry_text(comma: bytes, entry: Entry) -> bytes:
     return _ENTRY % (comma, quoted, start, end, checksum, modified_ns)
 
 
-def _check_unusual(path: str) -> None:
+def _check_path(path: str) -> None:
     if not path:
         raise Refused("the name is empty", path=path)
     if "\0" in path:
@@ -69,17 +78,21 @@ def _check_unusual(path: str) -> None:
 
 
 class IndexText:
-    """Text of the entries so far; beyond 8 MiB it is in a temporary file."""
+    """The text of an index that is being written. Text beyond 8 MiB spills to a temporary file."""
 
     def __init__(self) -> None:
         self.size_bytes = len(_HEAD) + len(_TAIL) + CHECKSUM_BYTES
-        """Of the whole index if it ended now."""
+        """Size in bytes of the whole index if it ended now."""
         self._checksum = 0
         self._pending = bytearray(_HEAD)
         self._spool = Spool("an index", _INDEX_MEMORY_BYTES)
 
     def append(self, text: bytes) -> None:
-        """Takes text as it is. Raises StoreFailed."""
+        """Append text to the index, unchanged.
+
+        Raises:
+            StoreFailed: the temporary file cannot be written.
+        """
         self._pending += text
         self.size_bytes += len(text)
         if len(self._pending) >= _FLUSH_BYTES:
@@ -91,8 +104,11 @@ class IndexText:
         self._pending.clear()
 
     def blocks(self) -> Iterator[bytes]:
-        """The whole index in blocks of 1 MiB (the last is shorter); then the temporary file is gone. Raises
-        StoreFailed."""
+        """End the index and return it in blocks of 1 MiB, the last one shorter. Then remove the temporary file.
+
+        Raises:
+            StoreFailed: the temporary file cannot be read or written.
+        """
         self._pending += _TAIL
         self._flush()
         self._spool.write(checksum_text(self._checksum))
@@ -100,7 +116,7 @@ class IndexText:
             yield from self._spool.blocks_from(0, _BLOCK_BYTES)
 
 
-@lru_cache(maxsize=2)  # a path is asked about twice before it is added
+@lru_cache(maxsize=2)  # writers compute this size twice for a path before they add the file
 def longest_text_bytes(path: str) -> int:
-    """Size in bytes that no entry of this path exceeds in the index. Raises Refused."""
+    """Return the largest size in bytes that an entry with this path can have in the index. Raises Refused."""
     return len(_quoted(path)) + _LONGEST_MEMBERS

@@ -1,4 +1,4 @@
-"""What the readers of all formats do alike: an entry's span in blocks, and its content against its checksum."""
+"""Helpers for the readers of all formats: read the span of an entry, and check its content."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,24 +8,35 @@ from cafcat.formats.base import RandomReader
 from cafcat.model import Entry
 from cafcat.support.checksums import crc32c
 
-__all__ = ["checked", "span_of"]
+__all__ = ["read_span", "verified_content"]
 
 _BLOCK_BYTES: Final = 1 << 20
 
 
-def span_of(archive: RandomReader, entry: Entry) -> Iterator[bytes]:
-    """The bytes of its span in blocks of at most 1 MiB. Raises what reading the archive raises."""
+def read_span(archive: RandomReader, entry: Entry) -> Iterator[bytes]:
+    """Return the bytes of an entry's span in blocks of at most 1 MiB. Raises the errors of `archive.read_at`."""
     for start in range(entry.start_byte, entry.end_byte, _BLOCK_BYTES):
         yield archive.read_at(start, min(start + _BLOCK_BYTES, entry.end_byte))
 
 
-def checked(content: Iterator[bytes], entry: Entry, archive: RandomReader, said_by: str) -> Iterator[bytes]:
-    """The blocks of its content. Raises Corrupt in place of the end if its checksum, where it has one, is another;
-    said_by: what has that checksum, for the message."""
+def verified_content(
+    content: Iterator[bytes], entry: Entry, archive: RandomReader, checksum_source: str
+) -> Iterator[bytes]:
+    """Return the blocks of an entry's content, and check the CRC-32C after the last one.
+
+    Args:
+        content: the content of the entry, in blocks.
+        entry: the entry. Without a `crc32c` nothing is checked.
+        archive: the archive, for messages.
+        checksum_source: what stores the checksum, such as "index", for messages.
+
+    Raises:
+        Corrupt: the content does not match the checksum. Raised after the last block.
+    """
     checksum = 0
     for block in content:
         checksum = crc32c(block, checksum)
         yield block
     if entry.crc32c not in (None, checksum):
-        message = f"the content has the CRC-32C {checksum:08x}, the {said_by} says {entry.crc32c:08x}"
+        message = f"the CRC-32C of the content is {checksum:08x}, but the {checksum_source} has {entry.crc32c:08x}"
         raise Corrupt(message, path=entry.path, chunk=archive.name, byte=entry.start_byte)

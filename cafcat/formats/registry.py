@@ -1,7 +1,7 @@
-"""Which formats there are, and which of them an archive is.
+"""The available archive formats, and detection of the format of an archive.
 
-A format of somebody else is found by its entry point: group `cafcat.formats`, its name as `chunks.format` is to
-have it, its value a Format.
+Third parties add a format with an entry point in the group `cafcat.formats`. The name of the entry point is the
+name of the format, as in the column `chunks.format`; its value is a `Format`.
 """
 
 from collections.abc import Iterator
@@ -11,145 +11,181 @@ from importlib.metadata import entry_points
 from typing import Final, cast
 
 from cafcat.errors import Corrupt, InvalidInput, NotInstalled, Unsupported
-from cafcat.formats.base import ArchiveFolder, Format, NullSink, RandomReader, Spread, Spreads
+from cafcat.formats.base import ArchiveFolder, Format, MultiFileArchive, MultiFileFormat, NullSink, RandomReader
 
 __all__ = [
     "LOGS",
     "NAMES",
-    "asked_for",
+    "all_formats",
     "by_name",
     "by_suffix",
     "detect",
-    "is_only_read",
-    "known",
-    "of_new_chunks",
-    "spread",
-    "to_write",
+    "detect_folder",
+    "for_new_chunks",
+    "for_writing",
+    "is_read_only",
+    "validate_name",
 ]
 
-_OWN: Final = {
+_BUILT_IN: Final = {
     "car": "cafcat.formats.car:CAR",
     "chunkio": "cafcat.formats.chunkio:CHUNKIO",
     "databundle": "cafcat.formats.databundle:DATABUNDLE",
     "clp-s": "cafcat.formats.clp:CLP",
     "caf": "cafcat.formats.caf:CAF",
 }
-"""In the order in which they are tried. CAF has no magic number and stays last. Each is imported when it is asked
-for: a command that reads CAF needs none of the others."""
-NAMES: Final = tuple(_OWN)
+"""Module and variable of each built-in format, in the order of detection. CAF has no magic number and comes last. A
+format is imported when it is first used, so a command that only reads CAF does not load the others."""
+NAMES: Final = tuple(_BUILT_IN)
+"""Names of the built-in formats."""
 LOGS: Final = "clp-s"
-"""Of archives of logs: what they are made of are not their entries."""
+"""Name of the format of log archives. Their entries differ from the log files that were compressed into them."""
 _GROUP: Final = "cafcat.formats"
+"""Group of the entry points of third-party formats."""
 
 _CAF_SUFFIX: Final = ".caf"
 _SNIFF_BYTES: Final = 64
+"""Number of bytes at both ends of an archive that formats may look at for detection."""
 _SMALLEST_BYTES: Final = 4
-"""No format has archives that are smaller."""
+"""Size in bytes of the smallest archive that any format has."""
 
 
 def by_name(name: str) -> Format:
-    """The format of that name, as in `chunks.format`. Raises Unsupported."""
-    if name in _OWN:
-        return _own(name)
+    """Return the format with this name, as in the column `chunks.format`.
+
+    Raises:
+        Unsupported: there is no such format.
+        NotInstalled: a library that the format needs is not installed.
+    """
+    if name in _BUILT_IN:
+        return _built_in(name)
     for point in entry_points(group=_GROUP, name=name):
         return cast(Format, point.load())
-    raise Unsupported(f"there is no format {name!r}", hint=f"this version has {_names()}")
+    raise Unsupported(f"there is no format {name!r}", hint=f"available formats: {_names()}")
 
 
-def asked_for(name: str) -> str:
-    """A name that somebody typed. Raises InvalidInput if no format has it."""
+def validate_name(name: str) -> str:
+    """Return a format name that a user typed, if there is such a format.
+
+    Raises:
+        InvalidInput: there is no such format.
+    """
     try:
         return by_name(name).name
     except Unsupported as error:
         raise InvalidInput(error.message, hint=error.hint) from error
 
 
-def to_write(name: str) -> Format:
-    """The format of that name, to write archives of it. Raises Unsupported if there is none, or if it is only read;
-    NotInstalled."""
+def for_writing(name: str) -> Format:
+    """Return the format with this name, after checking that it can write archives.
+
+    Raises:
+        Unsupported: there is no such format, or it cannot write archives.
+        NotInstalled: a library that the format needs is not installed.
+    """
     found = by_name(name)
     found.writer(NullSink())
     return found
 
 
-def of_new_chunks(name: str) -> Format:
-    """The format that somebody wants chunks in: one that is written, or that its own program makes of logs. Raises
-    InvalidInput if there is none of that name, Unsupported, NotInstalled."""
-    name = asked_for(name)
-    return by_name(name) if name == LOGS else to_write(name)
+def for_new_chunks(name: str) -> Format:
+    """Return the format with this name for new chunks.
+
+    The format must be writable, or be `LOGS`, whose archives the program clp-s writes.
+
+    Raises:
+        InvalidInput: there is no such format.
+        Unsupported: the format cannot write archives.
+        NotInstalled: a library that the format needs is not installed.
+    """
+    name = validate_name(name)
+    return by_name(name) if name == LOGS else for_writing(name)
 
 
-def is_only_read(name: str) -> bool:
-    """Whether it is known that archives of this format are never written: nobody can tell where the format, or a
-    library that it needs, is not installed."""
+def is_read_only(name: str) -> bool:
+    """Return True if archives of this format can never be written.
+
+    Return False if the format, or a library that it needs, is not installed: then it is unknown whether the format
+    can write.
+    """
     with suppress(NotInstalled):
         try:
-            to_write(name)
+            for_writing(name)
         except Unsupported:
-            return name in [known.name for known in _all()]
+            return name in [installed.name for installed in all_formats()]
     return False
 
 
 def by_suffix(object_key: str) -> Format:
-    """The format whose chunks have keys that end like this one. Raises Unsupported."""
-    for archive_format in _all():
+    """Return the format whose object keys end like this key.
+
+    Raises:
+        Unsupported: no format has this suffix.
+    """
+    for archive_format in all_formats():
         if object_key.endswith(archive_format.suffix):
             return archive_format
     suffix = object_key.rpartition("/")[2].rpartition(".")[2]
-    raise Unsupported(f"there is no format with the suffix {suffix!r}", hint=f"this version has {_names()}")
+    raise Unsupported(f"there is no format with the suffix {suffix!r}", hint=f"available formats: {_names()}")
 
 
 def detect(archive: RandomReader) -> Format:
-    """Return the format of an archive, by its first and last bytes. Its reader tells whether it is whole.
+    """Return the format of an archive, judged by its first and last bytes.
+
+    Only a reader of that format can show whether the archive is complete.
 
     Raises:
-        Corrupt: it is too small for any format, or has the name of a CAF and not the end of one.
-        Unsupported: it looks like no format.
+        Corrupt: the archive is too small for any format, or its name ends with ".caf" but its end is not that of a
+            CAF.
+        Unsupported: no format recognizes the archive.
     """
     size = archive.size_bytes
     if size < _SMALLEST_BYTES:
-        message = f"{size} bytes are too few for an archive of any format, the smallest has {_SMALLEST_BYTES}"
+        message = f"{size} bytes are too few for an archive: the smallest archive has {_SMALLEST_BYTES} bytes"
         raise Corrupt(message, chunk=archive.name)
     head = archive.read_at(0, min(size, _SNIFF_BYTES))
     tail = archive.read_at(max(0, size - _SNIFF_BYTES), size)
-    for archive_format in _all():
+    for archive_format in all_formats():
         if archive_format.sniff(head, tail):
             return archive_format
     if archive.name.lower().endswith(_CAF_SUFFIX):
-        # CAF has no magic number: a damaged end leaves nothing but the name to tell the format.
-        message = "not a whole CAF archive: no index ends before its last 4 bytes"
+        # CAF has no magic number. If the end of the archive is damaged, only the name shows its format.
+        message = "not a complete CAF archive: there is no end of an index before its last 4 bytes"
         raise Corrupt(message, chunk=archive.name, byte=size)
-    message = "not an archive, or one whose end is missing"
-    hint = f"of a damaged archive, name the format with --format ({_names()}), in convert with --input-format"
+    message = "unknown archive format, or the end of the archive is missing"
+    hint = f"for a damaged archive, give its format: --format, or --input-format of convert ({_names()})"
     raise Unsupported(message, chunk=archive.name, hint=hint)
 
 
-def spread(folder: ArchiveFolder) -> tuple[Format, Spread] | None:
-    """The archive that a folder is, with its format; None if it is none. Raises Corrupt, Unsupported."""
-    for archive_format in _all():
-        found = archive_format.spread(folder) if isinstance(archive_format, Spreads) else None
+def detect_folder(folder: ArchiveFolder) -> tuple[Format, MultiFileArchive] | None:
+    """Return the archive that a folder contains as a whole, with its format, or None if there is none.
+
+    Raises:
+        Corrupt: the index of the archive is damaged.
+        Unsupported: the archive uses a feature that cafcat does not have.
+    """
+    for archive_format in all_formats():
+        found = archive_format.open_folder(folder) if isinstance(archive_format, MultiFileFormat) else None
         if found is not None:
             return archive_format, found
     return None
 
 
-def known() -> Iterator[Format]:
-    """All formats, in the order in which they are tried."""
-    return _all()
+def all_formats() -> Iterator[Format]:
+    """Return all formats in the order of detection.
 
-
-def _all() -> Iterator[Format]:
-    """Those of others first: they have reasons of their own to be there."""
+    Third-party formats come first, so that they can override built-in ones.
+    """
     for point in entry_points(group=_GROUP):
         yield cast(Format, point.load())
-    yield from map(_own, NAMES)
+    yield from map(_built_in, NAMES)
 
 
-def _own(name: str) -> Format:
-    module, _, variable = _OWN[name].partition(":")
+def _built_in(name: str) -> Format:
+    module, _, variable = _BUILT_IN[name].partition(":")
     return cast(Format, getattr(import_module(module), variable))
 
 
 def _names() -> str:
-    others = [point.name for point in entry_points(group=_GROUP)]
-    return ", ".join([*sorted(NAMES), *others])
+    third_party = [point.name for point in entry_points(group=_GROUP)]
+    return ", ".join([*sorted(NAMES), *third_party])

@@ -1,4 +1,4 @@
-"""Which entries of an index have the name of a later one, or of an earlier one, in bounded memory."""
+"""Finds the entries of an index that share their name with another entry, in bounded memory."""
 
 import zlib
 from array import array
@@ -10,33 +10,37 @@ from typing import IO, Final, Self
 
 from cafcat.support.spool import temporary_file_of
 
-__all__ = ["Repeated", "Superseded"]
+__all__ = ["RepeatedNames", "SupersededNames"]
 
-# How it works. Of each name only a record is kept: a hash of 64 bits, a checksum of 32, and the ordinal of the
-# entry. Equal names have equal hashes, so they are looked for in one bucket (the low bits of the hash) at a time.
-# When half a million records are in memory, they move to a temporary file. The answer is a bit per entry.
+# How it works: for each name a record is stored with a 64-bit hash, a 32-bit checksum and the ordinal of the entry.
+# The low bits of the hash select a bucket. Equal names have equal hashes, so each bucket is searched on its own.
+# When half a million records are in memory, they move to a temporary file. The result is one bit per entry.
 #
-# Two different names count as equal if hash and checksum both agree: one pair in 2^96, that is a probability of
-# 10^-13 for an index of 100 million names. Python keys its hash anew in each process (unless PYTHONHASHSEED says
-# otherwise), so nobody can fill a single bucket on purpose.
+# Two different names count as equal if both hash and checksum agree. That happens for one pair in 2^96, a
+# probability of 10^-13 for an index of 100 million names. Python chooses a new key for its hash in each process
+# (unless PYTHONHASHSEED is set), so an attacker cannot choose names that all fall into one bucket.
 _RECORD: Final = Struct("=qII")
 _BUCKETS: Final = 1024
 _MEMORY_RECORDS: Final = (8 << 20) // _RECORD.size
 _BLOCK_BYTES: Final = 4096 * _RECORD.size
 
 
-class Superseded:
-    """Ordinals (from 0) of the names that come again later. False if there are none.
+class SupersededNames:
+    """The ordinals (from 0) of names that come again later in the index. False if there are none.
 
-    Memory: 8 MiB of records, the hashes of one bucket, and a bit per name if any comes again. With the 130 million
-    names that an index of 4 GiB could have, that is less than 64 MiB.
+    Memory: 8 MiB of records, the hashes of one bucket, and one bit per name if any name is repeated. An index of 4
+    GiB has at most 130 million names; for these it needs less than 64 MiB.
     """
 
     def __init__(self, names: Iterable[bytes]) -> None:
-        """Takes all names, in order. Raises StoreFailed if the temporary file fails."""
+        """Read all names, in order.
+
+        Raises:
+            StoreFailed: the temporary file cannot be read or written.
+        """
         self._bits = bytearray()
         with _Records() as records:
-            records.take(names)
+            records.add(names)
             for bucket in range(_BUCKETS):
                 if records.has_repeats(bucket):
                     self._mark(records, bucket)
@@ -58,8 +62,8 @@ class Superseded:
         return bool(self._bits) and bool(self._bits[ordinal >> 3] >> (ordinal & 7) & 1)
 
 
-class Repeated(Superseded):
-    """The same the other way round: ordinals of the names that came before."""
+class RepeatedNames(SupersededNames):
+    """The ordinals (from 0) of names that occurred before in the index. False if there are none."""
 
     def _mark(self, records: "_Records", bucket: int) -> None:
         bits = self._bits = self._bits or bytearray(records.count // 8 + 1)
@@ -72,7 +76,7 @@ class Repeated(Superseded):
 
 
 class _Records:
-    """Records of names by bucket, in memory and then in a temporary file. Methods raise StoreFailed."""
+    """The records of names, by bucket: in memory first, then in a temporary file. Methods raise StoreFailed."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -80,7 +84,7 @@ class _Records:
         self._spilled: list[list[tuple[int, int]]] = [[] for _ in range(_BUCKETS)]
         self._file: IO[bytes] | None = None
 
-    def take(self, names: Iterable[bytes]) -> None:
+    def add(self, names: Iterable[bytes]) -> None:
         memory, pack, crc32 = self._memory, _RECORD.pack, zlib.crc32
         ordinal = 0
         for ordinal, name in enumerate(names, 1):
@@ -103,7 +107,7 @@ class _Records:
             self._file.flush()
 
     def blocks(self, bucket: int) -> Iterator[bytes]:
-        """The bucket's records in order, in blocks of at most 64 KiB."""
+        """Return the records of a bucket in order, in blocks of at most 64 KiB."""
         for begin, end in self._spilled[bucket]:
             for position in range(begin, end, _BLOCK_BYTES):
                 yield self._read(position, min(position + _BLOCK_BYTES, end))
@@ -112,13 +116,16 @@ class _Records:
             yield bytes(records[position : position + _BLOCK_BYTES])
 
     def _read(self, begin: int, end: int) -> bytes:
-        assert self._file is not None  # noqa: S101 - something was spilled
+        assert self._file is not None  # noqa: S101 - _spill opened the file
         with temporary_file_of("an index"):
             self._file.seek(begin)
             return self._file.read(end - begin)
 
     def has_repeats(self, bucket: int) -> bool:
-        """Whether a hash comes twice: seldom, so most buckets need no more than this."""
+        """Return True if a hash occurs twice in the bucket.
+
+        Most buckets have no repeats and need no further check.
+        """
         distinct: set[int] = set()
         count = 0
         for block in self.blocks(bucket):

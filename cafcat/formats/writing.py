@@ -1,4 +1,7 @@
-"""What the writers of all formats do alike: one file at a time, and nothing after the end or after an error."""
+"""Base classes for the writers of all formats.
+
+They make sure that one file is written at a time, and that nothing is written after the end or after an error.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -12,12 +15,12 @@ from cafcat.model import Entry, NewFile
 
 __all__ = ["ArchiveWriter", "BufferedBytes", "FileWriter", "IndexedWriter"]
 
-_HELD_BYTES: Final = 4 << 20
+_BUFFER_BYTES: Final = 4 << 20
 WriterT = TypeVar("WriterT", bound="ArchiveWriter")
 
 
 class ArchiveWriter(ABC):
-    """Base of writers. After an error of the sink, and after finalize, every call raises."""
+    """Base class of writers. After an error of the sink, and after `finalize`, every call raises."""
 
     def __init__(self) -> None:
         self._open: FileWriter[Any] | None = None
@@ -26,34 +29,42 @@ class ArchiveWriter(ABC):
         self.file_count = 0
 
     def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
-        """Appends a whole file. Raises Refused, with nothing written; what the sink raises."""
+        """Append a whole file; see `Writer.add`.
+
+        Raises:
+            Refused: the file cannot be stored, or the archive is full. Nothing was written.
+        """
         added = self.add_all((NewFile(path, content, modified_ns),), UNLIMITED)
         if not added:
-            raise self._full(path)
+            raise self._full_error(path)
         return added[0]
 
     @abstractmethod
-    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
-        """As Writer says."""
+    def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
+        """Append as many whole files as fit; see `Writer.add_all`."""
 
     @abstractmethod
-    def has_room(self, path: str, size_bytes: int) -> bool:
-        """As Writer says."""
+    def can_add(self, path: str, size_bytes: int) -> bool:
+        """Return False if one more such file would exceed a limit of the format; see `Writer.can_add`."""
 
     @abstractmethod
-    def _full(self, path: str) -> Refused:
-        """What is said where has_room is False."""
+    def _full_error(self, path: str) -> Refused:
+        """Return the error for a file that the archive has no space for."""
 
     def _check_can_open(self, path: str) -> None:
-        """Raises Refused if there is no room for a further file."""
+        """Check that one more file can be opened.
+
+        Raises:
+            Refused: the archive is full.
+        """
         self._check_usable()
-        if not self.has_room(path, 0):
-            raise self._full(path)
+        if not self.can_add(path, 0):
+            raise self._full_error(path)
 
     @contextmanager
-    def _breaking(self) -> Iterator[None]:
-        """After an error within, the archive is broken."""
-        # How much of the data arrived is not known, so no later offset could be trusted (restic's ErrBroken).
+    def _break_on_error(self) -> Iterator[None]:
+        """Mark the archive as broken if the body raises."""
+        # It is unknown how many bytes arrived, so all later offsets would be unreliable (compare restic's ErrBroken).
         try:
             yield
         except BaseException as error:
@@ -61,29 +72,34 @@ class ArchiveWriter(ABC):
                 self._ended, self._cause = "broken", error
             raise
 
-    def _finish(self) -> None:
+    def _mark_finished(self) -> None:
         self._ended = "finished"
 
     def _check_usable(self) -> None:
         self._check_not_ended()
         if self._open is not None:
-            raise InvalidInput("another file is being written", path=self._open.path)
+            raise InvalidInput("another file of this archive is still open for writing", path=self._open.path)
 
     def _check_not_ended(self) -> None:
         if self._cause is not None:
-            raise StoreFailed(f"the archive is broken by an earlier error: {self._cause}") from self._cause
+            raise StoreFailed(f"the archive is broken because of an earlier error: {self._cause}") from self._cause
         if self._ended:
-            raise InvalidInput("the archive is finished: nothing can be added")
+            raise InvalidInput("the archive is finished: no files can be added")
 
 
 class IndexedWriter(ArchiveWriter):
-    """Base of those whose archives have an index as CAF has it."""
+    """Base class of writers whose archives have an index in the text of CAF."""
 
-    _INDEX_IS: str
-    """What messages call it."""
+    _INDEX_LABEL: str
+    """The name of the index in messages."""
 
     def __init__(self, max_index_bytes: int) -> None:
-        """max_index_bytes: when the archive is full."""
+        """Begin an empty archive.
+
+        Args:
+            max_index_bytes: largest size of the index in bytes. The archive is full when its index would exceed
+                this.
+        """
         super().__init__()
         self._max_index_bytes = max_index_bytes
         self._index = IndexText()
@@ -91,25 +107,31 @@ class IndexedWriter(ArchiveWriter):
         self._content_bytes = 0
 
     def _index_bytes(self) -> int:
-        """Size of the index in bytes, with a file that is being written."""
+        """Return the size of the index in bytes, including a file that is still being written."""
         size = self._index.size_bytes
         return size if self._open is None else size + longest_text_bytes(self._open.path)
 
     def _append(self, text: bytes, count: int, content_bytes: int) -> None:
-        """Takes the entries of so many files."""
-        with self._breaking():
+        """Append the entries of `count` files to the index.
+
+        Args:
+            text: the text of the entries.
+            count: number of files.
+            content_bytes: total size of the files in bytes.
+        """
+        with self._break_on_error():
             self._index.append(text)
         self._comma = b","
         self._content_bytes += content_bytes
         self.file_count += count
 
-    def _full(self, path: str) -> Refused:
-        message = f"{self._INDEX_IS} is full: it cannot exceed {self._max_index_bytes:,} bytes"
+    def _full_error(self, path: str) -> Refused:
+        message = f"{self._INDEX_LABEL} is full: its limit is {self._max_index_bytes:,} bytes"
         return Refused(message, path=path)
 
 
 class FileWriter(Generic[WriterT]):
-    """Base of files that are being written in blocks."""
+    """Base class of entry writers: one file that is being written in blocks."""
 
     def __init__(self, writer: WriterT, path: str, modified_ns: int | None) -> None:
         self.path = path
@@ -118,8 +140,10 @@ class FileWriter(Generic[WriterT]):
         self._checksum = 0
 
     def abandon(self) -> None:
-        """Gives the file up. What of it is written stays in the archive, and no entry names it. Allowed in a broken
-        archive, where it changes nothing."""
+        """Discard the file. Bytes already written stay in the archive as dead bytes that no entry refers to.
+
+        On a broken archive this does nothing.
+        """
         if not self._writer._ended:
             self._check_open()
             self._writer._open = None
@@ -127,29 +151,31 @@ class FileWriter(Generic[WriterT]):
     def _check_open(self) -> None:
         self._writer._check_not_ended()
         if self._writer._open is not self:
-            raise InvalidInput("this file is closed already", path=self.path)
+            raise InvalidInput("this file is already closed", path=self.path)
 
 
 class BufferedBytes:
-    """Many small parts on their way to a sink, which gets them together once they are 4 MiB or more. Memory: less
-    than 4 MiB, and what one `put` brings."""
+    """Collects small pieces of data, and writes them to a sink together once they reach 4 MiB.
+
+    Memory: less than 4 MiB, plus the pieces of one `write`.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._parts: list[bytes] = []
         self._size_bytes = 0
 
-    def put(self, *parts: bytes) -> int:
-        """Returns their size in bytes. Raises what the sink raises."""
+    def write(self, *parts: bytes) -> int:
+        """Append the parts, and return their total size in bytes. Raises the errors of the sink."""
         size_bytes = sum(map(len, parts))
         self._parts += parts
         self._size_bytes += size_bytes
-        if self._size_bytes >= _HELD_BYTES:
+        if self._size_bytes >= _BUFFER_BYTES:
             self.flush()
         return size_bytes
 
     def flush(self) -> None:
-        """The sink has all of it afterwards. Raises what the sink raises."""
+        """Write all buffered bytes to the sink. Raises the errors of the sink."""
         data = b"".join(self._parts)
         self._parts.clear()
         self._size_bytes = 0

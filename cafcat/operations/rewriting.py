@@ -23,7 +23,7 @@ _FORMAT: Final = "caf"
 
 def chunk_target(catalog: Catalog, store: Store, role: str, archive_format: str = _FORMAT) -> ChunkTarget:
     """Where new chunks of a verb go. Raises Unsupported if no archives of this format can be written."""
-    return ChunkTarget(catalog, store, formats.to_write(archive_format), None, owner_name(role))
+    return ChunkTarget(catalog, store, formats.for_writing(archive_format), None, owner_name(role))
 
 
 def chunk_limits(session: Session, target_size: int | None) -> Limits:
@@ -36,7 +36,7 @@ def chunk_limits(session: Session, target_size: int | None) -> Limits:
 
 def format_after(name: str) -> str:
     """Of chunks that take the files of chunks of a format: the same, unless none are ever written."""
-    return _FORMAT if formats.is_only_read(name) else name
+    return _FORMAT if formats.is_read_only(name) else name
 
 
 def live_files(catalog: Catalog, chunk_id: int) -> Iterator[Entry]:
@@ -66,7 +66,7 @@ class Rewriter:
     def write_as(self, archive_format: str) -> None:
         """Commits what was packed; chunks that are begun from now on are of this format. Raises Unsupported."""
         self.finish()
-        self._place = self._place._replace(archive_format=formats.to_write(archive_format))
+        self._place = self._place._replace(archive_format=formats.for_writing(archive_format))
 
     def take(self, source: int, file: Entry, blocks: Iterator[bytes]) -> bool:
         """Takes a live file of a chunk (source: chunks.id), whose bytes have to have its checksum. False if it was

@@ -187,7 +187,7 @@ class StoredObject:
         """From there to the end, by one request."""
         return self._store.stream(self._key, start_byte, self.size_bytes)
 
-    def beside(self) -> "StoredFolder":
+    def parent_folder(self) -> "StoredFolder":
         """The folder that it is in."""
         return StoredFolder(self._store, self._key[: self._key.rfind("/") + 1])
 

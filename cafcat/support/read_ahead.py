@@ -17,11 +17,11 @@ class _Object(Protocol[_Folder_co]):
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes: ...
 
-    def beside(self) -> _Folder_co: ...
+    def parent_folder(self) -> _Folder_co: ...
 
 
 class ReadAhead(Generic[_Folder_co]):
-    """An InFolder by another one. It asks for more than it is asked for: twice as much each time that reads go on
+    """An LocatedArchive by another one. It asks for more than it is asked for: twice as much each time that reads go on
     where they were, up to 8 MiB. That is also what it keeps in memory."""
 
     def __init__(self, archive: _Object[_Folder_co], size_bytes: int) -> None:
@@ -32,9 +32,9 @@ class ReadAhead(Generic[_Folder_co]):
         self._data = b""
         self._ahead_bytes = _FIRST_BYTES
 
-    def beside(self) -> _Folder_co:
+    def parent_folder(self) -> _Folder_co:
         """The folder that the archive is in, as the archive says it."""
-        return self._archive.beside()
+        return self._archive.parent_folder()
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Exactly those bytes; raises Corrupt if the object ends earlier, and what its store raises."""

@@ -118,16 +118,16 @@ class FormatSuite:
         finished = writer.finalize()
         assert (sink.data, entries, finished) == expected
 
-    @pytest.mark.parametrize("most_bytes", [0, 1, 300, 500, 1000, 2000])
-    def test_so_many_files_are_added_as_fit(self, format: Format, most_bytes: int) -> None:
+    @pytest.mark.parametrize("max_bytes", [0, 1, 300, 500, 1000, 2000])
+    def test_so_many_files_are_added_as_fit(self, format: Format, max_bytes: int) -> None:
         new = [NewFile(f"f{n}", b"x" * 40, None) for n in range(30)]
         sink = ListSink()
         writer = format.writer(sink)
-        added = len(writer.add_all(new, most_bytes))
+        added = len(writer.add_all(new, max_bytes))
         whole, _, _ = pack(format, [(file.path, file.content, file.modified_ns) for file in new[: added + 1]])
         writer.finalize()
-        assert added == 0 or len(sink.data) <= most_bytes
-        assert len(whole) > most_bytes or added == len(new)
+        assert added == 0 or len(sink.data) <= max_bytes
+        assert len(whole) > max_bytes or added == len(new)
 
     def test_files_of_which_one_is_refused_are_not_added(self, format: Format) -> None:
         sink = ListSink()
@@ -248,7 +248,7 @@ class FormatSuite:
             content = CONTENTS[n % len(CONTENTS)]
             foretold = writer.size_if_finalized(path, len(content))
             assert foretold >= writer.size_if_finalized()
-            assert writer.has_room(path, len(content))
+            assert writer.can_add(path, len(content))
             if n % 2:
                 writer.add(path, content, TIMES[n % len(TIMES)])
             else:
@@ -270,7 +270,7 @@ class FormatSuite:
             _write_ten_files(writer)
         written = sink.data
         calls = [lambda: writer.add("b", b"", None), lambda: writer.open("b", None), writer.finalize]
-        calls += [writer.size_if_finalized, lambda: writer.has_room("b", 1)]
+        calls += [writer.size_if_finalized, lambda: writer.can_add("b", 1)]
         for call in calls:
             with pytest.raises(StoreFailed):
                 call()
@@ -297,7 +297,7 @@ class FormatSuite:
         writer.finalize()
         written = sink.data
         calls = [lambda: writer.add("b", b"", None), lambda: writer.open("b", None), writer.finalize]
-        calls += [writer.size_if_finalized, lambda: writer.has_room("b", 1)]
+        calls += [writer.size_if_finalized, lambda: writer.can_add("b", 1)]
         for call in calls:
             with pytest.raises(InvalidInput):
                 call()

@@ -291,14 +291,14 @@ class StoreSuite:
     def test_an_object_knows_what_lies_beside_it(self, store: Store, raw: RawObjects) -> None:
         for key in ("folder/one", "folder/below/two", "other"):
             raw.write(key, b"data")
-        folder = StoredObject(store, "folder/one").beside()
+        folder = StoredObject(store, "folder/one").parent_folder()
         assert list(folder.files("")) == [("below/two", 4), ("one", 4)]
         assert list(folder.files("below/")) == [("below/two", 4)]
         assert folder.open("below/two").read_at(1, 3) == b"at"
         assert folder.name == store.locate("folder")
         with pytest.raises(NotFound):
             folder.open("other")
-        whole = StoredObject(store, "other").beside()
+        whole = StoredObject(store, "other").parent_folder()
         assert [name for name, _ in whole.files("")][-1] == "other"
         assert store.locate("other") == f"{whole.name}/other"
 

@@ -183,9 +183,9 @@ class OpenChunk(BegunChunk):
         """Size of the object in bytes if it were finished after that file."""
         return self._writer.size_if_finalized(path, size_bytes)
 
-    def has_room(self, path: str, size_bytes: int) -> bool:
+    def can_add(self, path: str, size_bytes: int) -> bool:
         """False if the format cannot take that file into this archive."""
-        return self._writer.has_room(path, size_bytes)
+        return self._writer.can_add(path, size_bytes)
 
     def may_contain(self, path: str) -> bool:
         """False if the chunk has no such path. True may be a coincidence of hashes.
@@ -208,11 +208,11 @@ class OpenChunk(BegunChunk):
         self._mapping.add(self._writer.add(path, content, modified_ns), etag)
         self._note([path])
 
-    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> int:
+    def add_all(self, files: Sequence[NewFile], max_bytes: int) -> int:
         """Takes whole files, of paths that it does not contain, from the first on, as long as the object would have
         at most so many bytes if it were finished; returns how many. Raises Refused for one of them, and has then
         taken none."""
-        entries = self._writer.add_all(files, most_bytes)
+        entries = self._writer.add_all(files, max_bytes)
         if entries:
             self._mapping.add_all(entries, [file.etag for file in files[: len(entries)]])
             self._note([entry.path for entry in entries])

@@ -32,5 +32,5 @@ class Limits(NamedTuple):
         return (
             chunk.size_with(path, size_bytes) <= self.target_bytes
             and chunk.file_count < self.max_files
-            and chunk.has_room(path, size_bytes)
+            and chunk.can_add(path, size_bytes)
         )

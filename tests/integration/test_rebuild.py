@@ -345,7 +345,7 @@ def test_a_flipped_bit_in_a_name_is_noticed_without_the_journal(local: World, na
     assert not report.written
     [damage] = report.damages
     assert (damage.kind, damage.lost) == (DamageKind.CHUNK, True)
-    assert "the index is damaged: it has the CRC-32C" in damage.message
+    assert "the index is damaged: its CRC-32C is" in damage.message
     assert live(empty) == {}
 
 

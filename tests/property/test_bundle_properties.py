@@ -113,7 +113,7 @@ def verified(folder: Path) -> tuple[dict[str, bytes], set[str]]:
 
 def read_all(bundle: Path) -> dict[str, bytes]:
     """What can be read as the index says it."""
-    spread = DATABUNDLE.spread(stored(bundle))
+    spread = DATABUNDLE.open_folder(stored(bundle))
     assert spread is not None
     found = {}
     for name in spread.names:
@@ -135,7 +135,7 @@ def test_a_damaged_span_is_told_or_has_the_size_that_it_should(
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
         foreign_bundle(bundle, [("a", b"x" * 33), ("b", content)], name, record_bytes=record_bytes, padding=[5])
-        spread = DATABUNDLE.spread(stored(bundle))
+        spread = DATABUNDLE.open_folder(stored(bundle))
         assert spread is not None
         archive = stored(bundle).open("shard-00000000")
         [_, entry] = spread.reader(archive, "shard-00000000").entries()
@@ -197,7 +197,7 @@ def test_damage_of_the_index_is_told_and_invents_nothing(
             body[data.draw(st.integers(0, len(body) - 1))] ^= data.draw(st.integers(1, 255))
         path.write_bytes(body[: data.draw(st.integers(0, len(body)))])
         try:
-            found = read_all(bundle) if DATABUNDLE.spread(stored(bundle)) else None
+            found = read_all(bundle) if DATABUNDLE.open_folder(stored(bundle)) else None
         except CafcatError as error:
             assert error.kind == "corrupt"  # noqa: PT017 - what else is raised fails
         else:

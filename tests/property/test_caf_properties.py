@@ -141,7 +141,7 @@ def test_the_usual_layout_and_any_other_are_read_as_json_reads_them(entries: lis
     ]
     if any(entry.crc32c is not None for entry in superseded):  # cafcat wrote it, and never writes a name twice
         for text in (usual, spaced):
-            with pytest.raises(Corrupt, match="stands twice"):
+            with pytest.raises(Corrupt, match="this name twice"):
                 read(archive(text))
         return
     assert read(archive(usual)) == by_json(usual)

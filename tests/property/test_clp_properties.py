@@ -7,7 +7,7 @@ from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.formats.clp.frames import compressed
 from cafcat.formats.clp.header import MAGIC, Header
 from cafcat.formats.clp.metadata import Packet, pack_packets, parse_ranges, parse_section_table, parse_timestamps
-from cafcat.formats.clp.packing import pack_head, repacked
+from cafcat.formats.clp.packing import pack_head, reassemble
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.testing.formats import BytesArchive
 
@@ -46,7 +46,7 @@ def test_parts_come_back(header: Header, packets: list[Packet], sections: dict[s
     assert reader.header == header._replace(compressed_size=len(data), metadata_bytes=reader.header.metadata_bytes)
     assert [packet for packet in reader.packets if packet.kind != 1] == packets
     assert {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()} == sections
-    assert b"".join(repacked(reader)) == data
+    assert b"".join(reassemble(reader)) == data
 
 
 @given(HEADERS, PACKETS | NOTED_TOO, st.dictionaries(NAMES, FRAMES, min_size=1), st.data())

@@ -12,7 +12,7 @@ import pytest
 import cafcat
 from cafcat.archives.choosing import format_of_output
 from cafcat.archives.making import new_archive
-from cafcat.archives.ordering import InDataOrder
+from cafcat.archives.ordering import EntriesByOffset
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, OutputFailed, Refused, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
@@ -249,7 +249,7 @@ def test_entries_in_the_order_of_their_bytes_lose_nothing() -> None:
         Entry("decoded 日本", 0, 9, None, 0, 0, "dag bafy"),
         Entry("contained", 0, 5, 1, None, 2**62, "x" * 70_000),
     ]
-    ordered = InDataOrder(entries)
+    ordered = EntriesByOffset(entries)
     assert (ordered.count, ordered.size_bytes) == (5, sum(entry.size_bytes for entry in entries))
     assert list(ordered) == [entries[n] for n in (4, 3, 1, 2, 0)]
     assert list(ordered) == list(ordered)
@@ -271,7 +271,7 @@ class Asked:
             raise Corrupt("too short")
         return self.data[start_byte:end_byte]
 
-    def beside(self) -> None:
+    def parent_folder(self) -> None:
         return None
 
 

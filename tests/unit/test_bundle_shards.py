@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, IndexMissing, NotInstalled, Unsupported
-from cafcat.formats.base import REFUSED
+from cafcat.formats.base import UNSUPPORTED_PREFIX
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.bundles.bundle import NewBundleFile, write_bundle
 from cafcat.formats.databundle.bundles.compression import compressed
@@ -49,14 +49,14 @@ def change(folder: Path, key: bytes, value: bytes | None) -> None:
 
 
 def entries(folder: Path) -> dict[str, Entry]:
-    spread = DATABUNDLE.spread(stored(folder))
+    spread = DATABUNDLE.open_folder(stored(folder))
     assert spread is not None
     [name] = spread.names
     return {entry.path: entry for entry in spread.reader(stored(folder).open(name), name).entries()}
 
 
 def opened(folder: Path, path: str) -> bytes:
-    spread = DATABUNDLE.spread(stored(folder))
+    spread = DATABUNDLE.open_folder(stored(folder))
     assert spread is not None
     reader = spread.reader(stored(folder).open(SHARD), SHARD)
     [entry] = [entry for entry in reader.entries() if entry.path == path]
@@ -86,10 +86,10 @@ def test_a_file_that_begins_and_ends_within_zeros(folder: Path) -> None:
 
 def test_about(folder: Path) -> None:
     write_bundle(folder, [NewBundleFile("a", b"x"), NewBundleFile("d", None)], shards=5, compression="none")
-    spread = DATABUNDLE.spread(stored(folder))
+    spread = DATABUNDLE.open_folder(stored(folder))
     assert spread is not None
     assert spread.names == [SHARD]
-    assert spread.about() == {
+    assert spread.properties() == {
         "version": "daBundleV1",
         "shards": 5,
         "compression": "none",
@@ -108,7 +108,7 @@ def test_a_shard_finds_its_index_beside_it(folder: Path) -> None:
     (folder / "index/CURRENT").unlink()
     with pytest.raises(IndexMissing, match="not beside it"):
         DATABUNDLE.reader(stored(folder).open(SHARD))
-    assert DATABUNDLE.spread(stored(folder)) is None
+    assert DATABUNDLE.open_folder(stored(folder)) is None
 
 
 def test_a_file_that_ends_as_a_chunk_does_makes_no_chunk_of_its_shard(folder: Path) -> None:
@@ -177,7 +177,7 @@ def test_records_that_are_not_one_behind_the_other_are_refused(folder: Path) -> 
     places = [record_value(offset, 10_000 - offset, 0) for offset in (0, 128)]
     change(folder, record_key(0, 0), places[0])
     change(folder, record_key(0, 128), places[1])
-    assert entries(folder)["a"].decoding == f"{REFUSED}its records are not stored one behind the other"
+    assert entries(folder)["a"].decoding == f"{UNSUPPORTED_PREFIX}its records are not stored one behind the other"
     with pytest.raises(Unsupported, match="one behind the other"):
         opened(folder, "a")
 
@@ -215,7 +215,7 @@ def test_an_index_that_makes_no_sense_is_corrupt(folder: Path, what: str) -> Non
     key, value = BAD_FILES[what]
     change(folder, key, value)
     with pytest.raises(Corrupt):
-        DATABUNDLE.spread(stored(folder))
+        DATABUNDLE.open_folder(stored(folder))
     with pytest.raises(Corrupt):
         DATABUNDLE.reader(stored(folder).open(SHARD))
 
@@ -239,7 +239,7 @@ def test_records_and_methods_that_are_not_known(folder: Path) -> None:
         config.compression_method = method
         change(folder, config_key(), config.SerializeToString())
         with pytest.raises(Unsupported, match="are not known"):
-            DATABUNDLE.spread(stored(folder))
+            DATABUNDLE.open_folder(stored(folder))
 
 
 def test_a_head_of_another_bundle(folder: Path, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_damaged_table_of_the_index_is_corrupt(folder: Path, harm: Callable[[P
     made(folder)
     harm(table_of(folder))
     with pytest.raises(Corrupt):
-        DATABUNDLE.spread(stored(folder))
+        DATABUNDLE.open_folder(stored(folder))
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_an_index_that_begins_elsewhere_is_corrupt(folder: Path, content: bytes)
     made(folder)
     (folder / "index/CURRENT").write_bytes(content)
     with pytest.raises(Corrupt, match="index of the bundle"):
-        DATABUNDLE.spread(stored(folder))
+        DATABUNDLE.open_folder(stored(folder))
 
 
 def test_rows_of_a_damaged_log_are_not_left_out(folder: Path) -> None:
@@ -312,14 +312,14 @@ def test_rows_of_a_damaged_log_are_not_left_out(folder: Path) -> None:
     data[40_000] ^= 1
     log.write_bytes(data)
     with pytest.raises(Corrupt):
-        DATABUNDLE.spread(stored(folder))
+        DATABUNDLE.open_folder(stored(folder))
 
 
 def test_an_index_that_is_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(folder)
     monkeypatch.setattr("cafcat.formats.databundle.bundles.copied_index._MOST_BYTES", 100)
     with pytest.raises(Unsupported, match="more than 100 bytes"):
-        DATABUNDLE.spread(stored(folder))
+        DATABUNDLE.open_folder(stored(folder))
 
 
 def test_an_index_that_changes_while_it_is_read(folder: Path) -> None:
@@ -332,7 +332,7 @@ def test_an_index_that_changes_while_it_is_read(folder: Path) -> None:
             return super().open(name)
 
     with pytest.raises(Conflict, match="changed while it was read"):
-        DATABUNDLE.spread(Changing(stored(folder)._store))
+        DATABUNDLE.open_folder(Changing(stored(folder)._store))
 
 
 class Twofold(StoredObject):
@@ -353,7 +353,7 @@ def test_what_is_checked_is_what_leveldb_opens(folder: Path) -> None:
             return Twofold(self._store, name) if name == "index/CURRENT" else super().open(name)
 
     with pytest.raises(Corrupt, match="CURRENT names no manifest"):
-        DATABUNDLE.spread(Changing(stored(folder)._store))
+        DATABUNDLE.open_folder(Changing(stored(folder)._store))
 
 
 def test_the_index_is_listed_once(folder: Path) -> None:
@@ -366,7 +366,7 @@ def test_the_index_is_listed_once(folder: Path) -> None:
             listings.append(below)
             return super().files(below)
 
-    assert DATABUNDLE.spread(Counting(stored(folder)._store)) is not None
+    assert DATABUNDLE.open_folder(Counting(stored(folder)._store)) is not None
     assert listings == ["index/"]
 
 
@@ -405,7 +405,7 @@ def test_copies_of_an_index_that_killed_processes_left_are_removed(
     with opened_copy(stored(folder)):
         [used] = set(temporary.glob("cafcat-index-*")) - {temporary / "cafcat-index-young"}
         os.utime(used, (0, 0))
-        assert DATABUNDLE.spread(stored(folder)) is not None
+        assert DATABUNDLE.open_folder(stored(folder)) is not None
         assert used.exists()
     assert {path.name for path in temporary.iterdir()} == {"cafcat-index-young", "cafcat-logs-other"}
 
@@ -414,7 +414,7 @@ def test_without_leveldb_the_extra_is_named(folder: Path, monkeypatch: pytest.Mo
     made(folder)
     hide_leveldb(monkeypatch)
     with pytest.raises(NotInstalled, match=r"plyvel.*cafcat\[databundle\]"):
-        DATABUNDLE.spread(stored(folder))
+        DATABUNDLE.open_folder(stored(folder))
 
 
 BAD_TEXTS = ["zlib 0 0", "zlib 8388609 0", "zlib 10 10", "zlib 10 0 1+1,2+1", "gzip 10 0", "zlib 10", "zlib 10 00"]

@@ -48,21 +48,21 @@ ODDITIES: dict[str, Any] = {
     "odd_bad_utf8_name": (Corrupt, "path is not valid UTF-8"),
     "odd_case_keys": (Corrupt, 'no member "format_version"'),
     "odd_end_before_start": (Corrupt, "ends before it starts"),
-    "odd_files_list": (Corrupt, "files as an object"),
-    "odd_float_int": (Corrupt, "start_byte is no integer"),
-    "odd_footer_big": (Corrupt, "footer says that the index has 4,294,967,295 bytes"),
-    "odd_footer_plus1": (Corrupt, "index as a JSON object"),
+    "odd_files_list": (Corrupt, 'value of "files"'),
+    "odd_float_int": (Corrupt, "start_byte is not an integer"),
+    "odd_footer_big": (Corrupt, "by its footer the index has 4,294,967,295 bytes"),
+    "odd_footer_plus1": (Corrupt, "expected a JSON object"),
     "odd_gap": [("a", 0, 5), ("b", 8, 13)],
     "odd_index_ws_padded": [("a", 0, 5)],
     "odd_missing_end": (Corrupt, "no end_byte"),
     "odd_negative": (Corrupt, "negative"),
     "odd_no_version": (Corrupt, 'no member "format_version"'),
     "odd_overlap": [("a", 0, 4), ("b", 2, 5)],
-    "odd_past_eof": (Corrupt, "beyond the data"),
-    "odd_pretty_trailing_comma": (Corrupt, "name of a member is expected"),
+    "odd_past_eof": (Corrupt, "exceeds the data"),
+    "odd_pretty_trailing_comma": (Corrupt, "expected the name of a member"),
     "odd_three_bytes": (Corrupt, "3 bytes are too few"),
-    "odd_truncated_1": (Corrupt, "footer says"),
-    "odd_version_number": (Corrupt, "format_version as a string"),
+    "odd_truncated_1": (Corrupt, "by its footer"),
+    "odd_version_number": (Corrupt, 'a string as "format_version"'),
 }
 
 
@@ -144,61 +144,61 @@ def files(text: bytes) -> bytes:
 
 
 BAD_INDEXES: dict[str, tuple[bytes, type[CafcatError], str]] = {
-    "empty": (b"", Corrupt, "it ends"),
-    "cut": (GOOD[:-1], Corrupt, "it ends"),
-    "cut in a string": (GOOD[:10], Corrupt, "it ends"),
+    "empty": (b"", Corrupt, "the index ends"),
+    "cut": (GOOD[:-1], Corrupt, "the index ends"),
+    "cut in a string": (GOOD[:10], Corrupt, "the index ends"),
     "version missing": (b"{" + FILES + b"}", Corrupt, 'no member "format_version"'),
-    "version 2.0": (GOOD.replace(b"1.0", b"2.0"), Unsupported, "CAF of version '2.0'"),
-    "version 1.00": (GOOD.replace(b"1.0", b"1.00"), Unsupported, "CAF of version '1.00'"),
-    "version null": (GOOD.replace(b'"1.0"', b"null"), Corrupt, "format_version as a string"),
-    "version number": (GOOD.replace(b'"1.0"', b"1.0"), Corrupt, "format_version as a string"),
+    "version 2.0": (GOOD.replace(b"1.0", b"2.0"), Unsupported, "CAF version '2.0'"),
+    "version 1.00": (GOOD.replace(b"1.0", b"1.00"), Unsupported, "CAF version '1.00'"),
+    "version null": (GOOD.replace(b'"1.0"', b"null"), Corrupt, 'a string as "format_version"'),
+    "version number": (GOOD.replace(b'"1.0"', b"1.0"), Corrupt, 'a string as "format_version"'),
     "version 2.0 after 1.0": (GOOD[:-1] + b',"format_version":"2.0"}', Unsupported, "version '2.0'"),
     "files missing": (b'{"format_version":"1.0"}', Corrupt, 'no member "files"'),
     "files twice": (GOOD[:-1] + b"," + FILES + b"}", Corrupt, 'two members "files"'),
-    "files null": (files(b"null"), Corrupt, "files as an object"),
-    "files list": (files(b"[]"), Corrupt, "files as an object"),
-    "files string": (files(b'"{}"'), Corrupt, "files as an object"),
-    "entry null": (files(b'{"a":null}'), Corrupt, "an entry as an object"),
-    "entry list": (files(b'{"a":[0,5]}'), Corrupt, "an entry as an object"),
-    "top list": (b"[" + GOOD + b"]}", Corrupt, "index as a JSON object"),
-    "two objects": (GOOD + b"{}", Corrupt, "goes on after its end"),
-    "NUL after": (GOOD + b"\0}", Corrupt, "goes on after its end"),
+    "files null": (files(b"null"), Corrupt, 'value of "files"'),
+    "files list": (files(b"[]"), Corrupt, 'value of "files"'),
+    "files string": (files(b'"{}"'), Corrupt, 'value of "files"'),
+    "entry null": (files(b'{"a":null}'), Corrupt, "expected an object as an entry"),
+    "entry list": (files(b'{"a":[0,5]}'), Corrupt, "expected an object as an entry"),
+    "top list": (b"[" + GOOD + b"]}", Corrupt, "expected a JSON object"),
+    "two objects": (GOOD + b"{}", Corrupt, "more text after the end"),
+    "NUL after": (GOOD + b"\0}", Corrupt, "more text after the end"),
     "BOM": (b"\xef\xbb\xbf" + GOOD, Corrupt, "byte order mark"),
-    "UTF-16": (GOOD.decode().encode("utf-16-le") + b"}", Corrupt, "not well-formed"),
-    "single quotes": (GOOD.replace(b'"', b"'"), Corrupt, "not well-formed"),
-    "comma after the entry": (files(b'{"a":{%b},}' % SPAN), Corrupt, "a path is expected"),
-    "comma after the files": (GOOD[:-1] + b",}", Corrupt, "name of a member is expected"),
-    "no comma": (files(b'{"a":{%b}"b":{%b}}' % (SPAN, SPAN)), Corrupt, "where , is expected"),
-    "no colon": (files(b'{"a"{%b}}' % SPAN), Corrupt, "where : is expected"),
+    "UTF-16": (GOOD.decode().encode("utf-16-le") + b"}", Corrupt, "malformed"),
+    "single quotes": (GOOD.replace(b'"', b"'"), Corrupt, "malformed"),
+    "comma after the entry": (files(b'{"a":{%b},}' % SPAN), Corrupt, "expected a path"),
+    "comma after the files": (GOOD[:-1] + b",}", Corrupt, "expected the name of a member"),
+    "no comma": (files(b'{"a":{%b}"b":{%b}}' % (SPAN, SPAN)), Corrupt, "expected ,"),
+    "no colon": (files(b'{"a"{%b}}' % SPAN), Corrupt, "expected :"),
     "start missing": (entry(b'"end_byte":5'), Corrupt, "no start_byte"),
     "end missing": (entry(b'"start_byte":0'), Corrupt, "no end_byte"),
     "case": (entry(b'"Start_Byte":0,"end_byte":5'), Corrupt, "no start_byte"),
-    "float": (entry(b'"start_byte":0.0,"end_byte":5'), Corrupt, "start_byte is no integer"),
-    "exponent": (entry(b'"start_byte":0,"end_byte":5e0'), Corrupt, "end_byte is no integer"),
-    "string": (entry(b'"start_byte":"0","end_byte":5'), Corrupt, "start_byte as an integer"),
-    "true": (entry(b'"start_byte":true,"end_byte":5'), Corrupt, "start_byte is no integer"),
-    "null": (entry(b'"start_byte":null,"end_byte":5'), Corrupt, "start_byte is no integer"),
-    "NaN": (entry(b'"start_byte":NaN,"end_byte":5'), Corrupt, "start_byte as an integer"),
-    "Infinity": (entry(b'"start_byte":0,"end_byte":Infinity'), Corrupt, "end_byte as an integer"),
-    "NaN elsewhere": (entry(SPAN + b',"x":NaN'), Corrupt, "a value is expected"),
-    "minus zero": (entry(b'"start_byte":-0,"end_byte":5'), Corrupt, "start_byte is no integer: -0"),
-    "leading zero": (entry(b'"start_byte":00,"end_byte":5'), Corrupt, "where , is expected"),
-    "plus": (entry(b'"start_byte":+0,"end_byte":5'), Corrupt, "start_byte as an integer"),
-    "hexadecimal": (entry(b'"start_byte":0x0,"end_byte":5'), Corrupt, "where , is expected"),
+    "float": (entry(b'"start_byte":0.0,"end_byte":5'), Corrupt, "start_byte is not an integer"),
+    "exponent": (entry(b'"start_byte":0,"end_byte":5e0'), Corrupt, "end_byte is not an integer"),
+    "string": (entry(b'"start_byte":"0","end_byte":5'), Corrupt, 'an integer as "start_byte"'),
+    "true": (entry(b'"start_byte":true,"end_byte":5'), Corrupt, "start_byte is not an integer"),
+    "null": (entry(b'"start_byte":null,"end_byte":5'), Corrupt, "start_byte is not an integer"),
+    "NaN": (entry(b'"start_byte":NaN,"end_byte":5'), Corrupt, 'an integer as "start_byte"'),
+    "Infinity": (entry(b'"start_byte":0,"end_byte":Infinity'), Corrupt, 'an integer as "end_byte"'),
+    "NaN elsewhere": (entry(SPAN + b',"x":NaN'), Corrupt, "expected a value"),
+    "minus zero": (entry(b'"start_byte":-0,"end_byte":5'), Corrupt, "start_byte is not an integer: -0"),
+    "leading zero": (entry(b'"start_byte":00,"end_byte":5'), Corrupt, "expected ,"),
+    "plus": (entry(b'"start_byte":+0,"end_byte":5'), Corrupt, 'an integer as "start_byte"'),
+    "hexadecimal": (entry(b'"start_byte":0x0,"end_byte":5'), Corrupt, "expected ,"),
     "negative start": (entry(b'"start_byte":-1,"end_byte":5'), Corrupt, "negative"),
     "negative end": (entry(b'"start_byte":0,"end_byte":-5'), Corrupt, "negative"),
     "reversed": (entry(b'"start_byte":5,"end_byte":4'), Corrupt, "ends before it starts"),
-    "into the index": (entry(b'"start_byte":0,"end_byte":6'), Corrupt, "beyond the data"),
-    "2^63": (entry(b'"start_byte":0,"end_byte":9223372036854775808'), Corrupt, "beyond the data"),
+    "into the index": (entry(b'"start_byte":0,"end_byte":6'), Corrupt, "exceeds the data"),
+    "2^63": (entry(b'"start_byte":0,"end_byte":9223372036854775808'), Corrupt, "exceeds the data"),
     "2^64 digits": (entry(b'"start_byte":0,"end_byte":18446744073709551616'), Corrupt, "not a 64-bit number"),
     "5,000 digits": (entry(b'"start_byte":0,"end_byte":' + b"9" * 5000), Corrupt, "not a 64-bit number"),
     "crc32c 2^32": (entry(SPAN + b',"crc32c":4294967296'), Corrupt, "crc32c is not a 32-bit number"),
     "crc32c negative": (entry(SPAN + b',"crc32c":-1'), Corrupt, "crc32c is not a 32-bit number"),
-    "crc32c string": (entry(SPAN + b',"crc32c":"1"'), Corrupt, "crc32c as an integer"),
-    "crc32c null": (entry(SPAN + b',"crc32c":null'), Corrupt, "crc32c is no integer"),
+    "crc32c string": (entry(SPAN + b',"crc32c":"1"'), Corrupt, 'an integer as "crc32c"'),
+    "crc32c null": (entry(SPAN + b',"crc32c":null'), Corrupt, "crc32c is not an integer"),
     "time 2^63": (entry(SPAN + b',"modified_ns":9223372036854775808'), Corrupt, "modified_ns is not a 64-bit"),
     "time -2^63-1": (entry(SPAN + b',"modified_ns":-9223372036854775809'), Corrupt, "modified_ns is not a 64-bit"),
-    "time float": (entry(SPAN + b',"modified_ns":1.5'), Corrupt, "modified_ns is no integer"),
+    "time float": (entry(SPAN + b',"modified_ns":1.5'), Corrupt, "modified_ns is not an integer"),
     "high surrogate": (entry(SPAN, rb"\ud800"), Corrupt, "unpaired surrogate"),
     "low surrogate": (entry(SPAN, rb"x\udc00y"), Corrupt, "unpaired surrogate"),
     "surrogates the wrong way round": (entry(SPAN, rb"\ude00\ud83d"), Corrupt, "unpaired surrogate"),
@@ -206,10 +206,10 @@ BAD_INDEXES: dict[str, tuple[bytes, type[CafcatError], str]] = {
     "Latin-1": (entry(SPAN, b"caf\xe9"), Corrupt, "path is not valid UTF-8"),
     "overlong": (entry(SPAN, b"\xc0\xaf"), Corrupt, "path is not valid UTF-8"),
     "not UTF-8 in passing": (entry(SPAN + b',"x":["\xff"]'), Corrupt, "string is not valid UTF-8"),
-    "raw newline": (entry(SPAN, b"a\nb"), Corrupt, "a path goes on"),
-    "raw NUL": (entry(SPAN, b"a\0b"), Corrupt, "a path goes on"),
-    "bad escape": (entry(SPAN, rb"a\x41"), Corrupt, "a path goes on"),
-    "short escape": (entry(SPAN, rb"a\u12"), Corrupt, "a path goes on"),
+    "raw newline": (entry(SPAN, b"a\nb"), Corrupt, "closing quote of a path"),
+    "raw NUL": (entry(SPAN, b"a\0b"), Corrupt, "closing quote of a path"),
+    "bad escape": (entry(SPAN, rb"a\x41"), Corrupt, "closing quote of a path"),
+    "short escape": (entry(SPAN, rb"a\u12"), Corrupt, "closing quote of a path"),
     "too deep": (b'{"x":' + b"[" * (MAX_NESTING + 1) + b"]}", Corrupt, "nested deeper than 64"),
     "far too deep": (b'{"x":' + b'{"x":[' * 500_000 + b"}", Corrupt, "nested deeper than 64"),
     "name above 1 MiB": (entry(SPAN, b"x" * (MAX_TOKEN_BYTES + 1)), Unsupported, "string or number of more than"),
@@ -272,7 +272,7 @@ def test_the_byte_of_bad_utf8_is_exact() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"a", b"abc"])
 def test_what_is_shorter_than_a_footer(data: bytes) -> None:
-    with pytest.raises(Corrupt, match="shorter than the footer"):
+    with pytest.raises(Corrupt, match="cannot hold the footer"):
         CAF.reader(BytesArchive(data))
     with pytest.raises(Corrupt, match="too few"):
         detect(BytesArchive(data))
@@ -320,7 +320,7 @@ def test_an_entry_that_makes_no_sense_is_refused_though_superseded() -> None:
 
 def test_a_checksum_of_a_file_marks_an_archive_of_cafcat_where_no_name_may_stand_twice() -> None:
     index = b'{"format_version":"1.0","files":{"a":{%b,"crc32c":1},"a":{%b}}}' % (SPAN, SPAN)
-    with pytest.raises(Corrupt, match="stands twice"):
+    with pytest.raises(Corrupt, match="this name twice"):
         read(archive(index))
 
 
@@ -375,7 +375,7 @@ def test_a_checksum_in_an_index_of_many_windows() -> None:
         assert list(CAF.reader(BytesArchive(data)).entries()) == entries
         for path in (paths[0], paths[-1]):
             damaged = data.replace(path.encode(), path.replace("file", "fill").encode())
-            with pytest.raises(Corrupt, match="the index is damaged: it has the CRC-32C"):
+            with pytest.raises(Corrupt, match="the index is damaged: its CRC-32C is"):
                 CAF.reader(BytesArchive(damaged)).entries()
 
 
@@ -416,7 +416,7 @@ def test_a_footer_that_claims_4_gb_of_nothing(tmp_path: Path) -> None:
         assert detect(source) is CAF
         tracemalloc.start()
         try:
-            with pytest.raises(Corrupt, match="not well-formed"):
+            with pytest.raises(Corrupt, match="malformed"):
                 list(CAF.reader(source).entries())
             peak = tracemalloc.get_traced_memory()[1]
         finally:
@@ -438,8 +438,8 @@ def test_reads_are_small_and_lie_within_the_index() -> None:
 
 def test_formats_by_name_and_by_content() -> None:
     assert by_name("caf") is CAF
-    with pytest.raises(Unsupported, match="this version has caf"):
+    with pytest.raises(Unsupported, match="available formats: caf"):
         by_name("zip")
     for data in (b"PK\5\6" + bytes(18), b"just some text, no archive", bytes(1000)):
-        with pytest.raises(Unsupported, match="not an archive"):
+        with pytest.raises(Unsupported, match="unknown archive format"):
             detect(BytesArchive(data))

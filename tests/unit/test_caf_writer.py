@@ -91,7 +91,7 @@ def test_an_own_archive_with_a_name_twice_is_refused(name: str) -> None:
     archive_format = by_name(name)
     data, _, finished = pack(archive_format, [("a", b"old", None), ("b", b"", None), ("a", b"new!", None)])
     assert finished.file_count == 3
-    with pytest.raises(Corrupt, match="stands twice") as caught:
+    with pytest.raises(Corrupt, match="this name twice") as caught:
         list(archive_format.reader(BytesArchive(data)).entries())
     assert caught.value.path == "a"
 
@@ -120,7 +120,7 @@ def test_a_full_index_is_foretold_and_refused_before_anything_is_written() -> No
     sink = ListSink()
     writer = CafWriter(sink, max_index_bytes=400)
     count = 0
-    while writer.has_room(f"file{count}", 1 << 40):
+    while writer.can_add(f"file{count}", 1 << 40):
         writer.add(f"file{count}", b"data", 10**18)
         count += 1
     count += add_until_refused(writer)
@@ -138,7 +138,7 @@ def test_a_full_index_is_foretold_and_refused_before_anything_is_written() -> No
 
 
 def add_until_refused(writer: CafWriter) -> int:
-    """Files of the shortest entries: has_room is careful, and some may fit after it said no."""
+    """Files of the shortest entries: can_add is careful, and some may fit after it said no."""
     for n in range(1000):
         try:
             writer.add(f"more{n}", b"", None)

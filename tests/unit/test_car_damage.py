@@ -11,7 +11,7 @@ from cafcat.errors import Corrupt
 from cafcat.formats.base import Remark
 from cafcat.formats.car import CAR, CarReader, cid
 from cafcat.formats.car.cid import BLAKE3, DAG_PB, RAW, is_block_of, text_of
-from cafcat.formats.read_as import ReadAs
+from cafcat.formats.format_choice import FormatChoice
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive, pack
 from tests.car_archives import Block, cid_of, directory, leaf, v1, v2
@@ -31,7 +31,7 @@ def listed(data: bytes, *, zero_padding: bool = False) -> tuple[list[str], Corru
     archive = BytesArchive(data)
     names: list[str] = []
     try:
-        for entry in ReadAs(zero_padding=zero_padding).of(archive).reader(archive).entries():
+        for entry in FormatChoice(zero_padding=zero_padding).format_of(archive).reader(archive).entries():
             names.append(entry.path)
     except Corrupt as error:
         return names, error

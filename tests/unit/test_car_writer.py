@@ -269,7 +269,7 @@ def test_an_archive_whose_head_was_not_written_is_refused() -> None:
 def test_an_archive_whose_manifest_is_full() -> None:
     sink = ListSink()
     writer = CarWriter(sink, max_manifest_bytes=400)
-    while writer.has_room("file", 1):
+    while writer.can_add("file", 1):
         writer.add("file", b"x", 1)
     count = writer.file_count
     assert count > 1

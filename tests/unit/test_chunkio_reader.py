@@ -180,7 +180,7 @@ def test_the_end_of_a_chunk_that_only_looks_like_one() -> None:
 def test_a_full_index_refuses() -> None:
     writer = ChunkIoWriter(ListSink(), max_index_bytes=300)
     writer.add("a", b"", None)
-    assert not writer.has_room("n" * 200, 0)
+    assert not writer.can_add("n" * 200, 0)
     with pytest.raises(Refused, match="index is full"):
         writer.add("n" * 200, b"", None)
     with pytest.raises(Refused, match="index is full"):
@@ -323,8 +323,8 @@ def deflate(content: bytes) -> bytes:
     return stream.compress(content) + stream.flush()
 
 
-def inflated_entries(data: bytes, most_bytes: int = MIB) -> Iterator[Entry]:
-    return ChunkIoReader(BytesArchive(data, "x.cio")).inflated_entries(most_bytes)
+def inflated_entries(data: bytes, max_bytes: int = MIB) -> Iterator[Entry]:
+    return ChunkIoReader(BytesArchive(data, "x.cio")).inflated_entries(max_bytes)
 
 
 def test_deflated_records_are_inflated_on_demand() -> None:

@@ -27,7 +27,7 @@ from cafcat.formats.clp.metadata import (
     parse_timestamps,
 )
 from cafcat.formats.clp.noting import LogSource, noted_archive
-from cafcat.formats.clp.packing import pack_head, repacked
+from cafcat.formats.clp.packing import pack_head, reassemble
 from cafcat.formats.clp.program import below
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.support.checksums import crc32c
@@ -125,7 +125,7 @@ def test_times_of_the_vectors() -> None:
 def test_an_archive_is_put_together_again_byte_for_byte(name: str, trailing: bytes) -> None:
     data, _ = vector(name)
     reader = reader_of(data + trailing)
-    assert b"".join(repacked(reader)) == data
+    assert b"".join(reassemble(reader)) == data
     sections = [(entry.path, entry.size_bytes) for entry in reader.entries()]
     packets = [packet for packet in reader.packets if packet.kind != 1]
     head = pack_head(Header(reader.header.version, reader.header.uncompressed_size, 0, 0), packets, sections)
@@ -170,7 +170,7 @@ def test_an_archive_of_our_own_making() -> None:
     assert [packet.kind for packet in reader.packets] == [0, 1, 200]
     assert read_all(data) == SECTIONS
     assert (reader.info, reader.ranges, reader.timestamps) == ({"num_segments": 1}, [], ((), {}))
-    assert b"".join(repacked(reader)) == data
+    assert b"".join(reassemble(reader)) == data
     assert read_all(made({})) == {}
 
 
@@ -179,7 +179,7 @@ def test_metadata_that_was_compressed_otherwise_is_kept_so() -> None:
     stored = b"\x28\xb5\x2f\xfd\x00\x58" + (len(raw) << 3 | 1).to_bytes(3, "little") + raw
     assert stored != compressed(raw)
     data = with_metadata(raw, frame=stored)
-    assert b"".join(repacked(reader_of(data))) == data
+    assert b"".join(reassemble(reader_of(data))) == data
     sections = [("/0", 5)]
     changed = pack_head(reader_of(data).header, reader_of(data).packets, sections, stored)
     assert [entry.size_bytes for entry in reader_of(changed + b"12345").entries()] == [5]
@@ -187,7 +187,7 @@ def test_metadata_that_was_compressed_otherwise_is_kept_so() -> None:
 
 def test_padding_that_is_not_zero_is_kept() -> None:
     data = made(SECTIONS, padding=bytes(range(32)), padding_end=77)
-    assert b"".join(repacked(reader_of(data))) == data
+    assert b"".join(reassemble(reader_of(data))) == data
 
 
 def test_an_empty_run_of_frames_is_legal() -> None:
@@ -474,7 +474,7 @@ def test_what_cafcat_notes_is_read_again_and_the_archive_put_together_again() ->
     assert [unit[0:3] + unit[4:] for unit in archive.units.units] == [
         ("a", 0, 1, 5, 1_700_000_000_000_000_001), ("b/c", 1, 2, 0, -1),
     ]  # fmt: skip
-    assert b"".join(repacked(reader)) == whole
+    assert b"".join(reassemble(reader)) == whole
 
 
 def test_open_and_convert_refuse_a_section_with_another_checksum_than_cafcat_noted(tmp_path: Path) -> None:

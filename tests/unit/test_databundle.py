@@ -193,8 +193,8 @@ def test_a_large_file_that_is_abandoned_leaves_dead_records() -> None:
 
 def test_a_chunk_without_room_takes_nothing() -> None:
     writer = DATABUNDLE.writer(ListSink())
-    assert writer.has_room("file", 1 << 61)
-    assert not writer.has_room("file", 1 << 62)
+    assert writer.can_add("file", 1 << 61)
+    assert not writer.can_add("file", 1 << 62)
 
 
 def test_of_a_path_given_twice_the_last_counts() -> None:

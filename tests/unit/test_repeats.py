@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cafcat.errors import StoreFailed
-from cafcat.formats.repeats import Superseded
+from cafcat.formats.repeats import SupersededNames
 
 
 def expected(names: Iterable[bytes]) -> set[int]:
@@ -22,20 +22,20 @@ def expected(names: Iterable[bytes]) -> set[int]:
 
 
 def found(names: list[bytes]) -> set[int]:
-    superseded = Superseded(names)
+    superseded = SupersededNames(names)
     return {ordinal for ordinal in range(len(names)) if ordinal in superseded}
 
 
 @pytest.mark.parametrize("names", [[], [b"a"], [b"a", b"b", b"ab", b""], [b"%d" % n for n in range(5000)]])
 def test_without_repeats_nothing_is_superseded(names: list[bytes]) -> None:
-    assert not Superseded(names)
+    assert not SupersededNames(names)
     assert found(names) == set()
 
 
 @pytest.mark.parametrize("distinct", [1, 2, 100, 4999])
 def test_all_but_the_last_of_a_name_are_superseded(distinct: int) -> None:
     names = [b"%d" % (n * n % distinct) for n in range(5000)]
-    assert Superseded(names)
+    assert SupersededNames(names)
     assert found(names) == expected(names)
 
 
@@ -48,4 +48,4 @@ def test_more_than_half_a_million_names_go_through_a_temporary_file(distinct: in
 def test_no_room_for_the_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(StoreFailed, match=r"temporary file.*TMPDIR"):
-        Superseded(b"%d" % n for n in range(540_000))
+        SupersededNames(b"%d" % n for n in range(540_000))

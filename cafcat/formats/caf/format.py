@@ -1,6 +1,6 @@
-"""CAF 1.0: files back to back, a JSON index, and the size of the index as the last four bytes.
+"""The format CAF 1.0: file data back to back, a JSON index, and the size of the index in the last four bytes.
 
-Layout, rules and deviations from the original programs: docs/formats/caf.md.
+Layout, rules and differences from the original programs: docs/formats/caf.md.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _TAIL_BYTES: Final = 64
 
 
 class CafFormat:
-    """The format of cafcat's own chunks."""
+    """CAF, the default format of cafcat's own chunks. Implements `Format`."""
 
     name: Final = "caf"
     suffix: Final = ".caf"
@@ -27,25 +27,31 @@ class CafFormat:
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """True if a JSON object ends before the footer. CAF has no magic number, so other formats go first.
+        """Return True if a JSON object ends right before the footer.
 
-        The footer itself is not judged: an archive with a damaged footer is better called damaged than unknown.
+        CAF has no magic number, so all other formats are tried first. The footer itself is not checked: an archive
+        with a damaged footer should be reported as damaged, not as unknown.
         """
-        del head  # the first bytes are those of a file
+        del head  # the first bytes belong to a file
         text = tail[:-_FOOTER_BYTES].rstrip(b" \t\r\n")
         return text.endswith(b"}") or (not text and len(tail) >= _TAIL_BYTES)
 
     def writer(self, sink: Sink) -> CafWriter:
+        """Return a writer for a new archive."""
         return CafWriter(sink)
 
     def reader(self, archive: RandomReader) -> CafReader:
-        """Raises Corrupt if the footer cannot be right."""
+        """Return a reader for an archive.
+
+        Raises:
+            Corrupt: the size in the footer exceeds the archive.
+        """
         return CafReader(archive)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-        """There is nothing to decode: raises Unsupported."""
+        """Raise Unsupported: CAF entries never have a `decoding`."""
         del span
-        raise Unsupported(f"CAF has no content that is encoded: {entry.decoding}", path=entry.path)
+        raise Unsupported(f"CAF has no encoded content, but the entry is: {entry.decoding}", path=entry.path)
 
 
 CAF: Final[Format] = CafFormat()

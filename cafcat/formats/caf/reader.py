@@ -1,9 +1,10 @@
-"""Reading a CAF archive, strictly: what cannot be right is refused with the place where it stands.
+"""Reads a CAF archive strictly: damage is refused with the position where it was found.
 
-What is refused, and how, is listed in docs/formats/caf.md. The index is read in windows of 1 MiB, twice: first to
-check it and to find names that come again, then to give the entries. Entries that are written as usual are matched,
-converted and checked by the thousand, which is three times as fast as one by one; where one of them makes no sense,
-they are gone through one by one to say which.
+docs/formats/caf.md lists all refused cases. The index is read twice, in windows of 1 MiB: the first pass checks the
+whole index and finds repeated names, the second pass returns the entries.
+
+Entries in the usual notation are matched, converted and checked in groups, which is three times as fast as one by
+one. If an entry in a group is invalid, the group is parsed again one by one to find it.
 """
 
 import re
@@ -17,8 +18,8 @@ from cafcat.errors import Corrupt, Unsupported, shown_path
 from cafcat.formats.base import RandomReader
 from cafcat.formats.index_checksum import IndexChecksum, stored_checksum
 from cafcat.formats.json_cursor import JsonCursor
-from cafcat.formats.reading import checked, span_of
-from cafcat.formats.repeats import Superseded
+from cafcat.formats.reading import read_span, verified_content
+from cafcat.formats.repeats import SupersededNames
 from cafcat.model import Entry
 
 __all__ = ["CafReader"]
@@ -30,62 +31,72 @@ _INT64_MAX: Final = (1 << 63) - 1
 _CRC32C_MAX: Final = 0xFFFF_FFFF
 
 _RawEntry = tuple[bytes, bytes, bytes, bytes, bytes]
-"""Path as UTF-8, and the digits of start_byte, end_byte, crc32c, modified_ns as they stand; b"" for none."""
+"""The path as UTF-8, then the digits of start_byte, end_byte, crc32c and modified_ns as text; b"" for a missing
+number."""
 
 _INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]*")
 _MEMBERS: Final = (b"start_byte", b"end_byte", b"crc32c", b"modified_ns")
-_MOST_DIGITS: Final = 19
+_MAX_DIGITS: Final = 19
+"""A 64-bit number has at most this many decimal digits."""
 
-# An entry, and the comma after it, exactly as cafcat and the two original programs write it. Everything else that
-# JSON allows is left to the cursor, and names of more than MAX_TOKEN_BYTES, too: only speed depends on this.
+# An entry and the comma after it, exactly as cafcat and the two original programs write them. All other notations
+# that JSON allows, and names longer than MAX_TOKEN_BYTES, are parsed by the cursor: this pattern only adds speed.
 _USUAL_ENTRY: Final = re.compile(
     rb'"([^"\\\x00-\x1f]{0,1048576}+)":\{"start_byte":(0|[1-9][0-9]{0,18}+),"end_byte":(0|[1-9][0-9]{0,18}+)'
     rb'(?:,"crc32c":(0|[1-9][0-9]{0,18}+))?(?:,"modified_ns":(0|-?[1-9][0-9]{0,18}+))?\},'
 )
 _GROUP_ENTRIES: Final = 200
-"""So many are taken together. Of more tuples at once Python's garbage collector would take notice, again and again,
-which takes as long as all the rest."""
+"""Number of entries that are parsed together. With more tuples at once, Python's garbage collector would run so
+often that it doubles the time."""
 
 _new_tuple: Final = tuple.__new__
 _Column = tuple[bytes, ...]
 _Columns = tuple[_Column, ...]
-"""Of entries that were matched together: names, start_byte, end_byte, crc32c, modified_ns."""
+"""The names, start_byte, end_byte, crc32c and modified_ns of entries that were matched together."""
 Item = TypeVar("Item")
 
 
 class CafReader:
-    """Reads one archive. Memory: a window of 1 MiB, tokens of at most 1 MiB, and what Superseded needs."""
+    """Reads one CAF archive.
+
+    Memory: a window of 1 MiB, tokens of at most 1 MiB, and the memory of SupersededNames.
+    """
 
     def __init__(self, archive: RandomReader) -> None:
-        """Raises Corrupt if the footer cannot be right."""
+        """Read the footer.
+
+        Raises:
+            Corrupt: the size in the footer exceeds the archive.
+        """
         self._archive = archive
         self._index_span = _index_span(archive)
 
     @property
     def index_span(self) -> tuple[int, int]:
+        """The span `[start, end)` of the index in bytes."""
         return self._index_span
 
-    def about(self) -> dict[str, str]:
-        """The version: there is one."""
+    def properties(self) -> dict[str, str]:
+        """Return the version of the format, which is always "1.0"."""
         return {"version": _VERSION.decode()}
 
     def entries(self) -> Iterator[Entry]:
-        """Return the entries in the order of the index; of a name that stands twice the last, as JSON readers do.
+        """Return the entries in the order of the index. Of entries with the same name the last one counts.
 
-        The call itself reads the whole index once. An entry that makes no sense raises when its turn comes, even if
-        a later entry replaces it.
+        The call itself reads the whole index once. An invalid entry raises when the iterator reaches it, even if a
+        later entry replaces it.
 
         Raises:
-            Corrupt: the index is not well-formed, or does not have its checksum; a name stands twice in an archive
-                that cafcat wrote.
+            Corrupt: the index is not well-formed, or its checksum differs, or a name is repeated in an archive that
+                cafcat wrote.
             Unsupported: see docs/formats/caf.md.
-            StoreFailed: an index of more than half a million entries finds no room for temporary files.
+            StoreFailed: the index has more than half a million entries, and the temporary file for them failed.
         """
         checksum = stored_checksum(self._archive, *self._index_span)
         try:
             superseded = self._superseded(checksum)
         except Unsupported:
-            # A damaged version or number is damage, not something of a later version.
+            # If the checksum differs, the unsupported version or number is damage: check() raises Corrupt.
             if checksum is not None:
                 checksum.read_all()
                 checksum.check()
@@ -93,35 +104,44 @@ class CafReader:
         if checksum is not None:
             checksum.check()
         entries = chain.from_iterable(self._parser(self._archive).entries())
-        return self._last_of_each(entries, superseded, checksum) if superseded else entries
+        return self._drop_superseded(entries, superseded, checksum) if superseded else entries
 
-    def _superseded(self, checksum: IndexChecksum | None) -> Superseded | None:
-        """Return the entries whose name stands again later, None if all names ascend. Reads the whole index."""
+    def _superseded(self, checksum: IndexChecksum | None) -> SupersededNames | None:
+        """Return the entries whose name is repeated later, or None if all names are in ascending order.
+
+        Reads the whole index.
+        """
         archive = self._archive if checksum is None else checksum
         if self._ascends(archive):
             return None
         if checksum is not None:
             checksum.restart()
-        return Superseded(chain.from_iterable(self._parser(archive).names()))
+        return SupersededNames(chain.from_iterable(self._parser(archive).names()))
 
-    def _last_of_each(
-        self, entries: Iterable[Entry], superseded: Superseded, checksum: IndexChecksum | None
+    def _drop_superseded(
+        self, entries: Iterable[Entry], superseded: SupersededNames, checksum: IndexChecksum | None
     ) -> Iterator[Entry]:
         for ordinal, entry in enumerate(entries):
             if ordinal not in superseded:
                 yield entry
             elif checksum is not None or entry.crc32c is not None:
                 # Only cafcat writes checksums, and it never writes a name twice: one of the names is damaged.
-                message = "this name stands twice in an archive that cafcat wrote: the index is damaged"
+                message = "the index is damaged: cafcat wrote this archive, but its index has this name twice"
                 raise Corrupt(message, path=shown_path(entry.path), chunk=self._archive.name, byte=entry.start_byte)
 
     def open(self, entry: Entry) -> Iterator[bytes]:
-        """Its bytes in blocks of at most 1 MiB. Raises Corrupt if its checksum, where it has one, is another."""
-        return checked(span_of(self._archive, entry), entry, self._archive, "index")
+        """Return the content of an entry in blocks of at most 1 MiB.
+
+        Raises:
+            Corrupt: the content does not match the CRC-32C in the index.
+        """
+        return verified_content(read_span(self._archive, entry), entry, self._archive, "index")
 
     def _ascends(self, archive: RandomReader) -> bool:
-        """Return whether each name comes after the one before, as in most archives of cafcat: then none stands
-        twice. Reads the index up to the first name that does not."""
+        """Return True if all names are in ascending order, so that no name is repeated.
+
+        Most archives of cafcat have this order. Reads the index up to the first name that breaks it.
+        """
         last = b""
         for names in self._parser(archive).names():
             if not (last < names[0] and all(map(lt, names, islice(names, 1, None)))):
@@ -137,20 +157,20 @@ def _index_span(archive: RandomReader) -> tuple[int, int]:
     size = archive.size_bytes
     index_end = size - _FOOTER.size
     if index_end < 0:
-        message = f"not a whole CAF archive: {size} bytes are shorter than the footer of {_FOOTER.size}"
+        message = f"not a complete CAF archive: {size} bytes cannot hold the footer of {_FOOTER.size} bytes"
         raise Corrupt(message, chunk=archive.name, byte=0)
     (index_bytes,) = _FOOTER.unpack(archive.read_at(index_end, size))
     if index_bytes > index_end:
         message = (
-            f"not a whole CAF archive: its footer says that the index has {index_bytes:,} bytes, "
-            f"but only {index_end:,} stand before it"
+            f"not a complete CAF archive: by its footer the index has {index_bytes:,} bytes, "
+            f"but there are only {index_end:,} bytes before the footer"
         )
         raise Corrupt(message, chunk=archive.name, byte=index_end)
     return index_end - index_bytes, index_end
 
 
 class _IndexParser:
-    """One way through the index."""
+    """Parses the index once, from its start to its end."""
 
     def __init__(self, archive: RandomReader, index_start: int, index_end: int) -> None:
         self._data_bytes = index_start
@@ -158,51 +178,61 @@ class _IndexParser:
         self._entry_byte: int | None = None
 
     def names(self) -> Iterator[Sequence[bytes]]:
-        """The names of all entries of a well-formed index as UTF-8, in order, those that come twice included; in
-        groups that are not empty."""
+        """Return the names of all entries of a well-formed index as UTF-8, in order, repeated names included.
+
+        The names come in groups that are not empty.
+        """
         return self._groups(lambda columns, _: columns[0], lambda raw: (raw[0],))
 
     def entries(self) -> Iterator[Iterable[Entry]]:
-        """The entries, likewise."""
-        return self._groups(self._usual_entries, lambda raw: (self._checked(raw),))
+        """Return all entries in the order of the index, in groups."""
+        return self._groups(self._usual_entries, lambda raw: (self._validated(raw),))
 
     def _groups(
         self,
         usual: Callable[[_Columns, int], Iterable[Item]],
         unusual: Callable[[_RawEntry], Iterable[Item]],
     ) -> Iterator[Any]:
-        """usual: takes entries that are written as usual, from the cursor to a position in the window; unusual:
-        one."""
+        """Go through the index and convert its entries in groups.
+
+        Args:
+            usual: converts a group of entries in the usual notation. They begin at the cursor; the number is their
+                end in the window.
+            unusual: converts one entry in any other notation.
+        """
         cursor = self._cursor
         seen: set[bytes] = set()
-        for key in cursor.members("the index as a JSON object"):
+        for key in cursor.members("a JSON object"):
             if key == b"format_version":
                 self._check_version()
             elif key == b"files" and key in seen:
                 raise cursor.corrupt('the index has two members "files"')
             elif key == b"files":
-                for _ in cursor.items("files as an object", b"{}"):
+                for _ in cursor.items('an object as the value of "files"', b"{}"):
                     while (found := self._usual_columns()) is not None:
                         yield usual(*found)
-                        cursor.at = found[1]
+                        cursor.position = found[1]
                     yield unusual(self._entry())
             else:
                 cursor.skip()
                 continue
             seen.add(key)
         if cursor.peek():
-            raise cursor.corrupt("the index goes on after its end")
+            raise cursor.corrupt("the index has more text after the end of its JSON object")
         for key in (b"format_version", b"files"):
             if key not in seen:
                 raise cursor.corrupt(f'the index has no member "{key.decode()}"')
 
     def _usual_columns(self) -> tuple[_Columns, int] | None:
-        """Entries from the cursor on that are written as usual, some hundred, as far as the window has them whole;
-        and the position where they end. What comes then is one more of them, the last entry of the index, one that
-        is cut, or one that is written otherwise."""
-        # What re itself makes its tokens with, though it is not documented: each match begins where the one before
-        # ended. findall() would pass over what does not match, and finditer() look for it up to the window's end.
-        scanner = _USUAL_ENTRY.scanner(self._cursor.text, self._cursor.at)  # type: ignore[attr-defined]
+        """Match entries in the usual notation, from the cursor on, up to _GROUP_ENTRIES and only within the window.
+
+        Returns:
+            The entries and the position of their end, or None if the next entry does not match. The next entry may
+                be the last one of the index, cut by the end of the window, or in another notation.
+        """
+        # A scanner is an undocumented part of `re`: each match begins where the previous match ended. findall() would
+        # skip text that does not match, and finditer() would search for a match up to the end of the window.
+        scanner = _USUAL_ENTRY.scanner(self._cursor.text, self._cursor.position)  # type: ignore[attr-defined]
         found: list[re.Match[bytes]] = list(islice(iter(scanner.match, None), _GROUP_ENTRIES))
         if not found:
             return None
@@ -210,13 +240,17 @@ class _IndexParser:
 
     def _usual_entries(self, columns: _Columns, end: int) -> Iterable[Entry]:
         try:
-            return self._all_checked(*columns)
+            return self._validated_group(*columns)
         except ValueError:
             return self._one_by_one(end)
 
-    def _all_checked(self, names: _Column, *numbers: _Column) -> Iterable[Entry]:
-        """Raises ValueError if one of them makes no sense; UnicodeDecodeError is one, too."""
-        paths = b"\n".join(names).decode().split("\n")  # no name has a line break as it is
+    def _validated_group(self, names: _Column, *numbers: _Column) -> Iterable[Entry]:
+        """Return the entries of a group.
+
+        Raises:
+            ValueError: at least one entry is invalid. UnicodeDecodeError is a ValueError, too.
+        """
+        paths = b"\n".join(names).decode().split("\n")  # the pattern allows no line break in a name
         starts, ends = (list(map(int, digits)) for digits in numbers[:2])
         checksums, times = map(_optional, numbers[2:])
         if (
@@ -227,34 +261,38 @@ class _IndexParser:
             or min(filter(None, times), default=0) < _INT64_MIN
         ):
             raise ValueError
-        nothing = repeat(None, len(paths))
-        columns = zip(paths, starts, ends, checksums, times, nothing, nothing, strict=True)
-        # What Entry(...) does, without the cost of a Python call.
+        none = repeat(None, len(paths))
+        columns = zip(paths, starts, ends, checksums, times, none, none, strict=True)
+        # This builds the same tuples as Entry(...), without the cost of a Python call for each.
         return list(map(_new_tuple, repeat(Entry), columns))
 
     def _one_by_one(self, end: int) -> Iterator[Entry]:
-        """The same up to the one that makes no sense, which raises in its turn."""
+        """Return the entries before the byte `end` one by one.
+
+        An invalid entry raises when the iterator reaches it.
+        """
         cursor = self._cursor
-        self._entry_byte = None  # that is where the cursor stands
-        while cursor.at < end and (found := _USUAL_ENTRY.match(cursor.text, cursor.at)) is not None:
-            yield self._checked(found.groups(b""))  # type: ignore[arg-type]  # its type does not tell how many
-            cursor.at = found.end()
+        self._entry_byte = None  # errors then use the position of the cursor
+        while cursor.position < end and (found := _USUAL_ENTRY.match(cursor.text, cursor.position)) is not None:
+            yield self._validated(found.groups(b""))  # type: ignore[arg-type]  # the type of groups() has no length
+            cursor.position = found.end()
 
     def _check_version(self) -> None:
-        version = self._cursor.string("format_version as a string")
+        version = self._cursor.string('a string as "format_version"')
         if version != _VERSION:
             shown = version.decode()[:40]
-            raise self._cursor.unsupported(f"CAF of version {shown!r}: this cafcat reads {_VERSION.decode()!r}")
+            message = f"CAF version {shown!r} is not supported: cafcat reads version {_VERSION.decode()!r}"
+            raise self._cursor.unsupported(message)
 
     def _entry(self) -> _RawEntry:
-        """One entry, however it is written."""
+        """Read one entry in any valid notation."""
         cursor = self._cursor
         self._entry_byte = cursor.byte
         path = cursor.string("a path")
         cursor.path = path.decode()
-        cursor.take(b":")
+        cursor.expect(b":")
         found: dict[bytes, bytes] = {}
-        for key in cursor.members("an entry as an object"):
+        for key in cursor.members("an object as an entry"):
             if key in _MEMBERS:
                 found[key] = self._integer(key.decode())
             else:
@@ -268,15 +306,15 @@ class _IndexParser:
 
     def _integer(self, name: str) -> bytes:
         cursor = self._cursor
-        raw = cursor.scalar(f"{name} as an integer")
+        raw = cursor.scalar(f'an integer as "{name}"')
         if not _INTEGER.fullmatch(raw):
-            raise cursor.corrupt(f"{name} is no integer: {raw.decode()[:40]}")
-        if len(raw.lstrip(b"-")) > _MOST_DIGITS:
+            raise cursor.corrupt(f"{name} is not an integer: {raw.decode()[:40]}")
+        if len(raw.lstrip(b"-")) > _MAX_DIGITS:
             raise cursor.corrupt(f"{name} is not a 64-bit number: {raw.decode()[:40]}…")
         return raw
 
-    def _checked(self, raw: _RawEntry) -> Entry:
-        """The entry, if it makes sense."""
+    def _validated(self, raw: _RawEntry) -> Entry:
+        """Return the entry. Raises Corrupt if it is invalid."""
         path, start_digits, end_digits, crc32c_digits, modified_digits = raw
         try:
             name = path.decode()
@@ -292,10 +330,10 @@ class _IndexParser:
             or (crc32c is not None and not 0 <= crc32c <= _CRC32C_MAX)
             or (modified_ns is not None and not _INT64_MIN <= modified_ns <= _INT64_MAX)
         ):
-            raise self._senseless(Entry(name, start, end, crc32c, modified_ns))
+            raise self._invalid_entry(Entry(name, start, end, crc32c, modified_ns))
         return Entry(name, start, end, crc32c, modified_ns)
 
-    def _senseless(self, entry: Entry) -> Corrupt:
+    def _invalid_entry(self, entry: Entry) -> Corrupt:
         _, start, end, crc32c, modified_ns, _, _ = entry
         if start < 0 or end < 0:
             message = f"the range [{start}, {end}) of an entry is negative"
@@ -303,7 +341,7 @@ class _IndexParser:
             message = f"the range [{start}, {end}) of an entry ends before it starts"
         elif end > self._data_bytes:
             message = (
-                f"the range [{start}, {end}) of an entry goes beyond the data, which end at {self._data_bytes}"
+                f"the range [{start}, {end}) of an entry exceeds the data, which ends at byte {self._data_bytes}"
             )
         elif crc32c is not None and not 0 <= crc32c <= _CRC32C_MAX:
             message = f"crc32c is not a 32-bit number: {crc32c}"
@@ -314,7 +352,7 @@ class _IndexParser:
 
 
 def _optional(digits: _Column) -> Sequence[int | None]:
-    """Numbers that need not be there."""
+    """Convert digits to numbers; b"" becomes None."""
     if all(digits):
         return list(map(int, digits))
     return [int(number) if number else None for number in digits]

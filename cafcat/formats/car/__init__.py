@@ -25,7 +25,7 @@ class CarFormat:
         """Args: zero_ends: as in CarReader."""
         self._zero_ends = zero_ends
 
-    def zero_padded(self) -> "CarFormat":
+    def with_zero_padding(self) -> "CarFormat":
         """Return the format with readers that take a section of size zero for the end of the payload."""
         return CarFormat(zero_ends=True)
 

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cafcat.formats.repeats import Repeated
+from cafcat.formats.repeats import RepeatedNames
 from cafcat.model import Entry
 from cafcat.support.spool import Spool
 
@@ -20,9 +20,9 @@ _HAS_TIME, _HAS_CONTENT = 1, 2
 def first_of_each(entries: Iterable[Entry]) -> Iterator[Entry]:
     """The entries in order, of a path that comes twice the first. They are gone through at the first one that is
     asked for; until the last one they wait in a temporary file if they take more than 8 MiB. Memory: that, and what
-    Repeated needs. Raises what going through them raises, and TemporaryFileFailed."""
+    RepeatedNames needs. Raises what going through them raises, and TemporaryFileFailed."""
     with Spool("a list of files", _MEMORY_BYTES) as spool:
-        repeated = Repeated(_kept(entries, spool))
+        repeated = RepeatedNames(_kept(entries, spool))
         for ordinal, entry in enumerate(_given(spool)):
             if ordinal not in repeated:
                 yield entry

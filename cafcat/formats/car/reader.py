@@ -30,7 +30,7 @@ from cafcat.formats.car.listing import first_of_each
 from cafcat.formats.car.manifest import find
 from cafcat.formats.car.sections import MAX_HEAD_BYTES, MAX_SECTION_BYTES, Section, scan
 from cafcat.formats.car.tree_reader import TreeReader
-from cafcat.formats.reading import checked, span_of
+from cafcat.formats.reading import read_span, verified_content
 from cafcat.model import Entry
 
 __all__ = ["CarReader"]
@@ -104,7 +104,7 @@ class CarReader:
 
     def remarks(self) -> Sequence[Remark]:
         """Return what is unusual in an archive of another program: blocks that cannot be checked here, and blocks
-        that are in no file of the tree. See Remarks."""
+        that are in no file of the tree. See HasRemarks."""
         if self._manifest is not None:
             return ()  # all of it is cafcat's
         if self._unchecked is None:
@@ -132,7 +132,7 @@ class CarReader:
             )
             yield Remark(NOT_IN_TREE, count, message)
 
-    def about(self) -> dict[str, Any]:
+    def properties(self) -> dict[str, Any]:
         """Version, roots, and what index there is."""
         return {
             "version": self._layout.version,
@@ -185,7 +185,7 @@ class CarReader:
     def open(self, entry: Entry) -> Iterator[bytes]:
         """The content of one of its entries in blocks of at most 1 MiB. Every block is checked against its hash, if
         that is one that is known here: see verifiable. Raises Corrupt, at the latest in place of the end."""
-        return checked(self._content(entry), entry, self._archive, "manifest")
+        return verified_content(self._content(entry), entry, self._archive, "manifest")
 
     def _content(self, entry: Entry) -> Iterator[bytes]:
         try:
@@ -194,7 +194,7 @@ class CarReader:
             elif entry.decoding.startswith(DAG) and self._table is not None:
                 yield from self._gathered(entry, self._table)
             else:
-                yield from decode(span_of(self._archive, entry), entry)
+                yield from decode(read_span(self._archive, entry), entry)
         except Corrupt as error:
             if error.chunk is None:
                 error.chunk = self._archive.name

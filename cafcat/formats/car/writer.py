@@ -35,7 +35,7 @@ class CarWriter(IndexedWriter):
     After an error of the sink, and after finalize, every call raises.
     """
 
-    _INDEX_IS = "the archive's manifest"
+    _INDEX_LABEL = "the archive's manifest"
 
     def __init__(self, sink: Sink, *, max_manifest_bytes: int = MAX_INDEX_BYTES) -> None:
         """max_manifest_bytes: when the archive is full; a smaller value than the format's serves tests. Raises
@@ -47,14 +47,14 @@ class CarWriter(IndexedWriter):
         super().__init__(max_manifest_bytes)
         self._sink: HeadSink = sink
         self._out = BufferedBytes(sink)
-        self._position = self._out.put(_NO_HEAD)
+        self._position = self._out.write(_NO_HEAD)
         self._cids = IndexBuilder()
         self._tree = TreeWriter()
         self._tree_size = TreeSize()
         self._sections = 0
         self._open: CarEntryWriter | None = None
 
-    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
+    def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
         """Appends whole files, from the first on, as long as the archive, if it were finalized, has at most so many
         bytes, and its manifest has room. Raises Refused for one of them, with nothing written; what the sink
         raises."""
@@ -62,10 +62,10 @@ class CarWriter(IndexedWriter):
         for file in files:
             longest_text_bytes(file.path)  # raises Refused
         entries: list[Entry] = []
-        with self._breaking():
+        with self._break_on_error():
             for path, content, modified_ns, _ in files:
                 add = self._add_leaf if len(content) <= LEAF_BYTES else self._add_large
-                entry = add(path, content, modified_ns, most_bytes)
+                entry = add(path, content, modified_ns, max_bytes)
                 if entry is None:
                     break
                 entries.append(entry)
@@ -73,7 +73,7 @@ class CarWriter(IndexedWriter):
                 self._out.flush()
         return entries
 
-    def _add_leaf(self, path: str, content: bytes, modified_ns: int | None, most_bytes: int) -> Entry | None:
+    def _add_leaf(self, path: str, content: bytes, modified_ns: int | None, max_bytes: int) -> Entry | None:
         """A file of one block; None if there is no room for it."""
         size_bytes = len(content)
         head = varint.encode(CID_BYTES + size_bytes)
@@ -84,16 +84,16 @@ class CarWriter(IndexedWriter):
         needs = self._tree_size.needs(name, size_bytes)
         after = start + size_bytes + (self._sections + 1) * SHA256_INDEX_RECORD_BYTES + self._tree_size.after(needs)
         manifest_bytes = self._index.size_bytes + len(text)
-        if after + manifest_bytes + _FIXED_BYTES > most_bytes or manifest_bytes > self._max_index_bytes:
+        if after + manifest_bytes + _FIXED_BYTES > max_bytes or manifest_bytes > self._max_index_bytes:
             return None
         self._tree_size.take(name, needs)
         self._tree.add(name, self._put_leaf(head, content), size_bytes)
         self._append(text, 1, size_bytes)
         return entry
 
-    def _add_large(self, path: str, content: bytes, modified_ns: int | None, most_bytes: int) -> Entry | None:
+    def _add_large(self, path: str, content: bytes, modified_ns: int | None, max_bytes: int) -> Entry | None:
         """A file of many blocks, likewise."""
-        if self.size_if_finalized(path, len(content)) > most_bytes or not self.has_room(path, len(content)):
+        if self.size_if_finalized(path, len(content)) > max_bytes or not self.can_add(path, len(content)):
             return None
         entry_writer = self.open(path, modified_ns)
         entry_writer.write(content)
@@ -120,7 +120,7 @@ class CarWriter(IndexedWriter):
         tree_bytes = self._tree_size.after(self._tree_size.needs(tree_name(path), UNLIMITED))
         return size + largest_file_bytes(size_bytes, LEAF_BYTES) + longest_text_bytes(path) + tree_bytes
 
-    def has_room(self, path: str, size_bytes: int) -> bool:
+    def can_add(self, path: str, size_bytes: int) -> bool:
         """False if the manifest would outgrow its u32, whatever the file's size. Raises Refused."""
         del size_bytes
         self._check_not_ended()
@@ -130,7 +130,7 @@ class CarWriter(IndexedWriter):
         """Writes tree, manifest and index, and the head anew. Raises InvalidInput while a file is open; what the
         sink raises."""
         self._check_usable()
-        with self._breaking():
+        with self._break_on_error():
             root = self._tree.write(self._put_block)
             data_end = self._position
             checksum = 0
@@ -140,7 +140,7 @@ class CarWriter(IndexedWriter):
             self._out.flush()
             index_start = data_end + self._index.size_bytes + FOOTER.size + TRAILER_BYTES
             self._sink.rewrite_head(head_of(root, data_end - V2_DATA_START, index_start))
-        self._finish()
+        self._mark_finished()
         return FinishedArchive(
             self._position, data_end, self._position, self.file_count, self._content_bytes, checksum
         )
@@ -168,7 +168,7 @@ class CarWriter(IndexedWriter):
         self._put(varint.encode(len(cid) + len(block)), cid, block)
 
     def _put(self, *parts: bytes) -> None:
-        self._position += self._out.put(*parts)
+        self._position += self._out.write(*parts)
 
 
 class CarEntryWriter(FileWriter[CarWriter]):
@@ -193,7 +193,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
         self._checksum = crc32c(block, self._checksum)
         self._held += block
         if len(self._held) > LEAF_BYTES:
-            with self._writer._breaking():
+            with self._writer._break_on_error():
                 self._put_leaves()
 
     def _put_leaves(self) -> None:
@@ -214,7 +214,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
         self._check_open()
         writer = self._writer
         writer._open = None
-        with writer._breaking():
+        with writer._break_on_error():
             self._put_leaf(bytes(self._held))
             entry = self._entry(writer._position)
             text = entry_text(writer._comma, entry)

@@ -16,12 +16,12 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 def inflated(
-    blocks: Iterable[bytes], most_bytes: int = MAX_INFLATED_BYTES, corrupt: Callable[[str], Corrupt] = Corrupt
+    blocks: Iterable[bytes], max_bytes: int = MAX_INFLATED_BYTES, corrupt: Callable[[str], Corrupt] = Corrupt
 ) -> Iterator[bytes]:
     """What the blocks inflate to, in blocks of at most 1 MiB. Memory: one of each, and the window of 32 KiB.
 
     A stream that its writer flushed, but did not close, counts as whole: the original reads on to its end, too.
-    Raises what `corrupt` makes of a message for other bytes, and for more than `most_bytes`.
+    Raises what `corrupt` makes of a message for other bytes, and for more than `max_bytes`.
     """
     stream = zlib.decompressobj(_RAW)
     found = 0
@@ -34,8 +34,8 @@ def inflated(
             part = _inflate(stream, rest, corrupt)
             rest = stream.unconsumed_tail or stream.unused_data
             found += len(part)
-            if found > most_bytes:
-                raise corrupt(f"the record inflates to more than {most_bytes} bytes")
+            if found > max_bytes:
+                raise corrupt(f"the record inflates to more than {max_bytes} bytes")
             if part:
                 yield part
 

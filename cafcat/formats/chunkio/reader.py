@@ -11,7 +11,7 @@ from cafcat.formats.chunkio.index import find_index, index_entries
 from cafcat.formats.chunkio.pieces import is_own
 from cafcat.formats.chunkio.records import Record
 from cafcat.formats.chunkio.records_reader import RecordReader
-from cafcat.formats.reading import checked, span_of
+from cafcat.formats.reading import read_span, verified_content
 from cafcat.model import MAX_PATH_BYTES, Entry
 
 __all__ = ["ChunkIoReader"]
@@ -56,13 +56,13 @@ class ChunkIoReader:
             return index_entries(self._archive, self._index)
         return (_entry(record, _file_name(self._archive.name)) for record in self._whole_records())
 
-    def inflated_entries(self, most_bytes: int = MAX_INFLATED_BYTES) -> Iterator[Entry]:
+    def inflated_entries(self, max_bytes: int = MAX_INFLATED_BYTES) -> Iterator[Entry]:
         """The same of another's archive, written by the original's buffered layer, which keeps each content as raw
         DEFLATE: entries that are inflated when they are read. Reads all of the archive, for their sizes. A record
-        that is damaged, no DEFLATE, or inflates to more than `most_bytes`, is left out, as there."""
+        that is damaged, no DEFLATE, or inflates to more than `max_bytes`, is left out, as there."""
         for entry in self.entries():
             try:
-                deflated = entry._replace(decoding=DEFLATE, content_bytes=most_bytes)
+                deflated = entry._replace(decoding=DEFLATE, content_bytes=max_bytes)
                 size_bytes = sum(map(len, self._decoded(deflated, exact=False)))
             except Corrupt:
                 continue
@@ -79,10 +79,10 @@ class ChunkIoReader:
 
     def open(self, entry: Entry) -> Iterator[bytes]:
         """Its content in blocks of at most 1 MiB. Raises Corrupt where SipHash, size or CRC-32C are others."""
-        yield from checked(self._decoded(entry), entry, self._archive, "index")
+        yield from verified_content(self._decoded(entry), entry, self._archive, "index")
 
     def _decoded(self, entry: Entry, *, exact: bool = True) -> Iterator[bytes]:
-        return decode(span_of(self._archive, entry), entry, self._archive.name, exact=exact)
+        return decode(read_span(self._archive, entry), entry, self._archive.name, exact=exact)
 
 
 def _entry(record: Record, file_name: str) -> Entry:

@@ -185,8 +185,8 @@ class RecordReader:
         if record.end > size_bytes:
             return False
         self._hashed_bytes += record.content_bytes
-        most_bytes = max(_MOST_HASHED_BYTES, _MOST_HASHED_TIMES * size_bytes)
-        return self._hashed_bytes <= most_bytes and self.is_whole(record)
+        max_bytes = max(_MOST_HASHED_BYTES, _MOST_HASHED_TIMES * size_bytes)
+        return self._hashed_bytes <= max_bytes and self.is_whole(record)
 
     def meter(self, position: int) -> int | None:
         """Where the record begins that the meter at this multiple of 65,536 names; None if there is no meter."""

@@ -36,7 +36,7 @@ class ChunkIoWriter(IndexedWriter):
     error of the sink, and after finalize, every call raises.
     """
 
-    _INDEX_IS = "the chunk's index"
+    _INDEX_LABEL = "the chunk's index"
 
     def __init__(self, sink: Sink, *, max_index_bytes: int = MAX_INDEX_BYTES) -> None:
         """max_index_bytes: when the chunk is full; a smaller value than the format's serves tests."""
@@ -45,7 +45,7 @@ class ChunkIoWriter(IndexedWriter):
         self._position = 0
         self._open: ChunkIoEntryWriter | None = None
 
-    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
+    def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
         """Appends whole files, from the first on, as long as the chunk, if it were finalized, has at most so many
         bytes, and its index has room. Raises Refused for one of them, with nothing written; what the sink
         raises."""
@@ -61,7 +61,7 @@ class ChunkIoWriter(IndexedWriter):
             entry = Entry(path, start, end, crc32c(content), modified_ns, size_bytes, PIECES)
             text = entry_text(comma, entry)
             index_bytes += len(text)
-            if index_bytes > self._max_index_bytes or finalized_size(offset, index_bytes) > most_bytes:
+            if index_bytes > self._max_index_bytes or finalized_size(offset, index_bytes) > max_bytes:
                 break
             entries.append(entry)
             texts.append(text)
@@ -96,7 +96,7 @@ class ChunkIoWriter(IndexedWriter):
             index_bytes += longest_text_bytes(path)
         return finalized_size(offset_at(position), index_bytes)
 
-    def has_room(self, path: str, size_bytes: int) -> bool:
+    def can_add(self, path: str, size_bytes: int) -> bool:
         """False if the index would outgrow 4 GiB, or the chunk 2^63 bytes. Raises Refused."""
         self._check_not_ended()
         index_bytes = self._index_bytes() + longest_text_bytes(path)
@@ -107,7 +107,7 @@ class ChunkIoWriter(IndexedWriter):
         self._check_usable()
         index_begin = self._position
         checksum = 0
-        with self._breaking():
+        with self._break_on_error():
             for piece in self._index.blocks():
                 begin = self._position
                 block = b"".join(record_bytes(begin, index_mark(begin), piece))
@@ -116,7 +116,7 @@ class ChunkIoWriter(IndexedWriter):
         index_end = self._position
         mark = b"".join(record_bytes(index_end, end_mark(index_begin), b""))
         self._put([mark], index_end + len(mark))
-        self._finish()
+        self._mark_finished()
         checksum = crc32c(mark, checksum)
         return FinishedArchive(
             self._position, index_begin, index_end, self.file_count, self._content_bytes, checksum
@@ -124,7 +124,7 @@ class ChunkIoWriter(IndexedWriter):
 
     def _put(self, parts: _Parts, end: int) -> None:
         """end: the position after them."""
-        with self._breaking():
+        with self._break_on_error():
             self._sink.write(b"".join(parts))
         self._position = end
 
@@ -184,6 +184,6 @@ class ChunkIoEntryWriter(FileWriter[ChunkIoWriter]):
         entry = Entry(self.path, self._start, end, self._checksum, self._modified_ns, self._written, PIECES)
         text = entry_text(writer._comma, entry)
         if writer._index.size_bytes + len(text) > writer._max_index_bytes:
-            raise writer._full(self.path)
+            raise writer._full_error(self.path)
         writer._append(text, 1, self._written)
         return entry

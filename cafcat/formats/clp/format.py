@@ -6,7 +6,7 @@ from typing import Final
 from cafcat.errors import Unsupported
 from cafcat.formats.base import Format, RandomReader, Sink, Writer
 from cafcat.formats.clp.header import MAGIC
-from cafcat.formats.clp.packing import repacked
+from cafcat.formats.clp.packing import reassemble
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.model import Entry
 
@@ -36,9 +36,9 @@ class ClpFormat:
         """Raises Corrupt or Unsupported if the header or the table of sections cannot be right."""
         return ClpReader(archive)
 
-    def repacked(self, archive: RandomReader) -> Iterator[bytes]:
-        """See packing.repacked."""
-        return repacked(ClpReader(archive))
+    def reassemble(self, archive: RandomReader) -> Iterator[bytes]:
+        """See packing.reassemble."""
+        return reassemble(ClpReader(archive))
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """There is nothing to decode: raises Unsupported."""

@@ -27,9 +27,9 @@ class FrameRun:
     """Frames back to back, given in blocks. Memory: 1 MiB, and the window that a frame asks for: 2 MiB as clp-s
     writes them, 32 MiB at most."""
 
-    def __init__(self, most_bytes: int, error: Callable[[str], CafcatError]) -> None:
-        """Args: most_bytes: that all of them may decompress to; error: what is raised, of a message."""
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int, error: Callable[[str], CafcatError]) -> None:
+        """Args: max_bytes: that all of them may decompress to; error: what is raised, of a message."""
+        self._most_bytes = max_bytes
         self._error = error
         self._frame: zstd.ZstdDecompressor | None = None
         self.frames = 0

@@ -15,7 +15,7 @@ from cafcat.formats.clp.metadata import (
 )
 from cafcat.formats.clp.reader import ClpReader
 
-__all__ = ["pack_head", "repacked"]
+__all__ = ["pack_head", "reassemble"]
 
 _MOST_PACKETS: Final = 255
 
@@ -57,7 +57,7 @@ def _says(frame: bytes, raw: bytes) -> bool:
     return found == raw and run.frames == 1 and run.is_between
 
 
-def repacked(reader: ClpReader) -> Iterator[bytes]:
+def reassemble(reader: ClpReader) -> Iterator[bytes]:
     """The archive again, in blocks of at most 1 MiB but for its head: byte for byte the same, without what may
     follow its end. Each section is checked. Raises Corrupt."""
     entries = list(reader.entries())

@@ -29,7 +29,7 @@ from cafcat.formats.clp.metadata import (
     parse_timestamps,
 )
 from cafcat.formats.clp.units import units_of
-from cafcat.formats.reading import checked, span_of
+from cafcat.formats.reading import read_span, verified_content
 from cafcat.model import ArchiveUnits, Entry
 
 __all__ = ["MAX_SECTION_BYTES", "ClpReader"]
@@ -82,7 +82,7 @@ class ClpReader:
     def _corrupt(self, message: str) -> Corrupt:
         return Corrupt(message, chunk=self._archive.name, byte=HEADER_BYTES)
 
-    def about(self) -> dict[str, Any]:
+    def properties(self) -> dict[str, Any]:
         """Version, bytes of the logs, packets of metadata, and as far as there are such: records by log file, and
         times by key, in the unit that the logs have. Raises Corrupt."""
         about: dict[str, Any] = {
@@ -162,11 +162,11 @@ class ClpReader:
             Corrupt: at the latest in place of the end, if the section has other frames than a section of this name,
                 or another checksum.
         """
-        return checked(self._framed(entry), entry, self._archive, "metadata")
+        return verified_content(self._framed(entry), entry, self._archive, "metadata")
 
     def _framed(self, entry: Entry) -> Iterator[bytes]:
         check = _SectionCheck(entry, self._archive.name)
-        for block in span_of(self._archive, entry):
+        for block in read_span(self._archive, entry):
             check.write(block)
             yield block
         check.finish()

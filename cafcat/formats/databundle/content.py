@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cafcat.formats.base import RandomReader
 from cafcat.formats.databundle.bundles.record_decoding import decode_records
 from cafcat.formats.databundle.decoding import decode
-from cafcat.formats.reading import checked, span_of
+from cafcat.formats.reading import read_span, verified_content
 from cafcat.model import Entry
 
 __all__ = ["FileReader", "decoded"]
@@ -27,8 +27,8 @@ class FileReader:
     def open(self, entry: Entry) -> Iterator[bytes]:
         """Its content in blocks of at most 1 MiB. Raises Corrupt where data, size or CRC-32C are others;
         Unsupported for what the format can list, and not read."""
-        yield from checked(self._content(entry), entry, self._archive, "archive")
+        yield from verified_content(self._content(entry), entry, self._archive, "archive")
 
     def _content(self, entry: Entry) -> Iterator[bytes]:
-        span = span_of(self._archive, entry)
+        span = read_span(self._archive, entry)
         return span if entry.decoding is None else decoded(span, entry, self._archive.name)

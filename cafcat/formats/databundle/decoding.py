@@ -125,13 +125,13 @@ class _Span:
             raise self.corrupt("its last record ends before it does")
         return b"".join(parts)
 
-    def _inflate(self, inflater: "zlib._Decompress", most_bytes: int) -> bytes:
+    def _inflate(self, inflater: "zlib._Decompress", max_bytes: int) -> bytes:
         """What the next bytes inflate to: nothing only if there was not enough of them. Keeps what is left."""
         if inflater.eof:
             raise self.corrupt("a record ends before the file does")
         data = self._some()
         try:
-            part = inflater.decompress(data, most_bytes)
+            part = inflater.decompress(data, max_bytes)
         except zlib.error as error:
             raise self.corrupt(f"its data are not deflated: {error}") from error
         self._keep(data, len(inflater.unconsumed_tail) + len(inflater.unused_data))

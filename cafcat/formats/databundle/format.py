@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from cafcat.formats.base import ArchiveFolder, RandomReader, Sink, Spreads
+from cafcat.formats.base import ArchiveFolder, MultiFileFormat, RandomReader, Sink
 from cafcat.model import Entry
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class DataBundleFormat:
 
         return open_shard(archive)
 
-    def spread(self, folder: ArchiveFolder) -> "BundleSpread | None":
+    def open_folder(self, folder: ArchiveFolder) -> "BundleSpread | None":
         """The bundle in a folder; see spread.spread."""
         from cafcat.formats.databundle.bundles.spread import spread
 
@@ -57,4 +57,4 @@ class DataBundleFormat:
         return decoded(span, entry)
 
 
-DATABUNDLE: Final[Spreads] = DataBundleFormat()
+DATABUNDLE: Final[MultiFileFormat] = DataBundleFormat()

@@ -3,7 +3,7 @@
 from typing import Final
 
 from cafcat.errors import Corrupt, Unsupported
-from cafcat.formats.base import InFolder, RandomReader
+from cafcat.formats.base import LocatedArchive, RandomReader
 from cafcat.formats.databundle.bundles.shard import BundleShard, listed_by_itself, read_head
 from cafcat.formats.databundle.layout import TRAILER_BYTES, parse_trailer
 from cafcat.formats.databundle.messages import messages
@@ -20,7 +20,7 @@ def open_shard(archive: RandomReader) -> DataBundleReader | BundleShard:
     messages()  # raises NotInstalled
     size_bytes = archive.size_bytes
     place = parse_trailer(archive.read_at(max(0, size_bytes - TRAILER_BYTES), size_bytes), size_bytes)
-    if place is not None and not (isinstance(archive, InFolder) and _begins_as_of_a_bundle(archive)):
+    if place is not None and not (isinstance(archive, LocatedArchive) and _begins_as_of_a_bundle(archive)):
         return DataBundleReader(archive, place)
     head = read_head(archive)
     if head.header.WhichOneof("metadata") == "metadata_at_eof":

@@ -8,7 +8,7 @@ from cafcat.formats.base import RandomReader
 from cafcat.formats.databundle.decoding import parse_decoding
 from cafcat.formats.databundle.layout import BUNDLE_CONFIG, SHARD_METADATA, Trailer, path_of
 from cafcat.formats.databundle.messages import FILE_TYPE_URL, REGULAR, messages
-from cafcat.formats.repeats import Superseded
+from cafcat.formats.repeats import SupersededNames
 from cafcat.model import Entry
 from cafcat.support.checksums import crc32c
 
@@ -24,7 +24,7 @@ _SMALLEST_ROW: Final = 4
 
 
 class Table:
-    """Memory: windows of 256 KiB and their rows, and what Superseded needs."""
+    """Memory: windows of 256 KiB and their rows, and what SupersededNames needs."""
 
     def __init__(self, archive: RandomReader, place: Trailer, end: int) -> None:
         """end: where the trailer begins."""
@@ -38,7 +38,7 @@ class Table:
         """The files in the order of the table, each path once: of one that comes again the last. The call reads all
         of it once, and raises Corrupt if its checksum is another, or a row cannot be read. An entry that makes no
         sense raises when its turn comes. Raises TemporaryFileFailed if millions of names find no room."""
-        superseded = None if self._ascends() else Superseded(self._names())
+        superseded = None if self._ascends() else SupersededNames(self._names())
         entries = self._entries()
         if not superseded:
             return entries

@@ -43,8 +43,8 @@ class DataBundleWriter(ArchiveWriter):
         """Raises NotInstalled if protobuf is not installed."""
         super().__init__()
         self._out = BufferedBytes(sink)
-        self._out.put(head_of(ZLIB, metadata_at_eof=True))
-        self._packer = RecordPacker(self._out.put, self._note_record)
+        self._out.write(head_of(ZLIB, metadata_at_eof=True))
+        self._packer = RecordPacker(self._out.write, self._note_record)
         self._rows = Spool("a table of metadata", _TABLE_MEMORY_BYTES)
         self._waiting_rows = bytearray(row(config_key(), config_of(ZLIB, 1)))
         self._rows_bytes = len(self._waiting_rows)
@@ -52,7 +52,7 @@ class DataBundleWriter(ArchiveWriter):
         self._content_bytes = 0
         self._open: DataBundleEntryWriter | None = None
 
-    def add_all(self, files: Sequence[NewFile], most_bytes: int) -> Sequence[Entry]:
+    def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
         """Appends whole files, from the first on, as long as it is certain that the chunk, if it were finalized,
         has at most so many bytes: as if the next file could not be compressed. Raises Refused for one of them,
         with nothing written; what the sink raises."""
@@ -60,10 +60,10 @@ class DataBundleWriter(ArchiveWriter):
         for file in files:
             longest_row_bytes(file.path)  # raises Refused
         entries: list[Entry] = []
-        with self._breaking():
+        with self._break_on_error():
             for path, content, modified_ns, _ in files:
                 size_bytes = len(content)
-                if self.size_if_finalized(path, size_bytes) > most_bytes or not self.has_room(path, size_bytes):
+                if self.size_if_finalized(path, size_bytes) > max_bytes or not self.can_add(path, size_bytes):
                     break
                 if size_bytes >= LARGE_BYTES:
                     self._packer.end_record()
@@ -88,7 +88,7 @@ class DataBundleWriter(ArchiveWriter):
             size += _largest(self._open.path, self._open.held_bytes)
         return size if path is None else size + _largest(path, size_bytes)
 
-    def has_room(self, path: str, size_bytes: int) -> bool:
+    def can_add(self, path: str, size_bytes: int) -> bool:
         """False if its data before compression would have more than 2^62 bytes. Raises Refused."""
         self._check_not_ended()
         longest_row_bytes(path)
@@ -97,15 +97,15 @@ class DataBundleWriter(ArchiveWriter):
     def finalize(self) -> FinishedArchive:
         """Writes table and trailer. Raises InvalidInput while a file is open; what the sink raises."""
         self._check_usable()
-        with self._breaking():
+        with self._break_on_error():
             self._packer.end_record()
             start = self._packer.position
             checksum = 0
             for block in self._tail(start):
                 checksum = crc32c(block, checksum)
-                self._out.put(block)
+                self._out.write(block)
             self._out.flush()
-        self._finish()
+        self._mark_finished()
         end = start + self._rows_bytes
         size_bytes = end + TRAILER_BYTES
         return FinishedArchive(size_bytes, start, end, self.file_count, self._content_bytes, checksum)
@@ -140,7 +140,7 @@ class DataBundleWriter(ArchiveWriter):
         self._rows_crc32c = crc32c(rows, self._rows_crc32c)
         self._waiting_rows.clear()
 
-    def _full(self, path: str) -> Refused:
+    def _full_error(self, path: str) -> Refused:
         return Refused(f"the chunk is full: its data cannot exceed {MOST_OFFSET:,} bytes", path=path)
 
 
@@ -170,7 +170,7 @@ class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
         self._checksum = crc32c(block, self._checksum)
         self._size_bytes += len(block)
         view = memoryview(block)
-        with self._writer._breaking():
+        with self._writer._break_on_error():
             while view:
                 part = view[:LARGE_BYTES]
                 view = view[LARGE_BYTES:]
@@ -195,7 +195,7 @@ class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
         self._check_open()
         writer = self._writer
         writer._open = None
-        with writer._breaking():
+        with writer._break_on_error():
             entry = writer._list(self.path, self._packed(), self._size_bytes, self._checksum, self._modified_ns)
             writer._out.flush()
         return entry

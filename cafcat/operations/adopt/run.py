@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-from cafcat.archives.naming import ArchiveLocator, Together, found
+from cafcat.archives.naming import ArchiveLocator, FolderArchive, found
 from cafcat.catalog.chunks.adopting import AdoptedArchive
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import (
@@ -22,9 +22,9 @@ from cafcat.errors import (
     Unsupported,
 )
 from cafcat.events import ArchiveAdopted
-from cafcat.formats.base import UNCHECKED_HASH, Format, Reader, Remarks, Spread, UnitReader
-from cafcat.formats.read_as import ReadAs
-from cafcat.formats.registry import asked_for
+from cafcat.formats.base import UNCHECKED_HASH, Format, HasRemarks, MultiFileArchive, Reader, UnitReader
+from cafcat.formats.format_choice import FormatChoice
+from cafcat.formats.registry import validate_name
 from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
@@ -49,7 +49,7 @@ def run(session: Session, options: AdoptOptions) -> AdoptReport:
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     if options.format is not None:
-        asked_for(options.format)
+        validate_name(options.format)
     if isinstance(options.archives, str | bytes | os.PathLike):
         raise InvalidInput("archives are a list of names", hint=f"write [{os.fspath(options.archives)!r}]")
     try:
@@ -65,7 +65,7 @@ class Found(NamedTuple):
 
     store: Store
     object_key: str
-    spread: Spread | None = None
+    spread: MultiFileArchive | None = None
 
 
 class _Stopped(Exception):
@@ -80,7 +80,7 @@ class _Adopt:
         self._catalog = session.catalog
         self._prefix = prefixed(options.prefix, "")
         self._on_conflict = on_conflict
-        self._read_as = ReadAs(options.format, options.zero_padding)
+        self._format_choice = FormatChoice(options.format, options.zero_padding)
         self.report = AdoptReport(dry_run=options.dry_run)
 
     def adopt_all(self, archives: Sequence[str]) -> AdoptReport:
@@ -111,7 +111,7 @@ class _Adopt:
         Each object is in a store that consists of its folder, whatever else is in there.
         """
         together = found(archive, self._alone, self._session.stores.__getitem__)
-        if not isinstance(together, Together):
+        if not isinstance(together, FolderArchive):
             return [together]
         return [Found(together.store, name, together.spread) for name in together.spread.names]
 
@@ -150,7 +150,7 @@ class _Adopt:
         adopting.check_new(store.url, key)
         version = _Version(store, key)
         archive = StoredObject(store, key, size_bytes=version.info.size_bytes)
-        archive_format = self._read_as.of(archive)
+        archive_format = self._format_choice.format_of(archive)
         prefix = _path_prefix(self._prefix, archive_format, key)
         chunk_id = 0 if self.report.dry_run else adopting.next_id()
         row = AdoptedArchive(
@@ -169,7 +169,7 @@ class _Adopt:
 
     def _take_remarks(self, reader: Reader, name: str) -> int:
         """Warn of what the reader found beside its entries. Return the number of unchecked blocks."""
-        remarks = reader.remarks() if isinstance(reader, Remarks) else ()
+        remarks = reader.remarks() if isinstance(reader, HasRemarks) else ()
         for remark in remarks:
             self._session.warn(f"{name}: {remark.message}")
         return sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)

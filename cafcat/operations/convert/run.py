@@ -8,9 +8,9 @@ from typing import Final
 from cafcat.archives.choosing import format_of_output
 from cafcat.archives.making import new_archive, new_file
 from cafcat.archives.opening import OpenArchive
-from cafcat.archives.ordering import InDataOrder
+from cafcat.archives.ordering import EntriesByOffset
 from cafcat.formats import registry as formats
-from cafcat.formats.base import Format, RandomReader, Remarks, Repacks
+from cafcat.formats.base import Format, HasRemarks, RandomReader, ReassemblableFormat
 from cafcat.model import Entry
 from cafcat.progress import Progress
 from cafcat.reading.outputs import Output
@@ -40,13 +40,13 @@ def convert_archive(archive: OpenArchive, output: Output, name: str | None, *, p
     target = format_of_output(output.path, name)
     source = archive.format
     try:
-        if isinstance(source, Repacks) and source.name == target.name:
+        if isinstance(source, ReassemblableFormat) and source.name == target.name:
             files, content_bytes, size_bytes = _repack(
                 source, next(archive.parts()).archive, output, progress=progress
             )
         else:
             files, content_bytes, size_bytes = _rewrite(
-                archive, formats.to_write(target.name), output, progress=progress
+                archive, formats.for_writing(target.name), output, progress=progress
             )
     finally:
         progress.end()
@@ -60,22 +60,24 @@ def _rewrite(archive: OpenArchive, target: Format, output: Output, *, progress: 
     with new_archive(output, target, progress=progress) as made:
         for _, reader in archive.parts():
             progress.begin("list")
-            with closing(InDataOrder(_listed(reader.entries(), progress))) as entries:
+            with closing(EntriesByOffset(_listed(reader.entries(), progress))) as entries:
                 progress.begin("convert", files=entries.count, size_bytes=entries.size_bytes)
                 for entry in entries:
                     made.take(entry.path, entry.size_bytes, entry.modified_ns, reader.open(entry))
-            for remark in reader.remarks() if isinstance(reader, Remarks) else ():
+            for remark in reader.remarks() if isinstance(reader, HasRemarks) else ():
                 progress.warn(f"{archive.name}: {remark.message}")
     return made.files, made.bytes, made.size_bytes
 
 
-def _repack(source: Repacks, archive: RandomReader, output: Output, *, progress: Progress) -> tuple[int, int, int]:
+def _repack(
+    source: ReassemblableFormat, archive: RandomReader, output: Output, *, progress: Progress
+) -> tuple[int, int, int]:
     """The same; the files are its sections."""
     entries = list(source.reader(archive).entries())
     content_bytes = sum(entry.size_bytes for entry in entries)
     progress.begin("convert", size_bytes=archive.size_bytes)
     with new_file(output) as sink:
-        for block in source.repacked(archive):
+        for block in source.reassemble(archive):
             sink.write(block)
             progress.advance(0, len(block))
     return len(entries), content_bytes, sink.size_bytes

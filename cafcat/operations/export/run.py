@@ -47,7 +47,7 @@ def export_archive(
 ) -> ExportReport:
     """Write an archive: see Repository.export. `name` is the name of the format."""
     progress = session.progress
-    target = formats.to_write(format_of_output(output.path, name).name)
+    target = formats.for_writing(format_of_output(output.path, name).name)
     try:
         with (
             new_archive(output, target, progress=progress) as made,

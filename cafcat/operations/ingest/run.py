@@ -57,7 +57,7 @@ class _IngestRun:
         self._session = session
         self._store = store
         self._options = options
-        self._format = formats.of_new_chunks(options.format)
+        self._format = formats.for_new_chunks(options.format)
         size_bytes = _LOGS_BYTES if self._is_of_logs else session.settings.target_size
         self._limits = Limits(target_bytes=size_bytes if options.target_size is None else options.target_size)
         self._limits.check()

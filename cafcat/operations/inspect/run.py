@@ -6,7 +6,7 @@ from typing import Any
 
 from cafcat.archives.opening import OpenArchive, Part
 from cafcat.errors import InvalidInput
-from cafcat.formats.base import ListsBlocks, Reader, Remark, Remarks, Spread, TellsMore
+from cafcat.formats.base import BlockReader, HasProperties, HasRemarks, MultiFileArchive, Reader, Remark
 from cafcat.model import Entry
 
 __all__ = ["Inspection", "look_into"]
@@ -21,7 +21,7 @@ class Inspection:
     object: str
     size_bytes: int
     entries: Iterator[Entry]
-    _tells: Reader | Spread = field(repr=False)
+    _tells: Reader | MultiFileArchive = field(repr=False)
     _parts: Callable[[], Iterator["Inspection"]] | None = field(default=None, repr=False)
 
     def about(self) -> Mapping[str, Any]:
@@ -30,7 +30,7 @@ class Inspection:
         `packets` of metadata, `ranges` of records by log file and `timestamps`; of a bundle of DataBundle the
         `version`, `shards`, `compression`, `record_size`, and how many `files` and `directories` there are. Raises
         Corrupt."""
-        return self._tells.about() if isinstance(self._tells, TellsMore | Spread) else {}
+        return self._tells.properties() if isinstance(self._tells, HasProperties | MultiFileArchive) else {}
 
     def remarks(self) -> Sequence[Remark]:
         """Return remarks about an archive that is not damaged.
@@ -38,7 +38,7 @@ class Inspection:
         A CAR may have blocks with a hash function that is not checked, and blocks in no file of its tree. Complete
         once all entries were taken. Raises Corrupt.
         """
-        return self._tells.remarks() if isinstance(self._tells, Remarks) else ()
+        return self._tells.remarks() if isinstance(self._tells, HasRemarks) else ()
 
     def parts(self) -> Iterator["Inspection"]:
         """The files of an archive that is several, each with its own entries; else the archive. Raises NotFound,
@@ -48,7 +48,7 @@ class Inspection:
     def blocks(self) -> Iterator[Entry]:
         """Of a CAR: its blocks by their CIDs, also where `entries` are files. Raises Corrupt, InvalidInput for
         other formats."""
-        if not isinstance(self._tells, ListsBlocks):
+        if not isinstance(self._tells, BlockReader):
             raise InvalidInput(f"archives of the format {self.format} have no blocks with CIDs", path=self.object)
         return self._tells.blocks()
 

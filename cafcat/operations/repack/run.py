@@ -63,7 +63,7 @@ def run(session: Session, options: RepackOptions) -> RepackReport:
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     if options.format is not None:
-        formats.to_write(formats.asked_for(options.format))
+        formats.for_writing(formats.validate_name(options.format))
     store = url_of_store_with_chunks(session, options.store)
     repack = Repack(session, options, chunk_limits(session, options.target_size))
     if not options.dry_run:

@@ -19,9 +19,9 @@ from cafcat.errors import (
     Unsupported,
 )
 from cafcat.formats import registry as formats
-from cafcat.formats.base import UNCHECKED_HASH, Remarks
+from cafcat.formats.base import UNCHECKED_HASH, HasRemarks
 from cafcat.formats.caf.format import CAF
-from cafcat.formats.read_as import lenient
+from cafcat.formats.format_choice import allow_zero_padding
 from cafcat.model import ChunkState, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.chunk_contents import entry_of
 from cafcat.operations.index_rules import own_prefix
@@ -175,14 +175,14 @@ class ObjectCheck:
             archive_format = formats.by_name(target.format)
             if target.adopted_prefix is not None:
                 # Padding may have been allowed when it was adopted. If it hides files, their rows are findings.
-                archive_format = lenient(archive_format)
+                archive_format = allow_zero_padding(archive_format)
             reader = archive_format.reader(archive)
             entries = (entry._replace(path=prefix + entry.path) for entry in reader.entries())
             told = lambda files: advance(files if tells_files else 0, 0)  # noqa: E731
             # What could not be read, or had no name that a catalog can hold, was left out when it was adopted.
             is_adopted = target.adopted_prefix is not None
             compare(entries, self._rows, self._findings, told, lacks_checksums=True, may_lack_rows=is_adopted)
-            if isinstance(reader, Remarks):
+            if isinstance(reader, HasRemarks):
                 remarks = reader.remarks()
                 self.unchecked_blocks = sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)
         except (IndexMissing, NotInstalled):

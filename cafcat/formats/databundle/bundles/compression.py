@@ -58,23 +58,23 @@ def most_stored_bytes(record_bytes: int) -> int:
     return record_bytes + (record_bytes >> 6) + 4096
 
 
-def decompressed(method: int, data: bytes, most_bytes: int) -> bytes:
+def decompressed(method: int, data: bytes, max_bytes: int) -> bytes:
     """The record that data begin with; what follows is passed over. Raises ValueError if there is none, or it has
     more than so many bytes, which are all that is allocated for it."""
     if method == SNAPPY:
-        return _unframed(data, most_bytes)
+        return _unframed(data, max_bytes)
     if method == ZLIB:
-        return _inflated(data, most_bytes)
+        return _inflated(data, max_bytes)
     raise AssertionError(f"no record is compressed by method {method}")
 
 
-def _inflated(data: bytes, most_bytes: int) -> bytes:
+def _inflated(data: bytes, max_bytes: int) -> bytes:
     inflater = zlib.decompressobj()
     try:
-        found = inflater.decompress(data, most_bytes)
+        found = inflater.decompress(data, max_bytes)
         while not inflater.eof and inflater.unconsumed_tail:
             if inflater.decompress(inflater.unconsumed_tail, 1):
-                raise ValueError(f"it has more than {most_bytes:,} bytes")
+                raise ValueError(f"it has more than {max_bytes:,} bytes")
     except zlib.error as error:
         raise ValueError(f"it is no zlib stream: {error}") from error
     if not inflater.eof:
@@ -82,14 +82,14 @@ def _inflated(data: bytes, most_bytes: int) -> bytes:
     return found
 
 
-def _unframed(data: bytes, most_bytes: int) -> bytes:
+def _unframed(data: bytes, max_bytes: int) -> bytes:
     frames = b"".join(frame for frame, _ in snappy_frames(BytesIO(data).read))
-    output = bytearray(most_bytes)
+    output = bytearray(max_bytes)
     library = extra("cramjam")
     try:
         count = library.snappy.decompress_into(frames, output)
     except library.DecompressionError as error:
-        raise ValueError(f"it is not of snappy frames, or larger than {most_bytes:,} bytes: {error}") from error
+        raise ValueError(f"it is not of snappy frames, or larger than {max_bytes:,} bytes: {error}") from error
     return bytes(output[:count])
 
 

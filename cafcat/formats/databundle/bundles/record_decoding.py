@@ -14,7 +14,7 @@ from threading import local
 from typing import Final, NamedTuple
 
 from cafcat.errors import Corrupt, Unsupported, shown_path
-from cafcat.formats.base import REFUSED
+from cafcat.formats.base import UNSUPPORTED_PREFIX
 from cafcat.formats.databundle.bundles.compression import (
     METHODS,
     SNAPPY,
@@ -141,8 +141,8 @@ def _not_known(entry: Entry, chunk: str | None) -> Corrupt | Unsupported:
     text = entry.decoding or ""
     if text.startswith(DAMAGED):
         return Corrupt(text.removeprefix(DAMAGED), path=entry.path, chunk=chunk)
-    if text.startswith(REFUSED):
-        return Unsupported(text.removeprefix(REFUSED), path=entry.path, chunk=chunk)
+    if text.startswith(UNSUPPORTED_PREFIX):
+        return Unsupported(text.removeprefix(UNSUPPORTED_PREFIX), path=entry.path, chunk=chunk)
     message = f"DataBundle has no content that is decoded as {shown_path(text)!r}"
     return Unsupported(message, path=entry.path, chunk=chunk)
 
@@ -193,11 +193,11 @@ class _Span:
                 raise self.corrupt("a record ends before it should")
         return b"".join(parts)
 
-    def _inflate(self, inflater: "zlib._Decompress", most_bytes: int) -> bytes:
+    def _inflate(self, inflater: "zlib._Decompress", max_bytes: int) -> bytes:
         """What the next bytes inflate to: nothing only if there was not enough of them."""
         data = self._some()[:_INPUT_BYTES]
         try:
-            part = inflater.decompress(data, most_bytes)
+            part = inflater.decompress(data, max_bytes)
         except zlib.error as error:
             raise self.corrupt(f"a record is no zlib stream: {error}") from error
         self._take(len(data) - len(inflater.unconsumed_tail) - len(inflater.unused_data))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from cafcat.errors import Corrupt, Unsupported
-from cafcat.formats.base import REFUSED
+from cafcat.formats.base import UNSUPPORTED_PREFIX
 from cafcat.formats.databundle.bundles.compression import METHOD_NAMES, NONE, most_stored_bytes
 from cafcat.formats.databundle.bundles.record_decoding import DAMAGED, LONGEST_RUNS, RecordDecoding
 from cafcat.formats.databundle.bundles.rows import BundleFile, BundleRows, Record
@@ -48,7 +48,7 @@ class RecordSpans:
         except Corrupt as error:
             place = _Place(self._position, self._position, DAMAGED + error.message)
         except Unsupported as error:
-            place = _Place(self._position, self._position, REFUSED + error.message)
+            place = _Place(self._position, self._position, UNSUPPORTED_PREFIX + error.message)
         self._position = place.end
         content_bytes = None if place.decoding is None else file.size_bytes
         return Entry(file.path, place.start, place.end, file.crc32c, None, content_bytes, place.decoding)
@@ -131,12 +131,12 @@ def _add_to(runs: list[tuple[int, int]], number: int) -> None:
         runs.append((number, 1))
 
 
-def _followed(stored: list[Record], record: Record, most_bytes: int) -> list[Record]:
+def _followed(stored: list[Record], record: Record, max_bytes: int) -> list[Record]:
     """The first and the last of the records that are stored, with this one. Nothing else may be between two."""
     if stored:
         last, position = stored[-1].position, record.position
         assert last is not None and position is not None  # noqa: S101, PT018 - they are stored
-        if not last < position <= last + most_bytes:
+        if not last < position <= last + max_bytes:
             raise Unsupported("its records are not stored one behind the other")
     return [*stored[:1], record]
 

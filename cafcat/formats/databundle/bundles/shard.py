@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from cafcat.errors import Corrupt, IndexMissing, InvalidInput, NotFound, Unsupported
-from cafcat.formats.base import ArchiveFolder, InFolder, RandomReader
+from cafcat.formats.base import ArchiveFolder, LocatedArchive, RandomReader
 from cafcat.formats.databundle.bundles.compression import METHOD_NAMES
 from cafcat.formats.databundle.bundles.copied_index import INDEX, opened_copy
 from cafcat.formats.databundle.bundles.file_list import BundleList
@@ -90,7 +90,7 @@ def listed_by_itself(archive: RandomReader, head: ShardHead) -> BundleList:
     if head.header.WhichOneof("metadata") == "inline_metadata_table":
         rows = BundleRows(InlineRows(head.header.inline_metadata_table.rows), archive.name, head.config)
         return BundleList(rows, archive.name, shard)
-    folder = archive.beside() if isinstance(archive, InFolder) else None
+    folder = archive.parent_folder() if isinstance(archive, LocatedArchive) else None
     if folder is None or not is_bundle(folder):
         message = "the files of this DataBundle shard are listed in the index of its bundle, which is not beside it"
         raise IndexMissing(message, chunk=archive.name, hint="name the shard in the folder of its bundle")
@@ -98,7 +98,7 @@ def listed_by_itself(archive: RandomReader, head: ShardHead) -> BundleList:
 
 
 def about_bundle(config: BundleConfig, files: int, directories: int) -> dict[str, Any]:
-    """As TellsMore.about has it."""
+    """As HasProperties.about has it."""
     return {
         "version": VERSION_MAGIC,
         "shards": config.shards,
@@ -125,7 +125,7 @@ class BundleShard(FileReader):
         """Its list is elsewhere."""
         return self._archive.size_bytes, self._archive.size_bytes
 
-    def about(self) -> dict[str, Any]:
+    def properties(self) -> dict[str, Any]:
         """Of its bundle, with the files of this shard. Directories are those of the bundle."""
         return about_bundle(self._files.config, self._files.files, self._files.directories)
 

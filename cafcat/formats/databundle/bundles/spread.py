@@ -18,7 +18,7 @@ def spread(folder: ArchiveFolder) -> "BundleSpread | None":
 
 
 class BundleSpread:
-    """A Spread. names: of the shard files that hold files, as the published design names them."""
+    """A MultiFileArchive. names: of the shard files that hold files, as the published design names them."""
 
     def __init__(self, files: BundleList) -> None:
         self._files = files
@@ -32,6 +32,6 @@ class BundleSpread:
         """Of one of the shard files. Raises Corrupt if its head is of another."""
         return BundleShard(archive, read_head(archive), self._files, self._shards[name])
 
-    def about(self) -> dict[str, Any]:
+    def properties(self) -> dict[str, Any]:
         """Of all shards together."""
         return about_bundle(self._files.config, self._files.files, self._files.directories)

@@ -1,0 +1,68 @@
+"""The choice of the format that an archive is read with: detected from its content, or named by the user."""
+
+from typing import Final, NamedTuple
+
+from cafcat.errors import InvalidInput
+from cafcat.formats import registry
+from cafcat.formats.base import AllowsZeroPadding, Format, RandomReader
+
+__all__ = ["DETECT_FORMAT", "FormatChoice", "allow_zero_padding"]
+
+
+class FormatChoice(NamedTuple):
+    """How archives are read.
+
+    Attributes:
+        format: name of the format, or None to detect it from the content.
+        zero_padding: True if archives may end with zeros, as go-car's option ZeroLengthSectionAsEOF allows.
+    """
+
+    format: str | None = None
+    zero_padding: bool = False
+
+    def format_of(self, archive: RandomReader) -> Format:
+        """Return the format to read an archive with.
+
+        Raises:
+            InvalidInput: no format has this name, or its archives cannot have zero padding.
+            Corrupt, Unsupported: the format cannot be detected; see `registry.detect`.
+        """
+        chosen = registry.detect(archive) if self.format is None else self._named(self.format)
+        return self._with_padding(chosen)
+
+    def check_folder(self, name: str, found: Format) -> None:
+        """Check that a folder that is one archive may be read with this choice.
+
+        Args:
+            name: path or URL of the folder, for messages.
+            found: format of the archive.
+
+        Raises:
+            InvalidInput: another format was chosen, or the format has no zero padding.
+        """
+        if self.format is not None and self._named(self.format).name != found.name:
+            raise InvalidInput(f"the folder is an archive of the format {found.name}, not {self.format}", path=name)
+        self._with_padding(found)
+
+    def _named(self, name: str) -> Format:
+        return registry.by_name(registry.validate_name(name))
+
+    def _with_padding(self, chosen: Format) -> Format:
+        if not self.zero_padding:
+            return chosen
+        if not isinstance(chosen, AllowsZeroPadding):
+            message = f"archives of the format {chosen.name} cannot have zero padding; only CAR archives can"
+            raise InvalidInput(message, hint="leave out --zero-padding")
+        return chosen.with_zero_padding()
+
+
+DETECT_FORMAT: Final = FormatChoice()
+"""Detect the format from the content, without zero padding."""
+
+
+def allow_zero_padding(archive_format: Format) -> Format:
+    """Return the format with zero padding allowed, if it supports that.
+
+    This is for archives that the catalog has already: they may have been adopted with zero padding.
+    """
+    return archive_format.with_zero_padding() if isinstance(archive_format, AllowsZeroPadding) else archive_format
