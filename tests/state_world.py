@@ -100,7 +100,7 @@ def make_archive(path: Path, archive_format: str, prefix: str, files: Mapping[st
         target = registry.by_name(archive_format)
         with new_archive(Output(path), target, progress=Progress()) as made:
             for name, content in files.items():
-                made.take(name, len(content), None, iter([content]))
+                made.add(name, len(content), None, iter([content]))
         paths = {f"{prefix}/{name}": content for name, content in files.items()}
     archive = Archive(path, prefix, paths, (b"", 0))
     return archive._replace(made=archive.now)

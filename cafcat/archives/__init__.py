@@ -1,5 +1,5 @@
-"""Archives as files, whatever catalog there is: looked into, rewritten in another format, made of packed files.
+"""Archives as files, without a catalog: open them, convert them to another format, and write new ones.
 
-A use case above `resolve`, as it makes its files the way reading does and, for an export, of what reading gives.
-Where an archive comes from (a file, an object of a bucket) is known here, so that formats need not know it.
+This package may use stores and the read path. It knows where archives are stored (a local file or an object of a
+bucket), so that formats need not.
 """

@@ -1,4 +1,4 @@
-"""Which format a new archive gets."""
+"""Choice of the format of a new archive."""
 
 from pathlib import Path
 
@@ -10,16 +10,24 @@ __all__ = ["format_of_output"]
 
 
 def format_of_output(output: Path, name: str | None) -> Format:
-    """The format of that name, or else the one whose suffix the file's name ends with. Raises InvalidInput if
-    there is no such format, or the file's name tells none."""
+    """Return the format for a new archive: the named one, or else the one whose suffix the file name has.
+
+    Args:
+        output: path of the new archive.
+        name: name of the format, or None.
+
+    Raises:
+        InvalidInput: there is no such format, or no format has the suffix of the file name.
+    """
     if name is not None:
         return formats.by_name(formats.validate_name(name))
     for archive_format in formats.all_formats():
         if output.name.lower().endswith(archive_format.suffix):
             return archive_format
-    choices = sorted(f"{known.name} ({known.suffix})" for known in formats.all_formats() if _is_writable(known))
-    hint = f"give its name one of these suffixes, or say --format: {', '.join(choices)}"
-    raise InvalidInput("the name of the new archive does not tell its format", path=str(output), hint=hint)
+    writable = [one for one in formats.all_formats() if _is_writable(one)]
+    choices = sorted(f"{one.name} ({one.suffix})" for one in writable)
+    hint = f"give the file one of these suffixes, or use --format: {', '.join(choices)}"
+    raise InvalidInput("the file name of the new archive has no known suffix", path=str(output), hint=hint)
 
 
 def _is_writable(archive_format: Format) -> bool:

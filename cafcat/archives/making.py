@@ -1,4 +1,4 @@
-"""A new archive as a file: it appears whole and durable, or not at all."""
+"""Writes a new archive as a file. The file appears complete and durable, or not at all."""
 
 import os
 from collections.abc import Iterator
@@ -15,54 +15,79 @@ from cafcat.support.new_file import write_all
 __all__ = ["FileSink", "NewArchive", "new_archive", "new_file"]
 
 _WHOLE_FILE_BYTES: Final = 1 << 20
-"""Files up to this size are read before they are written, several together."""
+"""Files up to this size in bytes are read completely and written in groups; larger files are streamed."""
 _GROUP_FILES: Final = 256
+"""Number of files after which a group is written."""
 _GROUP_BYTES: Final = 1 << 20
+"""Size in bytes after which a group is written."""
 
 
 class FileSink:
-    """A HeadSink into an open file. Methods raise OutputFailed."""
+    """A HeadSink that writes into an open file.
 
-    def __init__(self, file: int, shown: str) -> None:
-        """shown: what messages call it."""
+    Methods raise OutputFailed.
+
+    Attributes:
+        size_bytes: number of bytes written so far.
+    """
+
+    def __init__(self, file: int, label: str) -> None:
+        """Use an open file.
+
+        Args:
+            file: descriptor of the file.
+            label: name of the file in messages.
+        """
         self._file = file
-        self._shown = shown
+        self._label = label
         self.size_bytes = 0
 
     def write(self, data: bytes) -> None:
-        with disk_errors(self._shown):
+        """Append the bytes to the file."""
+        with disk_errors(self._label):
             write_all(self._file, data)
         self.size_bytes += len(data)
 
     def rewrite_head(self, data: bytes) -> None:
-        """In place of the first bytes."""
-        with disk_errors(self._shown):
+        """Overwrite the first bytes of the file."""
+        with disk_errors(self._label):
             os.lseek(self._file, 0, os.SEEK_SET)
             write_all(self._file, data)
 
 
 @contextmanager
 def new_file(output: Output) -> Iterator[FileSink]:
-    """A sink for a new file that takes its name, durably, when this is left; after an error nothing is left of it.
-    Raises Conflict if there is a file already that is not to be overwritten, InvalidInput for a device or pipe,
-    OutputFailed."""
+    """Provide a sink for a new file, which gets its name, durably, when the context ends without an error.
+
+    After an error the temporary file is removed.
+
+    Raises:
+        Conflict: the file exists and must not be overwritten.
+        InvalidInput: the output is a device or a pipe.
+        OutputFailed: the file cannot be written.
+    """
     with unnamed(output) as file:
         yield FileSink(file, output.shown)
 
 
 @contextmanager
 def new_archive(output: Output, archive_format: Format, *, progress: Progress) -> Iterator["NewArchive"]:
-    """A new archive in such a file: it is finished when this is left."""
+    """Provide a new archive in such a file. The archive is finalized when the context ends without an error."""
     with new_file(output) as sink:
         archive = NewArchive(archive_format.writer(sink), progress)
         yield archive
-        archive.finish()
+        archive.finalize()
 
 
 class NewArchive:
-    """An archive that takes files, one after the other, in that order.
+    """An archive that is being written, file by file, in the order of `add`.
 
-    files, bytes: taken; size_bytes: of the finished archive. Memory: 2 MiB, and what its writer says.
+    Memory: 2 MiB, plus the memory of the writer.
+
+    Attributes:
+        file_count: number of files added so far.
+        content_bytes: total size of these files in bytes.
+        size_bytes: size of the finished archive in bytes; 0 before.
     """
 
     def __init__(self, writer: Writer, progress: Progress) -> None:
@@ -70,12 +95,24 @@ class NewArchive:
         self._progress = progress
         self._group: list[NewFile] = []
         self._group_bytes = 0
-        self.files = self.bytes = self.size_bytes = 0
+        self.file_count = self.content_bytes = self.size_bytes = 0
 
-    def take(self, path: str, size_bytes: int, modified_ns: int | None, blocks: Iterator[bytes]) -> None:
-        """Takes a file. If the blocks end in an error, it is not taken, and may come again: what was written of it
-        stays as dead bytes. Raises that, Refused for a name or number of files that the format cannot have, and
-        OutputFailed."""
+    def add(self, path: str, size_bytes: int, modified_ns: int | None, blocks: Iterator[bytes]) -> None:
+        """Add a file.
+
+        If `blocks` raises, the file is not added and may be added again later. Bytes already written stay in the
+        archive as dead bytes.
+
+        Args:
+            path: name of the entry.
+            size_bytes: expected size in bytes. Larger files are streamed.
+            modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
+            blocks: the content.
+
+        Raises:
+            Refused: the format cannot store this name, or no more files.
+            OutputFailed: the archive cannot be written. Errors of `blocks` pass through.
+        """
         if size_bytes > _WHOLE_FILE_BYTES:
             self._flush()
             self._stream(path, modified_ns, blocks)
@@ -106,7 +143,7 @@ class NewArchive:
         files, self._group, self._group_bytes = self._group, [], 0
         while files:
             count = len(self._writer.add_all(files, UNLIMITED))
-            if not count:  # there is no room, as this says
+            if not count:  # the archive is full: add() raises the right error
                 self._writer.add(files[0].path, files[0].content, files[0].modified_ns)
                 count = 1
             size_bytes = sum(len(file.content) for file in files[:count])
@@ -114,11 +151,11 @@ class NewArchive:
             self._count(count, size_bytes)
             files = files[count:]
 
-    def _count(self, files: int, size_bytes: int) -> None:
-        self.files += files
-        self.bytes += size_bytes
+    def _count(self, file_count: int, content_bytes: int) -> None:
+        self.file_count += file_count
+        self.content_bytes += content_bytes
 
-    def finish(self) -> None:
-        """Nothing can be taken afterwards. Raises OutputFailed."""
+    def finalize(self) -> None:
+        """Finish the archive. Nothing can be added afterwards. Raises OutputFailed."""
         self._flush()
         self.size_bytes = self._writer.finalize().size_bytes

@@ -1,4 +1,5 @@
-"""What the name of an archive means: a file, an object, or a folder that is one archive in several files."""
+"""Finds out whether the name of an archive is a file, an object, or a folder that is one archive in several
+files."""
 
 import os
 import re
@@ -14,17 +15,22 @@ from cafcat.remote.access import is_s3
 from cafcat.remote.address import parse_s3
 from cafcat.stores.base import Store, StoredFolder
 
-__all__ = ["ArchiveLocator", "FolderArchive", "StoreOf", "found"]
+__all__ = ["ArchiveLocator", "FolderArchive", "OpenStore", "find_archive"]
 
-StoreOf = Callable[[str], Store]
-"""Gives the store at a URL. Raises InvalidInput for a folder that no store has."""
-_Alone = TypeVar("_Alone")
+OpenStore = Callable[[str], Store]
+"""Opens the store at a URL. Raises InvalidInput for a folder name that stores cannot have."""
+_Single = TypeVar("_Single")
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 class ArchiveLocator(NamedTuple):
-    """Where a name points to. name: absolute path, or s3:// URL; folder: URL of a folder; key: of a file or object
-    in it, "" if the folder itself is meant."""
+    """The location that the name of an archive refers to.
+
+    Attributes:
+        name: absolute path or s3:// URL.
+        folder: URL of the folder that contains the archive.
+        key: key of the file or object in `folder`, or "" if the name refers to the folder itself.
+    """
 
     name: str
     folder: str
@@ -32,43 +38,64 @@ class ArchiveLocator(NamedTuple):
 
 
 class FolderArchive(NamedTuple):
-    """A folder that is one archive in several files, as a store, and what its format says of it."""
+    """A folder that is one archive in several files.
+
+    Attributes:
+        store: the folder, opened as a store.
+        format: format of the archive.
+        archive: the archive.
+    """
 
     store: Store
     format: Format
-    spread: MultiFileArchive
+    archive: MultiFileArchive
 
 
-def found(name: str, alone: Callable[[ArchiveLocator], _Alone], store_of: StoreOf) -> _Alone | FolderArchive:
-    """What a path, a file:// or an s3:// URL means. alone: is asked for a file or object, and raises NotFound if an
-    object is not there: then a folder may have that name. An s3:// URL that ends in "/" is a folder, whatever
-    object has that key: consoles make empty ones.
+def find_archive(
+    name: str, open_single: Callable[[ArchiveLocator], _Single], open_store: OpenStore
+) -> _Single | FolderArchive:
+    """Find the archive that a path, a file:// URL or an s3:// URL refers to.
 
-    Raises InvalidInput for other URLs and for folders that are no archive, NotFound, Corrupt, Unsupported, and what
-    `alone` and stores raise.
+    An s3:// URL that ends in "/" refers to a folder, even if an object has that key: consoles create such empty
+    objects.
+
+    Args:
+        name: the name of the archive.
+        open_single: opens a file or object. It must raise NotFound if an object is missing: then the name may be
+            that of a folder.
+        open_store: opens the store at a URL.
+
+    Returns:
+        The result of `open_single`, or the folder if that is one archive.
+
+    Raises:
+        InvalidInput: the URL has another scheme, or the folder is no archive.
+        NotFound: neither a file nor an archive in a folder has this name.
+        Corrupt, Unsupported: the folder holds an archive that cannot be read. Errors of `open_single` and of stores
+            pass through.
     """
-    place = _place(name)
-    if not place.key:
-        return _folder(place, store_of)
+    locator = _locate(name)
+    if not locator.key:
+        return _open_folder(locator, open_store)
     try:
-        return alone(place)
+        return open_single(locator)
     except NotFound:
-        together = _under_the_name_of_an_object(place, store_of) if is_s3(place.name) else None
-        if together is None:
+        folder = _folder_named_like_object(locator, open_store) if is_s3(locator.name) else None
+        if folder is None:
             raise
-        return together
+        return folder
 
 
-def _folder(place: ArchiveLocator, store_of: StoreOf) -> FolderArchive:
-    together = _together(store_of(place.folder))
-    if together is None:
-        hint = "name the archives in it; a bundle of DataBundle has a folder index with a file CURRENT"
-        what = "bucket" if is_s3(place.name) and not parse_s3(place.name).key else "folder"
-        raise InvalidInput(f"{place.name} is a {what}, and no bundle", hint=hint)
-    return together
+def _open_folder(locator: ArchiveLocator, open_store: OpenStore) -> FolderArchive:
+    folder = _detect_folder(open_store(locator.folder))
+    if folder is None:
+        hint = "name the archives in it; a DataBundle bundle has a subfolder index with a file CURRENT"
+        kind = "bucket" if is_s3(locator.name) and not parse_s3(locator.name).key else "folder"
+        raise InvalidInput(f"{locator.name} is a {kind}, not an archive", hint=hint)
+    return folder
 
 
-def _place(name: str) -> ArchiveLocator:
+def _locate(name: str) -> ArchiveLocator:
     if not is_s3(name):
         path = _local_path(name)
         if os.path.isdir(path):
@@ -81,28 +108,26 @@ def _place(name: str) -> ArchiveLocator:
 
 
 def _local_path(name: str) -> str:
-    """The absolute path that a path or a file:// URL means. Raises InvalidInput for any other URL."""
+    """Return the absolute path that a path or a file:// URL refers to. Raises InvalidInput for any other URL."""
     url = _URL.match(name)
     if url is None:
         return os.path.abspath(name)
     parts = urlsplit(name)
     if parts.scheme.lower() != "file" or parts.netloc.lower() not in ("", "localhost"):
-        hint = "download it first; ./NAME is a file of that name"
-        raise InvalidInput(
-            "an archive is a file of this machine, or an object at an s3:// URL", path=name, hint=hint
-        )
+        hint = "download the archive first; write ./NAME for a local file with such a name"
+        raise InvalidInput("an archive must be a local file or an object at an s3:// URL", path=name, hint=hint)
     return os.path.abspath(unquote(parts.path))
 
 
-def _under_the_name_of_an_object(place: ArchiveLocator, store_of: StoreOf) -> FolderArchive | None:
+def _folder_named_like_object(locator: ArchiveLocator, open_store: OpenStore) -> FolderArchive | None:
     try:
-        store = store_of(place.name)
+        store = open_store(locator.name)
     except InvalidInput:
-        return None  # keys in a bucket may be odd; that of a folder may not
-    return _together(store)
+        return None  # object keys may contain anything, but stores accept only plain folder names
+    return _detect_folder(store)
 
 
-def _together(store: Store) -> FolderArchive | None:
-    """None if it is no archive."""
-    spread = formats.detect_folder(StoredFolder(store))
-    return None if spread is None else FolderArchive(store, *spread)
+def _detect_folder(store: Store) -> FolderArchive | None:
+    """Return the archive that the folder is, or None."""
+    found = formats.detect_folder(StoredFolder(store))
+    return None if found is None else FolderArchive(store, *found)

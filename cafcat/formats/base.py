@@ -293,7 +293,8 @@ class BlockReader(Reader, Protocol):
     """A reader of archives that consist of blocks with CIDs."""
 
     def blocks(self) -> Iterator[Entry]:
-        """Return the blocks, each CID once, even if `entries` returns files. Raises the same errors as `entries`."""
+        """Return the blocks, each CID once, even if `entries` returns files. Raises the same errors as
+        `entries`."""
 
 
 @runtime_checkable

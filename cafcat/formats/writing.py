@@ -64,7 +64,8 @@ class ArchiveWriter(ABC):
     @contextmanager
     def _break_on_error(self) -> Iterator[None]:
         """Mark the archive as broken if the body raises."""
-        # It is unknown how many bytes arrived, so all later offsets would be unreliable (compare restic's ErrBroken).
+        # It is unknown how many bytes arrived, so all later offsets would be unreliable (compare restic's
+        # ErrBroken).
         try:
             yield
         except BaseException as error:

@@ -163,7 +163,7 @@ def test_refusals_before_a_byte_is_written(repository: cafcat.Repository, tmp_pa
         repository.export(["a"], tmp_path / "there.caf")
     with pytest.raises(InvalidInput, match="not a device or pipe"):
         repository.export(["a"], tmp_path / "pipe.caf", overwrite=True)
-    with pytest.raises(InvalidInput, match="does not tell its format"):
+    with pytest.raises(InvalidInput, match="has no known suffix"):
         repository.export(["a"], tmp_path / "x.zip")
     with pytest.raises(Unsupported, match="only the program clp-s"):
         repository.export(["a"], tmp_path / "x.clp")
@@ -300,7 +300,7 @@ def test_through_a_bucket(bucket: Any, open_at: Any, tmp_path: Path, monkeypatch
     assert in_archive(tmp_path / "tree.caf") == FILES
     with pytest.raises(NotFound):
         cafcat.inspect(f"{bucket.url}/nothing")
-    with pytest.raises(InvalidInput, match="is a bucket, and no bundle"):
+    with pytest.raises(InvalidInput, match="is a bucket, not an archive"):
         cafcat.inspect(f"s3://{bucket.bucket}")
 
 

@@ -222,15 +222,15 @@ def broken_off() -> Iterator[bytes]:
 def test_a_large_file_that_breaks_off_may_come_again() -> None:
     watching = Watching()
     with new_archive(Output(Path("out.caf")), CAF, progress=watching) as made:
-        made.take("small", 1, 1, iter((b"s",)))
+        made.add("small", 1, 1, iter((b"s",)))
         with pytest.raises(Corrupt):
-            made.take("large", 3 * MIB, 2, broken_off())
-        made.take("large", 3 * MIB, 2, iter((b"z" * MIB,) * 3))
+            made.add("large", 3 * MIB, 2, broken_off())
+        made.add("large", 3 * MIB, 2, iter((b"z" * MIB,) * 3))
     assert [(path, content[:1], len(content)) for path, content, *_ in files_of("out.caf")] == [
         ("small", b"s", 1),
         ("large", b"z", 3 * MIB),
     ]
-    assert (made.files, made.bytes, watching.files, watching.bytes) == (2, 3 * MIB + 1, 2, 3 * MIB + 1)
+    assert (made.file_count, made.content_bytes, watching.files, watching.bytes) == (2, 3 * MIB + 1, 2, 3 * MIB + 1)
 
 
 def test_a_name_that_cannot_be_ends_it(folder: Path) -> None:

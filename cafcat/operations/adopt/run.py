@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-from cafcat.archives.naming import ArchiveLocator, FolderArchive, found
+from cafcat.archives.naming import ArchiveLocator, FolderArchive, find_archive
 from cafcat.catalog.chunks.adopting import AdoptedArchive
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import (
@@ -110,17 +110,17 @@ class _Adopt:
 
         Each object is in a store that consists of its folder, whatever else is in there.
         """
-        together = found(archive, self._alone, self._session.stores.__getitem__)
-        if not isinstance(together, FolderArchive):
-            return [together]
-        return [Found(together.store, name, together.spread) for name in together.spread.names]
+        found = find_archive(archive, self._open_single, self._session.stores.__getitem__)
+        if not isinstance(found, FolderArchive):
+            return [found]
+        return [Found(found.store, name, found.archive) for name in found.archive.names]
 
-    def _alone(self, place: ArchiveLocator) -> Found:
-        store = self._session.stores[place.folder]
-        if is_s3(place.name):
-            check_key(parse_s3(place.name).key)  # a store leaves slashes out, and has another object then
-            store.stat(place.key)  # raises NotFound: the name may be that of a folder
-        return Found(store, place.key)
+    def _open_single(self, locator: ArchiveLocator) -> Found:
+        store = self._session.stores[locator.folder]
+        if is_s3(locator.name):
+            check_key(parse_s3(locator.name).key)  # a store drops extra slashes and would find another object
+            store.stat(locator.key)  # raises NotFound: the name may be that of a folder
+        return Found(store, locator.key)
 
     def take(self, archive: Found) -> None:
         """What is wrong with one archive costs only itself. Raises CatalogUnavailable, CatalogOutdated."""

@@ -63,10 +63,10 @@ def _rewrite(archive: OpenArchive, target: Format, output: Output, *, progress: 
             with closing(EntriesByOffset(_listed(reader.entries(), progress))) as entries:
                 progress.begin("convert", files=entries.count, size_bytes=entries.size_bytes)
                 for entry in entries:
-                    made.take(entry.path, entry.size_bytes, entry.modified_ns, reader.open(entry))
+                    made.add(entry.path, entry.size_bytes, entry.modified_ns, reader.open(entry))
             for remark in reader.remarks() if isinstance(reader, HasRemarks) else ():
                 progress.warn(f"{archive.name}: {remark.message}")
-    return made.files, made.bytes, made.size_bytes
+    return made.file_count, made.content_bytes, made.size_bytes
 
 
 def _repack(

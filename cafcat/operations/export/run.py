@@ -61,8 +61,8 @@ def export_archive(
         target.name,
         found.taken_at,
         tuple(prefixes),
-        made.files,
-        made.bytes,
+        made.file_count,
+        made.content_bytes,
         made.size_bytes,
     )
 
@@ -89,5 +89,5 @@ def _take(locations: "Generator[Location, None, None]", reading: Reading, made: 
     with closing(fetch(reading, merged(wanted, reading.store_of))) as files:
         for one, blocks in files:
             place = one.location
-            take = partial(made.take, place.path, place.size_bytes, place.modified_ns)
-            reading.save(one, blocks, take)
+            add = partial(made.add, place.path, place.size_bytes, place.modified_ns)
+            reading.save(one, blocks, add)

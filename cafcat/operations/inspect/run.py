@@ -56,14 +56,14 @@ class Inspection:
 def look_into(archive: OpenArchive) -> Inspection:
     """Raises Corrupt, Unsupported."""
     name = archive.format.name
-    if archive.spread is None:
+    if archive.multi_file is None:
         return _part(name, next(archive.parts()))
 
     def parts() -> Iterator[Inspection]:
         return (_part(name, part) for part in archive.parts())
 
     entries = (entry for part in parts() for entry in part.entries)
-    return Inspection(name, archive.name, archive.size_bytes, entries, archive.spread, parts)
+    return Inspection(name, archive.name, archive.size_bytes, entries, archive.multi_file, parts)
 
 
 def _part(name: str, part: Part) -> Inspection:
