@@ -156,6 +156,6 @@ class NewArchive:
         self.content_bytes += content_bytes
 
     def finalize(self) -> None:
-        """Finish the archive. Nothing can be added afterwards. Raises OutputFailed."""
+        """Finish the archive. No files can be added afterwards. Raises OutputFailed."""
         self._flush()
         self.size_bytes = self._writer.finalize().size_bytes

@@ -1,5 +1,4 @@
-"""Finds out whether the name of an archive is a file, an object, or a folder that is one archive in several
-files."""
+"""Resolves the name of an archive to a file, an object, or a folder that is one archive."""
 
 import os
 import re

@@ -1,5 +1,4 @@
-"""Opens an archive by name: a local file, an object of a bucket, or a folder that is one archive in several
-files."""
+"""Opens an archive by name: a local file, an object, or a folder that is one archive in several files."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -191,7 +191,7 @@ class Writer(Protocol):
                 the limits of the format.
 
         Raises:
-            Refused: one of the files cannot be stored; then nothing was written.
+            Refused: one of the files cannot be stored; then no bytes were written.
         """
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
@@ -216,7 +216,7 @@ class Writer(Protocol):
         """
 
     def finalize(self) -> FinishedArchive:
-        """Write the index and the footer. Nothing can be added afterwards."""
+        """Write the index and the footer. No files can be added afterwards."""
 
 
 class Reader(Protocol):
@@ -293,8 +293,10 @@ class BlockReader(Reader, Protocol):
     """A reader of archives that consist of blocks with CIDs."""
 
     def blocks(self) -> Iterator[Entry]:
-        """Return the blocks, each CID once, even if `entries` returns files. Raises the same errors as
-        `entries`."""
+        """Return the blocks, each CID once, even if `entries` returns files.
+
+        Raises the same errors as `entries`.
+        """
 
 
 @runtime_checkable
@@ -353,7 +355,7 @@ class Format(Protocol):
         """Return the content of an entry that has a `decoding`, in blocks of at most 1 MiB.
 
         Args:
-            span: the bytes of the entry's span, in blocks of any size. Nothing else of the archive is read.
+            span: the bytes of the entry's span, in blocks of any size. No other bytes of the archive are read.
             entry: the entry.
 
         Raises:

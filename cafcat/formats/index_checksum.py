@@ -74,8 +74,10 @@ class IndexChecksum:
         self._computed = 0
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes of `[start_byte, end_byte)`. Bytes that continue the index update the
-        checksum."""
+        """Return exactly the bytes of `[start_byte, end_byte)`.
+
+        Bytes that continue the index update the checksum.
+        """
         data = self._archive.read_at(start_byte, end_byte)
         if start_byte == self._position < self._covered_end:
             covered = data[: self._covered_end - start_byte]

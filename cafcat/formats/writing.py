@@ -32,7 +32,7 @@ class ArchiveWriter(ABC):
         """Append a whole file; see `Writer.add`.
 
         Raises:
-            Refused: the file cannot be stored, or the archive is full. Nothing was written.
+            Refused: the file cannot be stored, or the archive is full. No bytes were written.
         """
         added = self.add_all((NewFile(path, content, modified_ns),), UNLIMITED)
         if not added:

@@ -21,8 +21,8 @@ class _Object(Protocol[_Folder_co]):
 
 
 class ReadAhead(Generic[_Folder_co]):
-    """A LocatedArchive on top of another one. It asks for more than it is asked for: twice as much each time that reads
-    go on where they were, up to 8 MiB. That is also what it keeps in memory."""
+    """A LocatedArchive on top of another one. It asks for more than it is asked for: twice as much each time that
+    reads go on where they were, up to 8 MiB. That is also what it keeps in memory."""
 
     def __init__(self, archive: _Object[_Folder_co], size_bytes: int) -> None:
         self._archive = archive

@@ -220,7 +220,7 @@ def test_a_padded_car_with_unchecked_hashes_is_adopted_and_both_are_told(
     heard = Heard()
     report = adopted(repository, path, zero_padding=True, progress=heard)
     assert (report.files, report.unchecked_blocks) == (3, 2)
-    assert heard.warnings == [f"{path}: cafcat does not check the hashes of 2 blocks: Keccak-256 (0x1b)"]
+    assert heard.warnings == [f"{path}: cafcat cannot check the hashes of 2 blocks: Keccak-256 (0x1b)"]
     for level in (VerifyLevel.INDEX, VerifyLevel.DATA):
         verified = repository.verify(level=level, restart=True)
         assert (verified.ok, verified.damaged, verified.unchecked_blocks) == (1, 0, 2)

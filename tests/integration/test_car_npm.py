@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cafcat.formats.car import CAR, CarReader
-from cafcat.formats.car.cid import text_of
+from cafcat.formats.car.cid import cid_to_text
 from cafcat.testing.formats import BytesArchive, pack
 from tests.services import missing_service
 
@@ -95,8 +95,8 @@ def test_ipld_car_and_the_unixfs_exporter_read_what_cafcat_writes(npm: Path) -> 
     answer = answer_of(npm, data)
     reader = CarReader(BytesArchive(data))
     assert answer["version"] == 2
-    assert answer["roots"] == [text_of(root) for root in reader.layout.roots]
-    assert answer["blocks"] == [text_of(section.cid) for section in reader.sections()]
+    assert answer["roots"] == [cid_to_text(root) for root in reader.layout.roots]
+    assert answer["blocks"] == [cid_to_text(section.cid) for section in reader.sections()]
     assert answer["files"] == {path: hashlib.sha256(content).hexdigest() for path, content, _ in files()}
     assert answer["times"] == {"folder/large": 1_700_000_000}
 

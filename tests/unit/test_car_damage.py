@@ -10,7 +10,7 @@ import pytest
 from cafcat.errors import Corrupt
 from cafcat.formats.base import Remark
 from cafcat.formats.car import CAR, CarReader, cid
-from cafcat.formats.car.cid import BLAKE3, DAG_PB, RAW, is_block_of, text_of
+from cafcat.formats.car.cid import BLAKE3, DAG_PB, RAW, block_matches, cid_to_text
 from cafcat.formats.format_choice import FormatChoice
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive, pack
@@ -39,14 +39,14 @@ def listed(data: bytes, *, zero_padding: bool = False) -> tuple[list[str], Corru
 
 
 def cids(count: int = 5) -> list[str]:
-    return [text_of(found) for found, _ in LEAVES[:count]]
+    return [cid_to_text(found) for found, _ in LEAVES[:count]]
 
 
 def test_the_blocks_before_a_cut_are_listed_and_the_damage_is_reported() -> None:
     names, error = listed(NO_ROOT[:-1])
     assert names == cids(4)
     assert error is not None
-    assert "goes beyond the end of the data" in error.message
+    assert "exceeds the data" in error.message
     assert error.byte == len(v1([], LEAVES[:4]))
 
 
@@ -75,7 +75,7 @@ def test_an_archive_that_is_cut_anywhere_lists_only_what_is_whole(data: bytes) -
         for entry in with_contents:
             if not (entry.decoding or "").startswith("broken"):
                 assert b"".join(reader.open(entry))
-        assert {entry.path for entry in entries} <= {*complete, *cids(), text_of(TREE[0])}
+        assert {entry.path for entry in entries} <= {*complete, *cids(), cid_to_text(TREE[0])}
 
 
 def taken(entries: Iterator[Entry], into: list[Entry]) -> Iterator[Entry]:
@@ -120,7 +120,10 @@ def test_zero_padding_is_damage_unless_it_is_allowed(data: bytes, padding: int) 
     names, error = listed(data + bytes(padding))
     assert names == complete
     assert error is not None
-    assert (error.byte, error.hint) == (len(data), "--zero-padding ends the archive here")
+    assert (error.byte, error.hint) == (
+        len(data),
+        "if the archive is padded with zeros, use --zero-padding to end it here",
+    )
     assert listed(data + bytes(padding), zero_padding=True) == (complete, None)
 
 
@@ -134,9 +137,8 @@ def test_a_concatenated_archive_names_the_roots_that_the_header_does_not(second:
     names, error = listed(first + second)
     assert names == cids(2)
     assert error is not None
-    assert (
-        f"another CAR begins here, and the header of the first does not name its roots ({text_of(TREE[0])})"
-        in str(error)
+    assert f"another CAR begins here, whose roots ({cid_to_text(TREE[0])}) are missing from the header" in str(
+        error
     )
     assert error.byte == len(first)
 
@@ -154,8 +156,9 @@ def test_a_second_tree_that_the_header_does_not_name_is_counted() -> None:
     blocks = [*LEAVES, TREE, LEAVES[0], *others, second, others[0]]
     [remark] = remarks(v1([TREE[0]], blocks))
     assert (remark.kind, remark.blocks) == ("not_in_tree", 4)
-    assert f"4 blocks are in no file of the tree that the header names, the first is {text_of(others[0][0])}" in (
-        remark.message
+    assert (
+        f"4 blocks belong to no file of the tree that the header names; the first is {cid_to_text(others[0][0])}"
+        in (remark.message)
     )
     assert remarks(v1([TREE[0], second[0]], blocks)) == []  # the blocks themselves are listed
     assert remarks(ROOT_FIRST) == []
@@ -169,7 +172,7 @@ def test_blocks_with_unknown_hash_functions_are_counted_by_function() -> None:
     blocks = [*LEAVES, with_hash(SHA1, b"a", bytes(20)), with_hash(KECCAK, b"b", bytes(32))]
     blocks += [with_hash(KECCAK, b"c", bytes(32)), with_hash(0x300539, b"d", bytes(8))]
     data = v1([], blocks)
-    expected = "cafcat does not check the hashes of 4 blocks: SHA-1 (0x11), Keccak-256 (0x1b), 0x300539"
+    expected = "cafcat cannot check the hashes of 4 blocks: SHA-1 (0x11), Keccak-256 (0x1b), 0x300539"
     assert remarks(data) == [Remark("unchecked_hash", 4, expected)]
     assert CarReader(BytesArchive(data)).remarks() == remarks(data)
     assert remarks(NO_ROOT) == []
@@ -202,12 +205,12 @@ def test_blocks_of_blake3_are_checked() -> None:
 
 def check_hash(code: int, digest: bytes) -> None:
     good, bad = with_hash(code, b"content", digest), with_hash(code, b"contend", digest)
-    assert is_block_of(*good) is True
-    assert is_block_of(*bad) is False
+    assert block_matches(*good) is True
+    assert block_matches(*bad) is False
     assert remarks(v1([], [good])) == []
     reader = CarReader(BytesArchive(v1([], [bad])))
     [entry] = reader.entries()
-    with pytest.raises(Corrupt, match="not the one of its CID"):
+    with pytest.raises(Corrupt, match="does not match its CID"):
         list(reader.open(entry))
 
 

@@ -10,7 +10,7 @@ import pytest
 from cafcat.errors import CafcatError, Corrupt, Unsupported
 from cafcat.formats.car import CAR, CarReader
 from cafcat.formats.car.blocks import BlockTable
-from cafcat.formats.car.cid import DAG_PB, RAW, is_block_of, text_of, try_text
+from cafcat.formats.car.cid import DAG_PB, RAW, block_matches, cid_from_text, cid_to_text
 from cafcat.formats.car.header import MAX_HEADER_BYTES, PRAGMA
 from cafcat.formats.car.index import INDEX_SORTED, MULTIHASH_INDEX_SORTED, IndexBuilder, read_index
 from cafcat.formats.car.sections import MAX_SECTION_BYTES, SectionStream
@@ -86,13 +86,13 @@ def test_a_wrapped_archive_has_the_same_sections_at_its_payload(name: str, kind:
 def check_answer(archive: BytesArchive, answer: dict[str, Any], base: int) -> None:
     reader = CarReader(archive, by_cid=True)
     roots = answer["roots"] if "roots" in answer else answer["header"]["roots"]
-    assert [text_of(root) for root in reader.layout.roots] == [plain(root) for root in roots]
+    assert [cid_to_text(root) for root in reader.layout.roots] == [plain(root) for root in roots]
     expected = [
         (plain(block["cid"]), block["offset"], block["length"], block["blockOffset"], block["blockLength"])
         for block in answer["blocks"]
     ]
     found = [
-        (text_of(raw), start - base, end - start, data - base, end - data)
+        (cid_to_text(raw), start - base, end - start, data - base, end - data)
         for start, raw, data, end in reader.sections()
     ]
     assert found == expected
@@ -196,7 +196,7 @@ def test_an_index_of_an_older_kind_does_not_hinder_reading() -> None:
 def test_a_cid_that_comes_twice_is_one_entry_at_its_first_place() -> None:
     data = v1([], [A, B, A])
     entries = list(CAR.reader(BytesArchive(data)).entries())
-    assert [entry.path for entry in entries] == [text_of(A[0]), text_of(B[0])]
+    assert [entry.path for entry in entries] == [cid_to_text(A[0]), cid_to_text(B[0])]
     assert entries[0].start_byte == data.index(A[1])
 
 
@@ -207,8 +207,8 @@ def test_padding_and_an_index_beyond_understanding_change_nothing() -> None:
 
 def test_a_section_of_size_zero_is_an_error_or_by_request_the_end() -> None:
     padded = GOOD + bytes(1000)
-    assert "a section of no bytes" in str(refusal(padded))
-    assert read(padded, zero_ends=True) == read(GOOD)
+    assert "the section has the size 0" in str(refusal(padded))
+    assert read(padded, zero_padding=True) == read(GOOD)
 
 
 def test_a_block_that_is_damaged_is_refused_when_it_is_opened() -> None:
@@ -216,7 +216,7 @@ def test_a_block_that_is_damaged_is_refused_when_it_is_opened() -> None:
     reader = CAR.reader(BytesArchive(data, "chunk-7"))
     first, second = reader.entries()
     assert b"".join(reader.open(first)) == A[1]
-    with pytest.raises(Corrupt, match="not the one of its CID") as caught:
+    with pytest.raises(Corrupt, match="does not match its CID") as caught:
         list(reader.open(second))
     assert (caught.value.chunk, caught.value.byte, caught.value.path) == ("chunk-7", second.start_byte, second.path)
 
@@ -240,16 +240,16 @@ def test_a_hash_that_is_not_known_is_given_and_said_not_to_be_verifiable() -> No
 )
 def test_hash_functions(code: int, digest: bytes) -> None:
     raw = cid(RAW, code, digest)
-    assert is_block_of(raw, b"x") is True
-    assert is_block_of(raw, b"y") is False
-    assert try_text(text_of(raw)) == raw
-    assert read(v1([raw], [(raw, b"x")])) == {text_of(raw): b"x"}
+    assert block_matches(raw, b"x") is True
+    assert block_matches(raw, b"y") is False
+    assert cid_from_text(cid_to_text(raw)) == raw
+    assert read(v1([raw], [(raw, b"x")])) == {cid_to_text(raw): b"x"}
 
 
 def test_cids_as_people_write_them() -> None:
     digest = hashlib.sha256(b"").digest()
-    assert text_of(b"\x12\x20" + digest) == "QmdfTbBqBPQ7VNxZEYEj14VmRuZBkqFbiwReogJgS1zR1n"
-    assert text_of(cid(RAW, 0x12, digest)) == "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"
+    assert cid_to_text(b"\x12\x20" + digest) == "QmdfTbBqBPQ7VNxZEYEj14VmRuZBkqFbiwReogJgS1zR1n"
+    assert cid_to_text(cid(RAW, 0x12, digest)) == "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"
     for text in (
         "",
         "b",
@@ -262,7 +262,7 @@ def test_cids_as_people_write_them() -> None:
         "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6",
         "Qm" + "1" * 99,
     ):
-        assert try_text(text) is None
+        assert cid_from_text(text) is None
 
 
 ROOT = b"\x81\xd8\x2a\x58\x25\x00" + A[0]
@@ -273,32 +273,32 @@ def sized(body: bytes) -> bytes:
 
 
 HEADERS: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "its header's size"),
-    "header of no bytes": (b"\0", "a header of 0 bytes"),
+    "empty": (b"", "the size of its header"),
+    "header of no bytes": (b"\0", "the header has 0 bytes"),
     "varint that never ends": (b"\xff" * 20, "more than nine bytes|longer than 9 bytes"),
-    "varint with a needless byte": (b"\xbb\x00", "longer than it need be"),
-    "header too large": (encode(MAX_HEADER_BYTES + 1), "a header of 33,554,433 bytes"),
-    "header beyond the end": (encode(100) + b"\xa2", "beyond its end"),
-    "no map": (encode(1) + b"\x80", "a map is expected"),
-    "endless map": (encode(2) + b"\xbf\xff", "a map is expected"),
+    "varint with a needless byte": (b"\xbb\x00", "not in its shortest form"),
+    "header too large": (encode(MAX_HEADER_BYTES + 1), "the header has 33,554,433 bytes"),
+    "header beyond the end": (encode(100) + b"\xa2", "ends within its header"),
+    "no map": (encode(1) + b"\x80", "expected a map"),
+    "endless map": (encode(2) + b"\xbf\xff", "expected a map"),
     "no version": (sized(b"\xa1\x65roots" + ROOT), "no version"),
     "no roots": (sized(b"\xa1\x67version\x01"), "no roots"),
-    "version twice": (sized(b"\xa2\x67version\x01\x67version\x01"), "a second time"),
+    "version twice": (sized(b"\xa2\x67version\x01\x67version\x01"), "unknown or repeated"),
     "unknown member": (sized(b"\xa2\x61x\x01\x67version\x01"), "unknown"),
-    "roots of another kind": (sized(b"\xa2\x65roots\x01\x67version\x01"), "roots as a list"),
+    "roots of another kind": (sized(b"\xa2\x65roots\x01\x67version\x01"), "expected a list of roots"),
     "root that is no CID": (
         sized(b"\xa2\x65roots\x81\xd8\x2a\x42\x00\x01\x67version\x01"),
-        "a root is no CID",
+        "a root is not a valid CID",
     ),
     "another tag": (sized(b"\xa2\x65roots\x81\xd8\x2b\x41\x00\x67version\x01"), "a tag other than"),
-    "roots without end": (sized(b"\xa2\x65roots\x9b" + b"\x7f" * 8), "roots: at most"),
-    "more behind it": (sized(b"\xa2\x65roots\x80\x67version\x01\x00"), "goes on after its end"),
+    "roots without end": (sized(b"\xa2\x65roots\x9b" + b"\x7f" * 8), "roots, but at most"),
+    "more behind it": (sized(b"\xa2\x65roots\x80\x67version\x01\x00"), "more bytes after its map"),
     "version 3": (header(version=3), "version 3"),
-    "a v2 of nothing": (PRAGMA, "header's 51"),
-    "no data": (PRAGMA + struct.pack("<16sQQQ", b"", 51, 0, 0), "there is no data"),
-    "data within the header": (PRAGMA + struct.pack("<16sQQQ", b"", 50, 9, 0) + bytes(9), "within the header"),
+    "a v2 of nothing": (PRAGMA, "its header of 51"),
+    "no data": (PRAGMA + struct.pack("<16sQQQ", b"", 51, 0, 0), "the archive has no data"),
+    "data within the header": (PRAGMA + struct.pack("<16sQQQ", b"", 50, 9, 0) + bytes(9), "but the header has 51"),
     "data beyond the end": (PRAGMA + struct.pack("<16sQQQ", b"", 51, 9, 0), "should end at byte 60"),
-    "a place beyond 2.63": (PRAGMA + struct.pack("<16sQQQ", b"", 51, 9, 1 << 63) + bytes(9), "beyond 2.63"),
+    "a place exceeds 2.63": (PRAGMA + struct.pack("<16sQQQ", b"", 51, 9, 1 << 63) + bytes(9), "exceeds 2.63"),
 }
 
 
@@ -311,12 +311,12 @@ def test_headers_that_cannot_be_are_refused(name: str) -> None:
 
 SECTIONS: dict[str, tuple[bytes, str]] = {
     "cut varint": (b"\x80", "end within a varint"),
-    "too large": (encode(MAX_SECTION_BYTES + 1) + A[0], "a section of 8,388,609 bytes"),
-    "beyond the end": (encode(100) + A[0] + b"x", "beyond the end of the data"),
-    "cut CID": (encode(36) + A[0][:20], "end within a CID"),
-    "smaller than its CID": (encode(20) + A[0] + b"x" * 9, "goes beyond its section"),
-    "CID of version 2": (encode(9) + b"\x02\x55\x12\x05hello", "a CID of version 2"),
-    "CID too large": (encode(5000) + b"\x01\x55\x12" + encode(4000) + bytes(5000), "more than 2,048 bytes"),
+    "too large": (encode(MAX_SECTION_BYTES + 1) + A[0], "the section has 8,388,609 bytes"),
+    "beyond the end": (encode(100) + A[0] + b"x", "exceeds the data"),
+    "cut CID": (encode(36) + A[0][:20], "ends within a CID"),
+    "smaller than its CID": (encode(20) + A[0] + b"x" * 9, "the CID ends after its section"),
+    "CID of version 2": (encode(9) + b"\x02\x55\x12\x05hello", "a CID has the unknown version 2"),
+    "CID too large": (encode(5000) + b"\x01\x55\x12" + encode(4000) + bytes(5000), "larger than 2,048 bytes"),
 }
 
 
@@ -358,7 +358,7 @@ def test_an_entry_that_is_no_block_is_refused() -> None:
     reader = CAR.reader(BytesArchive(GOOD))
     entry = next(reader.entries())
     for start, end in ((0, 5), (entry.start_byte + 1, entry.end_byte), (entry.start_byte, entry.end_byte - 1)):
-        with pytest.raises(Corrupt, match="no block of a CAR"):
+        with pytest.raises(Corrupt, match="not a block of a CAR"):
             list(reader.open(entry._replace(start_byte=start, end_byte=end)))
 
 
@@ -367,7 +367,7 @@ def test_roots_that_are_not_a_tree_give_blocks() -> None:
     for roots in ([], [A[0]], [tree[0], A[0]], [cid_of(b"elsewhere", DAG_PB)]):
         assert len(read(v1(roots, [A, tree]))) == 2
     no_unixfs = (cid_of(b"", DAG_PB), b"")
-    assert list(read(v1([no_unixfs[0]], [no_unixfs]))) == [text_of(no_unixfs[0])]
+    assert list(read(v1([no_unixfs[0]], [no_unixfs]))) == [cid_to_text(no_unixfs[0])]
     assert read(v1([tree[0]], [A, tree])) == {"a": A[1]}
 
 

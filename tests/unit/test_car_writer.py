@@ -10,12 +10,12 @@ from cafcat.errors import Corrupt, Refused, Unsupported
 from cafcat.formats.base import HeadSink
 from cafcat.formats.caf.format import CAF
 from cafcat.formats.car import CAR, CarReader, CarWriter, dag_pb, tree_writer
-from cafcat.formats.car.cid import is_block_of, parse, text_of
+from cafcat.formats.car.cid import block_matches, cid_to_text, parse
 from cafcat.formats.car.hamt import name_hash
 from cafcat.formats.car.index import IndexBuilder
-from cafcat.formats.car.manifest import TRAILER_BYTES, large_file_bytes
-from cafcat.formats.car.nodes import LINKS_PER_NODE, put_large_file
-from cafcat.formats.car.shards import put_shards
+from cafcat.formats.car.manifest import TRAILER_BYTES, large_file_size
+from cafcat.formats.car.nodes import LINKS_PER_NODE, write_large_file
+from cafcat.formats.car.shards import write_shards
 from cafcat.formats.car.tree_names import SHARD_BYTES_PER_LINK, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
 from cafcat.model import Entry, NewFile
@@ -38,7 +38,7 @@ def check_whole(data: bytes) -> None:
     reader = CarReader(BytesArchive(data))
     builder = IndexBuilder()
     for start, cid, begin, end in reader.sections():
-        assert is_block_of(cid, data[begin:end])
+        assert block_matches(cid, data[begin:end])
         builder.add(cid, start - reader.layout.data_start)
     assert b"".join(builder.blocks()) == data[reader.layout.index_start :]
 
@@ -67,8 +67,8 @@ def test_files_are_cut_into_leaves_of_a_mebibyte(size_bytes: int, block_bytes: i
     writer = CAR.writer(sink)
     assert size_bytes < writer.size_if_finalized("file", size_bytes) < size_bytes + 4096
     with_blocks = writer.open("file", time)
-    for at in range(0, size_bytes, block_bytes):
-        with_blocks.write(content[at : at + block_bytes])
+    for offset in range(0, size_bytes, block_bytes):
+        with_blocks.write(content[offset : offset + block_bytes])
         assert writer.size_if_finalized() < size_bytes + 4096
     foretold = writer.size_if_finalized()
     assert (with_blocks.close(), writer.add("other", b"x", None)) == (entry, other)
@@ -91,15 +91,15 @@ def test_the_size_of_a_large_file_follows_from_its_span() -> None:
     for size_bytes in [MIB + 1, MIB + 91, MIB + 92, MIB + 93, MIB + 16_347, MIB + 16_348, MIB + 16_349, 7 * MIB]:
         content = bytes(size_bytes)
         _, (entry,), _ = pack(CAR, [("file", content, None)])
-        assert large_file_bytes(entry.end_byte - entry.start_byte) == size_bytes
-    with pytest.raises(ValueError, match="no sections"):
-        large_file_bytes(MIB + 39 + 37)
+        assert large_file_size(entry.end_byte - entry.start_byte) == size_bytes
+    with pytest.raises(ValueError, match="no sequence of sections"):
+        large_file_size(MIB + 39 + 37)
 
 
 def test_files_of_more_leaves_than_a_node_has_links_get_levels() -> None:
     blocks: dict[bytes, bytes] = {}
     digests = [hashlib.sha256(b"%d" % n).digest() for n in range(LINKS_PER_NODE * 2 + 1)]
-    root, total_bytes = put_large_file(blocks.__setitem__, digests, 10, len(digests) * 10 - 3, None)
+    root, total_bytes = write_large_file(blocks.__setitem__, digests, 10, len(digests) * 10 - 3, None)
     counts = sorted(len(dag_pb.decode(block).links) for block in blocks.values())
     assert counts == [1, 3, LINKS_PER_NODE, LINKS_PER_NODE]
     assert total_bytes == len(digests) * 10 - 3 + sum(map(len, blocks.values()))
@@ -161,7 +161,7 @@ def test_large_folders_are_spread_over_shards(count: int) -> None:
 
 
 def test_links_that_do_not_fit_into_memory_wait_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_writer, "_HELD_BYTES", 1000)
+    monkeypatch.setattr(tree_writer, "_BUFFER_BYTES", 1000)
     files: Files = [(f"{n % 3}/{'d/' * (n % 5)}{n:0200}", b"%d" % n, n) for n in range(6000)]
     data, _, _ = pack(CAR, files)
     assert read(data) == {path: content for path, content, _ in files}
@@ -191,7 +191,7 @@ def test_of_names_with_the_same_hash_one_stands_in_the_tree(monkeypatch: pytest.
     monkeypatch.setattr("cafcat.formats.car.shards.name_hash", lambda _: bytes(8))
     blocks: dict[bytes, bytes] = {}
     cid = b"\x01\x55\x12\x20" + bytes(32)
-    root, _ = put_shards(blocks.__setitem__, iter([dag_pb.Link(cid, b"%d" % n, 0) for n in range(10)]))
+    root, _ = write_shards(blocks.__setitem__, iter([dag_pb.Link(cid, b"%d" % n, 0) for n in range(10)]))
     assert [link.name for link in dag_pb.decode(blocks[root]).links] == [b"000"]
 
 
@@ -242,7 +242,7 @@ def test_a_manifest_that_does_not_fit_is_refused() -> None:
         except (Corrupt, Unsupported):
             continue
         assert len(found) == 1
-    with pytest.raises(Corrupt, match="not a whole CAR: it should have"):
+    with pytest.raises(Corrupt, match="not a complete CAR: it should have"):
         list(CAR.reader(BytesArchive(data + b"more")).entries())
 
 
@@ -297,7 +297,7 @@ def test_a_tree_of_nothing() -> None:
     blocks: dict[bytes, bytes] = {}
     root = TreeWriter().write(blocks.__setitem__)
     assert (
-        text_of(root) == "bafybeiczsscdsbs7ffqz55asqdf3smv6klcw3gofszvwlyarci47bgf354"
+        cid_to_text(root) == "bafybeiczsscdsbs7ffqz55asqdf3smv6klcw3gofszvwlyarci47bgf354"
     )  # known to every IPFS node
     assert SHARD_BYTES_PER_LINK > 0
 

@@ -44,7 +44,7 @@ class CafWriter(IndexedWriter):
         """Append as many whole files as fit, from the first on; see `Writer.add_all`.
 
         Raises:
-            Refused: one of the files cannot be stored; nothing was written. Also raises the errors of the sink.
+            Refused: one of the files cannot be stored; no bytes were written. Also raises the errors of the sink.
         """
         self._check_usable()
         entries: list[Entry] = []
@@ -74,7 +74,7 @@ class CafWriter(IndexedWriter):
         """Begin a file that is written in blocks.
 
         Raises:
-            Refused: the name cannot be stored, or the index is full. Nothing was written.
+            Refused: the name cannot be stored, or the index is full. No bytes were written.
         """
         self._check_can_open(path)
         self._open = entry = CafEntryWriter(self, path, modified_ns)

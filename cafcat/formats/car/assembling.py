@@ -1,4 +1,4 @@
-"""Putting files together from the blocks of their DAG."""
+"""Assembles files from the blocks of their DAG, and defines the decodings of CAR entries."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -6,156 +6,178 @@ from typing import Final
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.car import dag_pb, unixfs
 from cafcat.formats.car.blocks import multihash_of
-from cafcat.formats.car.cid import DAG_PB, IDENTITY, is_block_of, parse, text_of, try_text
+from cafcat.formats.car.cid import DAG_PB, IDENTITY, block_matches, cid_from_text, cid_to_text, parse
 from cafcat.formats.car.manifest import SECTIONS
 from cafcat.formats.car.sections import SectionStream
 from cafcat.model import Entry
 from cafcat.support.spool import Spool
 
-__all__ = ["BROKEN", "DAG", "INLINE", "SYMLINK", "Fetch", "content_of", "decode", "gather", "pieces"]
+__all__ = ["BROKEN", "DAG", "INLINE", "SYMLINK", "Fetch", "assemble", "block_content", "decode", "split"]
 
 SYMLINK: Final = "symlink"
-"""One section; the content is the target's path, in UTF-8 as it stands."""
+"""Decoding of a symlink. The span is one section; the content is the target path in UTF-8, unchanged."""
 DAG: Final = "dag "
-"""And the CID of the root: the blocks stand in any order, perhaps with others between them."""
+"""Decoding of a file whose blocks are in any order in the span, perhaps among other blocks. The CID of its root
+follows."""
 INLINE: Final = "inline "
-"""And a CID of the identity function, which holds the whole file; it stands in the span, a directory's node."""
+"""Decoding of a file that an identity CID contains. This CID follows; it is stored in a directory node, the span.
+"""
 BROKEN: Final = "broken "
-"""And the CID of a block that is missing, or not what it should be."""
+"""Decoding of a file that cannot be read. The CID of the missing or damaged block follows."""
 
 MAX_DEPTH: Final = 64
-"""Levels of nodes that a file may have; with 1024 links each, four hold more than any archive."""
+"""Largest number of node levels in a file. With 1024 links per node, four levels exceed any archive."""
 MAX_BLOCKS: Final = 1 << 20
-"""So many blocks may stand in the span of a file whose blocks are not in order."""
+"""Largest number of blocks in the span of a file whose blocks are not in order."""
 _MEMORY_BYTES: Final = 64 << 20
+"""Blocks beyond this size spill to a temporary file."""
 _BLOCK_BYTES: Final = 1 << 20
 _FREE_STEPS: Final = 20_000
+"""Number of links that a file may have in addition to a quarter of the bytes of its span."""
 
 Fetch = Callable[[bytes], bytes | None]
-"""The block of a CID, checked; None if it is not there."""
+"""Returns the verified block of a CID, or None if it is missing."""
 
 
-def pieces(block: bytes) -> Iterator[bytes]:
-    """The block in pieces of at most 1 MiB."""
+def split(block: bytes) -> Iterator[bytes]:
+    """Return the block in pieces of at most 1 MiB."""
     if 0 < len(block) <= _BLOCK_BYTES:
         yield block
         return
-    for at in range(0, len(block), _BLOCK_BYTES):
-        yield block[at : at + _BLOCK_BYTES]
+    for offset in range(0, len(block), _BLOCK_BYTES):
+        yield block[offset : offset + _BLOCK_BYTES]
 
 
-def content_of(cid: bytes, block: bytes) -> bytes:
-    """The bytes of a file, or of a symlink's target, that stand in a block itself. Raises ValueError."""
+def block_content(cid: bytes, block: bytes) -> bytes:
+    """Return the file content, or the symlink target, that a block itself contains.
+
+    Raises:
+        ValueError: the block is not a valid node of a file or symlink.
+    """
     if parse(cid).codec != DAG_PB:
         return block
     data = dag_pb.decode(block).data
     if data is None:
-        raise ValueError("a node without data")
+        raise ValueError("a node has no data")
     node = unixfs.decode(data)
     if node.kind not in (unixfs.Kind.RAW, unixfs.Kind.FILE, unixfs.Kind.SYMLINK):
-        raise ValueError(f"a node of a {node.kind.name.lower()} within a file")
+        raise ValueError(f"a node within the file has the wrong type {node.kind.name.lower()}")
     return node.data
 
 
 def decode(span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-    """The content of an entry, in blocks of at most 1 MiB, from the bytes of its span alone.
+    """Return the content of an entry in blocks of at most 1 MiB, from the bytes of its span alone.
 
-    Every block is checked against its hash. Memory: a section of at most 8 MiB; where the blocks are not in order,
-    64 MiB of them, the others in a temporary file. Raises Corrupt; Unsupported if that are more than a million
-    blocks; TemporaryFileFailed.
+    Every block is checked against its hash. Memory: a section of at most 8 MiB. For blocks that are not in order 64
+    MiB of them, and a temporary file for the rest.
+
+    Raises:
+        Corrupt: a block is missing or damaged.
+        Unsupported: the decoding is unknown, or more than a million blocks are not in order.
+        TemporaryFileFailed: the temporary file failed.
     """
     decoding = entry.decoding or ""
     try:
-        yield from _sized(_content(span, entry, decoding), entry)
+        yield from _check_size(_content(span, entry, decoding), entry)
     except ValueError as error:
         raise Corrupt(
-            f"the file cannot be put together: {error}", path=entry.path, byte=entry.start_byte
+            f"the file cannot be assembled from its blocks: {error}", path=entry.path, byte=entry.start_byte
         ) from error
 
 
 def _content(span: Iterator[bytes], entry: Entry, decoding: str) -> Iterator[bytes]:
     if decoding in (SECTIONS, SYMLINK):
         for cid, block in SectionStream(span):
-            yield from pieces(content_of(cid, checked(cid, block)))
+            yield from split(block_content(cid, verified(cid, block)))
     elif decoding.startswith(DAG):
         with Spool("blocks of a file", _MEMORY_BYTES) as spool:
             root = _cid_of(decoding, DAG)
-            yield from gather(_Held(spool, span).fetch, root, entry.end_byte - entry.start_byte)
+            yield from assemble(_BufferedBlocks(spool, span).fetch, root, entry.end_byte - entry.start_byte)
     elif decoding.startswith(INLINE):
         cid = _cid_of(decoding, INLINE)
         if cid not in b"".join(span):
-            raise ValueError("the node that should hold it does not")
-        yield from pieces(content_of(cid, parse(cid).digest))
+            raise ValueError("the directory node does not contain the CID of the file")
+        yield from split(block_content(cid, parse(cid).digest))
     elif decoding.startswith(BROKEN):
         raise ValueError(f"block {decoding.removeprefix(BROKEN)} is missing or damaged")
     else:
-        raise Unsupported(f"CAR has no content that is encoded as {decoding!r}", path=entry.path)
+        raise Unsupported(f"unknown decoding of a CAR entry: {decoding!r}", path=entry.path)
 
 
-def _cid_of(decoding: str, word: str) -> bytes:
-    cid = try_text(decoding.removeprefix(word))
+def _cid_of(decoding: str, prefix: str) -> bytes:
+    cid = cid_from_text(decoding.removeprefix(prefix))
     if cid is None:
-        raise ValueError(f"{decoding[:80]!r} names no CID")
+        raise ValueError(f"{decoding[:80]!r} has no valid CID")
     return cid
 
 
-def _sized(content: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-    """The same, if it has as many bytes as the entry says. Raises ValueError."""
+def _check_size(content: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+    """Return the content, and raise ValueError if its size differs from that of the entry."""
     count = 0
     for block in content:
         count += len(block)
         if count > entry.size_bytes:
-            raise ValueError(f"its blocks have more bytes than the {entry.size_bytes:,} that it should have")
+            raise ValueError(f"it should have {entry.size_bytes:,} bytes, but its blocks have more")
         yield block
     if count < entry.size_bytes:
-        raise ValueError(f"its blocks have {count:,} bytes, it should have {entry.size_bytes:,}")
+        raise ValueError(f"it should have {entry.size_bytes:,} bytes, but its blocks have {count:,}")
 
 
-def checked(cid: bytes, block: bytes) -> bytes:
-    """The block, unless its hash is another. Raises ValueError."""
-    if is_block_of(cid, block) is False:
-        raise ValueError(f"the block is not the one of its CID {text_of(cid)}")
+def verified(cid: bytes, block: bytes) -> bytes:
+    """Return the block. Raises ValueError if it does not match the hash in the CID."""
+    if block_matches(cid, block) is False:
+        raise ValueError(f"the block does not match its CID {cid_to_text(cid)}")
     return block
 
 
-def gather(fetch: Fetch, root: bytes, span_bytes: int) -> Iterator[bytes]:
-    """The content of a file's DAG from its root, in blocks of at most 1 MiB. Raises ValueError where a block is
-    missing, for more than 64 levels, or for more links than a span of that size accounts for."""
+def assemble(fetch: Fetch, root: bytes, span_bytes: int) -> Iterator[bytes]:
+    """Return the content of the file with this root, in blocks of at most 1 MiB.
+
+    Args:
+        fetch: returns the block of a CID.
+        root: CID of the root of the file's DAG.
+        span_bytes: size of the file's span in bytes. It limits the number of links.
+
+    Raises:
+        ValueError: a block is missing or invalid, or the DAG has more than 64 levels, or more links than such a
+            span can hold.
+    """
     steps = _FREE_STEPS + span_bytes // 4
-    waiting: list[Iterator[bytes]] = [iter((root,))]
-    while waiting:
-        cid = next(waiting[-1], None)
+    pending: list[Iterator[bytes]] = [iter((root,))]
+    while pending:
+        cid = next(pending[-1], None)
         if cid is None:
-            waiting.pop()
+            pending.pop()
             continue
         steps -= 1
-        if steps < 0 or len(waiting) > MAX_DEPTH:
-            raise ValueError("it has more links, or more levels, than can be true")
-        block = parse(cid).digest if parse(cid).code == IDENTITY else fetch(cid)
+        if steps < 0 or len(pending) > MAX_DEPTH:
+            raise ValueError("its DAG has more links or levels than its size allows")
+        block = parse(cid).digest if parse(cid).hash_code == IDENTITY else fetch(cid)
         if block is None:
-            raise ValueError(f"block {text_of(cid)} is missing")
-        yield from pieces(content_of(cid, block))
+            raise ValueError(f"block {cid_to_text(cid)} is missing")
+        yield from split(block_content(cid, block))
         if parse(cid).codec == DAG_PB:
-            waiting.append(link.cid for link in dag_pb.decode(block).links)
+            pending.append(link.cid for link in dag_pb.decode(block).links)
 
 
-class _Held:
-    """The blocks of a span, to be fetched in any order."""
+class _BufferedBlocks:
+    """The blocks of a span, stored for access in any order."""
 
     def __init__(self, spool: Spool, span: Iterator[bytes]) -> None:
         self._spool = spool
-        self._places: dict[bytes, tuple[int, int]] = {}
+        self._spans: dict[bytes, tuple[int, int]] = {}
         end = 0
         for cid, block in SectionStream(span):
-            if len(self._places) >= MAX_BLOCKS:
-                raise Unsupported(f"more than {MAX_BLOCKS:,} blocks, not in order: the file is not put together")
-            if self._places.setdefault(multihash_of(cid), (end, len(block))) == (end, len(block)):
+            if len(self._spans) >= MAX_BLOCKS:
+                raise Unsupported(f"the file has more than {MAX_BLOCKS:,} blocks that are not in order")
+            if self._spans.setdefault(multihash_of(cid), (end, len(block))) == (end, len(block)):
                 spool.write(block)
                 end += len(block)
 
     def fetch(self, cid: bytes) -> bytes | None:
-        place = self._places.get(multihash_of(cid))
-        if place is None:
+        """Return the verified block of a CID, or None if it is missing."""
+        span = self._spans.get(multihash_of(cid))
+        if span is None:
             return None
-        self._spool.seek(place[0])
-        return checked(cid, self._spool.read(place[1]))
+        self._spool.seek(span[0])
+        return verified(cid, self._spool.read(span[1]))

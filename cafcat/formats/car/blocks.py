@@ -1,4 +1,4 @@
-"""Where the block of a CID stands, in archives of any size: a sorted table on disk."""
+"""A table on disk of the positions of all blocks in an archive, sorted by CID, for archives of any size."""
 
 import hashlib
 import struct
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from cafcat.errors import Corrupt
 from cafcat.formats.base import RandomReader
 from cafcat.formats.car import varint
-from cafcat.formats.car.cid import is_block_of, text_of
+from cafcat.formats.car.cid import block_matches, cid_to_text
 from cafcat.formats.car.sections import Section
 from cafcat.support.sorting import ExternalSort
 from cafcat.support.spool import Spool
@@ -17,15 +17,25 @@ from cafcat.support.spool import Spool
 __all__ = ["BlockSpan", "BlockTable", "multihash_of"]
 
 _RECORD: Final = struct.Struct(">16sQIHxx")
+"""The key, the start of the section, the size of the block, and the size of the section's head (bytes)."""
 _MEMORY_BYTES: Final = 8 << 20
+"""A larger table spills to a temporary file."""
 _PAGE_RECORDS: Final = 128
-_MOST_FENCES: Final = 1 << 17
-_MOST_MARKED: Final = 1 << 28
-"""Records whose finding is noted: a bit for each, 32 MiB."""
+"""Number of records in a page, unless there would be more than _MAX_PAGES pages."""
+_MAX_PAGES: Final = 1 << 17
+"""Largest number of pages: the first key of each page stays in memory."""
+_MAX_MARKED: Final = 1 << 28
+"""Largest number of records whose use is tracked, with one bit each: 32 MiB."""
 
 
 class BlockSpan(NamedTuple):
-    """A section begins at start; its block is `[data_start, data_end)`."""
+    """The position of a block, in bytes from the start of the archive.
+
+    Attributes:
+        start: start of the section.
+        data_start: start of the block itself.
+        data_end: end of the block and of the section.
+    """
 
     start: int
     data_start: int
@@ -33,37 +43,49 @@ class BlockSpan(NamedTuple):
 
 
 def multihash_of(cid: bytes) -> bytes:
-    """What of a CID tells blocks apart: version and codec do not. Raises ValueError if it is no CID."""
+    """Return the multihash of a CID. Version and codec do not distinguish blocks.
+
+    Raises:
+        ValueError: `cid` is not a CID.
+    """
     if cid[:2] in (b"\x01\x55", b"\x01\x70"):
         return cid[2:]
     if cid[:2] == b"\x12\x20":
         return cid
-    _, at = varint.read(cid, 0)
-    return cid[varint.read(cid, at)[1] :]
+    _, offset = varint.read(cid, 0)
+    return cid[varint.read(cid, offset)[1] :]
 
 
 def _key(cid: bytes) -> bytes:
-    # Not the digest itself: hash functions may be weak or unknown, so an archive could choose it.
+    # The digest itself would be unsafe: with a weak or unknown hash function, an archive could choose equal
+    # digests.
     return hashlib.blake2b(multihash_of(cid), digest_size=16).digest()
 
 
 class BlockTable:
-    """Look-up of blocks by CID; of one that comes twice, the first.
+    """Finds blocks by CID. If a block is repeated, the first one is found.
 
-    Memory: that of ExternalSort while it is made; then 8 MiB of records, the others on disk, and a key for every
-    128 blocks, 131,072 at most.
+    Memory: that of ExternalSort while the table is built. Then 8 MiB of records, the others on disk, and a key for
+    each 128 blocks, but at most 131,072 keys.
+
+    Attributes:
+        count: number of sections.
     """
 
     def __init__(self, archive: RandomReader, sections: Iterable[Section]) -> None:
-        """Goes through all sections. Raises what they raise, and TemporaryFileFailed."""
+        """Read all sections and build the table.
+
+        Raises:
+            TemporaryFileFailed: the temporary file cannot be written. Errors of `sections` pass through.
+        """
         self._archive = archive
         sort = ExternalSort("a table of blocks")
         for start, cid, data_start, data_end in sections:
             sort.add(_RECORD.pack(_key(cid), start, data_end - data_start, data_start - start))
         self.count = sort.count
-        self._page_bytes = _RECORD.size * max(_PAGE_RECORDS, -(-sort.count // _MOST_FENCES))
-        self._fences: list[bytes] = []
-        self._found = bytearray(sort.count // 8 + 1 if sort.count <= _MOST_MARKED else 0)
+        self._page_bytes = _RECORD.size * max(_PAGE_RECORDS, -(-sort.count // _MAX_PAGES))
+        self._page_keys: list[bytes] = []
+        self._used = bytearray(sort.count // 8 + 1 if sort.count <= _MAX_MARKED else 0)
         self._spool = Spool("a table of blocks", _MEMORY_BYTES)
         self._fill(sort)
         sort.close()
@@ -72,7 +94,7 @@ class BlockTable:
         page = bytearray()
         for record in sort:
             if not page:
-                self._fences.append(record[:16])
+                self._page_keys.append(record[:16])
             page += record
             if len(page) == self._page_bytes:
                 self._spool.write(page)
@@ -80,61 +102,72 @@ class BlockTable:
         self._spool.write(page)
 
     def find(self, cid: bytes) -> BlockSpan | None:
-        """None if there is no such block. Raises TemporaryFileFailed."""
+        """Return the position of a block, or None if the archive does not have it.
+
+        Raises:
+            TemporaryFileFailed: the temporary file cannot be read.
+        """
         key = _key(cid)
-        # The first of several with this key may stand at the end of the page before the one that begins with it.
-        page = bisect_left(self._fences, key)
-        for number in range(max(page - 1, 0), min(page + 1, len(self._fences))):
+        # If several records have this key, the first one may be at the end of the preceding page.
+        page = bisect_left(self._page_keys, key)
+        for number in range(max(page - 1, 0), min(page + 1, len(self._page_keys))):
             self._spool.seek(number * self._page_bytes)
             records = self._spool.read(self._page_bytes)
-            at = _first(records, key)
-            if at is not None:
-                self._mark((number * self._page_bytes + at) // _RECORD.size)
-                return _place_of(records, at)
+            offset = _find_in_page(records, key)
+            if offset is not None:
+                self._mark_used((number * self._page_bytes + offset) // _RECORD.size)
+                return _span_of_record(records, offset)
         return None
 
-    def _mark(self, ordinal: int) -> None:
-        if self._found:
-            self._found[ordinal >> 3] |= 1 << (ordinal & 7)
+    def _mark_used(self, ordinal: int) -> None:
+        if self._used:
+            self._used[ordinal >> 3] |= 1 << (ordinal & 7)
 
-    def never_found(self) -> tuple[int, int]:
-        """Return how many different blocks were never found by their CID, and where the first one's section begins.
+    def unused_blocks(self) -> tuple[int, int]:
+        """Return the number of distinct blocks that `find` never returned, and the start of the first such section.
 
-        In a table of more than 268 million blocks none are counted. Raises TemporaryFileFailed.
+        A table of more than 268 million blocks counts none.
+
+        Raises:
+            TemporaryFileFailed: the temporary file cannot be read.
         """
         count, first, last_key = 0, 1 << 63, b""
-        if self._found:
+        if self._used:
             for ordinal, record in enumerate(self._records()):
                 key, start, _, _ = _RECORD.unpack(record)
-                # Of equal blocks only the first is ever found.
-                if key != last_key and not self._found[ordinal >> 3] >> (ordinal & 7) & 1:
+                # Among equal blocks, `find` returns only the first.
+                if key != last_key and not self._used[ordinal >> 3] >> (ordinal & 7) & 1:
                     count, first = count + 1, min(first, start)
                 last_key = key
         return count, first
 
     def _records(self) -> Iterator[bytes]:
         for page in self._spool.blocks_from(0, self._page_bytes):
-            for at in range(0, len(page), _RECORD.size):
-                yield page[at : at + _RECORD.size]
+            for offset in range(0, len(page), _RECORD.size):
+                yield page[offset : offset + _RECORD.size]
 
     def block(self, cid: bytes) -> tuple[BlockSpan, bytes] | None:
-        """The place and the block, checked. Raises Corrupt if it is not the one that the CID means."""
-        place = self.find(cid)
-        if place is None:
+        """Return the position and the bytes of a block, or None if the archive does not have it.
+
+        Raises:
+            Corrupt: the bytes do not match the hash in the CID.
+        """
+        span = self.find(cid)
+        if span is None:
             return None
-        block = self._archive.read_at(place.data_start, place.data_end)
-        if is_block_of(cid, block) is False:
-            message = f"the block is not the one of its CID {text_of(cid)}"
-            raise Corrupt(message, chunk=self._archive.name, byte=place.data_start)
-        return place, block
+        block = self._archive.read_at(span.data_start, span.data_end)
+        if block_matches(cid, block) is False:
+            message = f"the block does not match its CID {cid_to_text(cid)}"
+            raise Corrupt(message, chunk=self._archive.name, byte=span.data_start)
+        return span, block
 
     def close(self) -> None:
-        """Frees the temporary file. Idempotent."""
+        """Remove the temporary file. Further calls do nothing."""
         self._spool.close()
 
 
-def _first(page: bytes, key: bytes) -> int | None:
-    """Return where the first record of this key stands in a page; None if it has none."""
+def _find_in_page(page: bytes, key: bytes) -> int | None:
+    """Return the offset of the first record with this key in a page, or None."""
     low, high = 0, len(page) // _RECORD.size
     while low < high:
         middle = (low + high) // 2
@@ -147,6 +180,6 @@ def _first(page: bytes, key: bytes) -> int | None:
     return low * _RECORD.size
 
 
-def _place_of(page: bytes, at: int) -> BlockSpan:
-    _, start, size_bytes, head_bytes = _RECORD.unpack_from(page, at)
+def _span_of_record(page: bytes, offset: int) -> BlockSpan:
+    _, start, size_bytes, head_bytes = _RECORD.unpack_from(page, offset)
     return BlockSpan(start, start + head_bytes, start + head_bytes + size_bytes)

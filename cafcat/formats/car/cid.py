@@ -1,4 +1,4 @@
-"""CIDs: which block is meant, by the hash of its bytes. They are kept as the bytes that stand in the archive."""
+"""CIDs: identifiers of blocks, made from the hash of their bytes. They are handled in their binary form."""
 
 import base64
 import hashlib
@@ -18,24 +18,29 @@ __all__ = [
     "RAW_SHA256",
     "SHA256",
     "Cid",
+    "block_matches",
+    "can_check_hash",
     "cid_end",
-    "hash_is_known",
+    "cid_from_text",
+    "cid_to_text",
     "hash_name",
-    "is_block_of",
     "parse",
-    "text_of",
-    "try_text",
 ]
 
 MAX_CID_BYTES: Final = 2 << 10
+"""Largest CID in bytes that is read."""
 RAW: Final = 0x55
+"""Codec of blocks of raw bytes."""
 DAG_PB: Final = 0x70
+"""Codec of DAG-PB nodes."""
 IDENTITY: Final = 0x00
+"""Code of the identity hash function: such a CID contains the block itself."""
 SHA256: Final = 0x12
+"""Code of the hash function SHA-256."""
 RAW_SHA256: Final = b"\x01\x55\x12\x20"
-"""What the CID of a leaf begins with: version 1, raw bytes, SHA-256 of 32 bytes."""
+"""The first bytes of the CID of a leaf: version 1, codec `RAW`, SHA-256 with a digest of 32 bytes."""
 CID_BYTES: Final = 36
-"""Of a CID of version 1 with SHA-256 and a codec below 128: all that cafcat writes."""
+"""Size in bytes of a CID of version 1 with SHA-256 and a codec below 128. cafcat writes only such CIDs."""
 
 _V0_HEAD: Final = b"\x12\x20"
 _V0_BYTES: Final = 34
@@ -81,8 +86,10 @@ _HASHES: Final[dict[int, _Hash]] = {
     **{0xB200 + size_bytes: _blake2b(size_bytes) for size_bytes in range(1, 65)},
     **{0xB240 + size_bytes: _blake2s(size_bytes) for size_bytes in range(1, 33)},
 }
-"""Functions by their code in the table of multiformats. BLAKE3 comes with an extra."""
+"""Hash functions by their code in the table of multiformats. BLAKE3 is an optional dependency and is added on use.
+"""
 BLAKE3: Final = 0x1E
+"""Code of the hash function BLAKE3."""
 _UNCHECKED_NAMES: Final = {
     0x11: "SHA-1",
     0x1A: "Keccak-224",
@@ -99,7 +106,7 @@ _UNCHECKED_NAMES: Final = {
 
 @cache
 def _blake3() -> _Hash | None:
-    """Return BLAKE3; None if the extra is not installed."""
+    """Return BLAKE3, or None if the extra is not installed."""
     try:
         from blake3 import blake3
     except ImportError:
@@ -107,98 +114,123 @@ def _blake3() -> _Hash | None:
     return lambda block: blake3(block).digest()
 
 
-def _hash_of(code: int) -> _Hash | None:
-    return _blake3() if code == BLAKE3 else _HASHES.get(code)
+def _hash_of(hash_code: int) -> _Hash | None:
+    return _blake3() if hash_code == BLAKE3 else _HASHES.get(hash_code)
 
 
-def hash_name(code: int) -> str:
-    """Return the name of a hash function that is not checked here, for messages."""
-    return f"{_UNCHECKED_NAMES[code]} (0x{code:x})" if code in _UNCHECKED_NAMES else f"0x{code:x}"
+def hash_name(hash_code: int) -> str:
+    """Return the name of a hash function that cafcat cannot check, for messages."""
+    return (
+        f"{_UNCHECKED_NAMES[hash_code]} (0x{hash_code:x})" if hash_code in _UNCHECKED_NAMES else f"0x{hash_code:x}"
+    )
 
 
 class Cid(NamedTuple):
-    """A CID taken apart; code and digest are those of its multihash."""
+    """A decoded CID.
+
+    Attributes:
+        version: 0 or 1.
+        codec: codec of the block.
+        hash_code: code of the hash function.
+        digest: the digest.
+    """
 
     version: int
     codec: int
-    code: int
+    hash_code: int
     digest: bytes
 
 
-def cid_end(data: bytes, at: int) -> int:
-    """Where the CID that begins there ends. Raises CutShort if the bytes end before, ValueError if it is none."""
-    if data.startswith(RAW_SHA256, at) or data.startswith(b"\x01\x70\x12\x20", at):
-        end = at + CID_BYTES
-    elif data.startswith(_V0_HEAD, at) or data[at:] == _V0_HEAD[:1]:
-        end = at + _V0_BYTES
+def cid_end(data: bytes, offset: int) -> int:
+    """Return the end of the CID that begins at `offset`.
+
+    Raises:
+        Truncated: the data ends within the CID.
+        ValueError: there is no valid CID.
+    """
+    if data.startswith(RAW_SHA256, offset) or data.startswith(b"\x01\x70\x12\x20", offset):
+        end = offset + CID_BYTES
+    elif data.startswith(_V0_HEAD, offset) or data[offset:] == _V0_HEAD[:1]:
+        end = offset + _V0_BYTES
     else:
-        end = _fields(data, at)[3]
+        end = _fields(data, offset)[3]
     if end > len(data):
-        raise varint.CutShort("the bytes end within a CID")
+        raise varint.Truncated("the data ends within a CID")
     return end
 
 
 def parse(raw: bytes) -> Cid:
-    """Takes it apart. Raises ValueError unless it is a CID from its first byte to its last."""
+    """Decode a CID.
+
+    Raises:
+        ValueError: the bytes are not exactly one CID.
+    """
     if raw.startswith(_V0_HEAD):
         cid, end = Cid(0, DAG_PB, SHA256, raw[2:]), _V0_BYTES
     else:
-        codec, code, digest_at, end = _fields(raw, 0)
-        cid = Cid(1, codec, code, raw[digest_at:])
+        codec, hash_code, digest_start, end = _fields(raw, 0)
+        cid = Cid(1, codec, hash_code, raw[digest_start:])
     if end != len(raw):
-        raise ValueError(f"a CID of {end} bytes is expected, there are {len(raw)}")
+        raise ValueError(f"a CID should have {end} bytes, but has {len(raw)}")
     return cid
 
 
-def _fields(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """Codec, hash function, and where the digest begins and ends, of a CID of version 1."""
-    version, place = varint.read(data, at)
+def _fields(data: bytes, offset: int) -> tuple[int, int, int, int]:
+    """Return codec, hash code, and start and end of the digest of the CID of version 1 at `offset`."""
+    version, position = varint.read(data, offset)
     if version != 1:
-        raise ValueError(f"a CID of version {version}: there are 0 and 1")
-    codec, place = varint.read(data, place)
-    code, place = varint.read(data, place)
-    digest_bytes, place = varint.read(data, place)
-    if place + digest_bytes - at > MAX_CID_BYTES:
-        raise ValueError(f"a CID of more than {MAX_CID_BYTES:,} bytes")
-    return codec, code, place, place + digest_bytes
+        raise ValueError(f"a CID has the unknown version {version}")
+    codec, position = varint.read(data, position)
+    hash_code, position = varint.read(data, position)
+    digest_bytes, position = varint.read(data, position)
+    if position + digest_bytes - offset > MAX_CID_BYTES:
+        raise ValueError(f"a CID is larger than {MAX_CID_BYTES:,} bytes")
+    return codec, hash_code, position, position + digest_bytes
 
 
-def is_block_of(raw: bytes, block: bytes) -> bool | None:
-    """Return whether the CID is that of the block; None if its hash function is not checked here. Raises ValueError
-    if it is no CID."""
+def block_matches(raw: bytes, block: bytes) -> bool | None:
+    """Return True if the block has the hash in the CID, or None if cafcat cannot check its hash function.
+
+    Raises:
+        ValueError: `raw` is not a CID.
+    """
     if raw.startswith(RAW_SHA256):
         return hashlib.sha256(block).digest() == raw[4:]
-    _, _, code, digest = parse(raw)
-    compute = _hash_of(code)
+    _, _, hash_code, digest = parse(raw)
+    compute = _hash_of(hash_code)
     if compute is None:
         return None
     found = compute(block)
-    # A digest may be cut to its first bytes, but not to so few that anything has it.
-    if code == IDENTITY or len(digest) < 16:
+    # A digest may be truncated, but not to so few bytes that other blocks easily match it.
+    if hash_code == IDENTITY or len(digest) < 16:
         return found == digest
     return found[: len(digest)] == digest
 
 
-def hash_is_known(raw: bytes) -> bool:
-    """Return whether is_block_of checks this hash function. Raises ValueError if it is no CID."""
-    return raw.startswith(_USUAL_HEADS) or _hash_of(parse(raw).code) is not None
+def can_check_hash(raw: bytes) -> bool:
+    """Return True if `block_matches` can check the hash function of this CID.
+
+    Raises:
+        ValueError: `raw` is not a CID.
+    """
+    return raw.startswith(_USUAL_HEADS) or _hash_of(parse(raw).hash_code) is not None
 
 
-def text_of(raw: bytes) -> str:
-    """As people write it: base58 for version 0, base32 for version 1."""
+def cid_to_text(raw: bytes) -> str:
+    """Return the usual text of a CID: base58 for version 0, base32 for version 1."""
     if raw.startswith(_V0_HEAD) and len(raw) == _V0_BYTES:
         return _to_base58(raw)
     return "b" + base64.b32encode(raw).decode().lower().rstrip("=")
 
 
-def try_text(text: str) -> bytes | None:
-    """The bytes of a CID as text_of writes it; None if it is not one."""
+def cid_from_text(text: str) -> bytes | None:
+    """Return the CID with this text, or None if `cid_to_text` does not produce such a text."""
     try:
         raw = _from_base58(text) if text.startswith("Qm") else _from_base32(text)
         parse(raw)
     except ValueError:
         return None
-    return raw if text_of(raw) == text else None
+    return raw if cid_to_text(raw) == text else None
 
 
 def _from_base32(text: str) -> bytes:

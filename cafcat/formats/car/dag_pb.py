@@ -1,7 +1,7 @@
-"""DAG-PB: a node of links and data in protobuf, the blocks that UnixFS is made of.
+"""DAG-PB: a protobuf message with links and data. UnixFS nodes are DAG-PB blocks.
 
-Written in the one canonical form: links first, each with hash, name and size, then the data. Read leniently in the
-order of fields, as go does, and strictly in everything else: a field that is unknown or comes twice is an error.
+cafcat writes the canonical form: links first, each with hash, name and size, then the data. The decoder accepts
+links and data in any order, as go does. It is strict otherwise: unknown or repeated fields are errors.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,13 @@ _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
 
 
 class Link(NamedTuple):
-    """To another block; total_bytes: what the writer says that it and all below it take."""
+    """A link to another block.
+
+    Attributes:
+        cid: CID of the block.
+        name: name of the link.
+        total_bytes: size in bytes of the linked block and everything below it, as stated by the writer of the link.
+    """
 
     cid: bytes
     name: bytes
@@ -36,67 +42,81 @@ class Link(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A block taken apart; data is None if it has none."""
+    """A decoded block.
+
+    Attributes:
+        links: the links, in order.
+        data: the data, or None if the block has none.
+    """
 
     links: tuple[Link, ...]
     data: bytes | None
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field of a protobuf message: an integer, or bytes (also for fixed ones).
-    Raises ValueError."""
-    at, size = 0, len(message)
-    while at < size:
-        key, at = varint.read(message, at)
+    """Return the number and the value of each field of a protobuf message.
+
+    Values are integers, or bytes for length-delimited and fixed-size fields.
+
+    Raises:
+        ValueError: the message is malformed.
+    """
+    offset, size = 0, len(message)
+    while offset < size:
+        key, offset = varint.read(message, offset)
         number, kind = key >> 3, key & 7
         if kind == _VARINT:
-            value, at = _number(message, at)
+            value, offset = _number(message, offset)
             yield number, value
             continue
         if kind == _BYTES:
-            count, at = varint.read(message, at)
+            count, offset = varint.read(message, offset)
         elif kind in _FIXED:
             count = _FIXED[kind]
         else:
-            raise ValueError(f"a field of the unknown kind {kind}")
-        if at + count > size:
-            raise varint.CutShort("a field goes beyond its message")
-        yield number, message[at : at + count]
-        at += count
+            raise ValueError(f"a protobuf field has the unknown wire type {kind}")
+        if offset + count > size:
+            raise varint.Truncated("a protobuf field ends after its message")
+        yield number, message[offset : offset + count]
+        offset += count
 
 
-def _number(message: bytes, at: int) -> tuple[int, int]:
-    """A number of up to 64 bits, which takes ten bytes where it is negative."""
+def _number(message: bytes, offset: int) -> tuple[int, int]:
+    """Read a number of up to 64 bits. Negative numbers take ten bytes."""
     value = 0
     for shift in range(0, 70, 7):
-        if at >= len(message):
-            raise varint.CutShort("the message ends within a number")
-        byte = message[at]
-        at += 1
+        if offset >= len(message):
+            raise varint.Truncated("a protobuf message ends within a number")
+        byte = message[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, at
-    raise ValueError("a number of more than 64 bits")
+            return value & 0xFFFF_FFFF_FFFF_FFFF, offset
+    raise ValueError("a protobuf number has more than 64 bits")
 
 
 def decode(block: bytes) -> Node:
-    """Raises ValueError if it is no such node."""
+    """Decode a block.
+
+    Raises:
+        ValueError: the block is not a valid DAG-PB node.
+    """
     links: list[Link] = []
     data: bytes | None = None
     for number, value in fields(block):
         if not isinstance(value, bytes) or number not in (1, 2):
-            raise ValueError(f"a node has no field {number} of this kind")
+            raise ValueError(f"field {number} of a node is unknown or has the wrong wire type")
         if number == 2:
             links.append(_link(value))
         elif data is None:
             data = value
         else:
-            raise ValueError("a node with data twice")
+            raise ValueError("a node has two data fields")
     return Node(tuple(links), data)
 
 
 def links_of(block: bytes) -> Iterator[Link]:
-    """The links of a node that decode takes, one by one."""
+    """Return the links of a block one by one. The block must be valid for `decode`."""
     return (_link(value) for number, value in fields(block) if number == 2 and isinstance(value, bytes))
 
 
@@ -104,18 +124,18 @@ def _link(message: bytes) -> Link:
     found: dict[int, int | bytes] = {}
     for number, value in fields(message):
         if number in found or isinstance(value, bytes) != (number != 3) or number not in (1, 2, 3):
-            raise ValueError(f"a link has a field {number} of this kind not, or only once")
+            raise ValueError(f"field {number} of a link is unknown, repeated, or has the wrong wire type")
         found[number] = value
     cid, name, total_bytes = found.get(1), found.get(2, b""), found.get(3, 0)
     if not isinstance(cid, bytes):
-        raise ValueError("a link without a hash")
+        raise ValueError("a link has no CID")
     parse(cid)
-    assert isinstance(name, bytes) and isinstance(total_bytes, int)  # noqa: S101, PT018 - by the check above
+    assert isinstance(name, bytes) and isinstance(total_bytes, int)  # noqa: S101, PT018 - the loop checks the wire types
     return Link(cid, name, total_bytes)
 
 
 def encode_link(cid: bytes, name: bytes, total_bytes: int) -> bytes:
-    """A link as a field of its node."""
+    """Return a link, encoded as a field of its node."""
     message = b"".join(
         (
             b"\x0a",
@@ -130,26 +150,37 @@ def encode_link(cid: bytes, name: bytes, total_bytes: int) -> bytes:
     return b"\x12" + varint.encode(len(message)) + message
 
 
-def link_end(data: bytes, at: int) -> int:
-    """Where the encoded link ends that begins there; beyond the data if it is not whole."""
+def link_end(data: bytes, offset: int) -> int:
+    """Return the end of the encoded link at `offset`. If the link is incomplete, the result is beyond the data."""
     try:
-        size_bytes, begin = varint.read(data, at + 1)
-    except varint.CutShort:
+        size_bytes, begin = varint.read(data, offset + 1)
+    except varint.Truncated:
         return len(data) + 1
     return begin + size_bytes
 
 
 def link_size(cid_bytes: int, name_bytes: int, total_bytes: int) -> int:
-    """How many bytes encode_link gives."""
+    """Return the size in bytes of the result of `encode_link`.
+
+    Args:
+        cid_bytes: size of the CID in bytes.
+        name_bytes: size of the name in bytes.
+        total_bytes: the `total_bytes` of the link.
+    """
     size = 3 + varint.size(cid_bytes) + cid_bytes + varint.size(name_bytes) + name_bytes + varint.size(total_bytes)
     return 1 + varint.size(size) + size
 
 
 def encode(links: bytes, data: bytes) -> bytes:
-    """A node of links that are encoded already, in the order of their names."""
+    """Return a node.
+
+    Args:
+        links: the encoded links, in the order of their names.
+        data: the data of the node.
+    """
     return links + b"\x0a" + varint.encode(len(data)) + data
 
 
 def number_field(number: int, value: int) -> bytes:
-    """A field of a number, from 0 to 2^64 - 1."""
+    """Return an encoded protobuf field with a number from 0 to 2^64 - 1."""
     return varint.encode(number << 3) + varint.encode(value)

@@ -1,4 +1,4 @@
-"""The beginning of a CAR: what stands where in it, and the roots."""
+"""The header of a CAR: its version, its roots, and the positions of its parts."""
 
 import struct
 from typing import Final, NamedTuple, NoReturn
@@ -15,32 +15,45 @@ __all__ = [
     "PRAGMA",
     "V2_DATA_START",
     "Layout",
-    "head_of",
+    "encode_head",
     "read_layout",
     "roots_at",
 ]
 
 MAX_HEADER_BYTES: Final = 32 << 20
+"""Largest CARv1 header in bytes that is read."""
 MAX_ROOTS: Final = 100_000
+"""Largest number of roots that is read."""
 PRAGMA: Final = b"\x0a\xa1\x67version\x02"
+"""The first bytes of a CARv2."""
 V2_DATA_START: Final = 51
-"""Behind pragma and header: where the payload begins at the earliest."""
+"""Size in bytes of pragma and CARv2 header. The payload cannot begin earlier."""
 _V2_HEADER: Final = struct.Struct("<16sQQQ")
 _FULLY_INDEXED: Final = 0x80
-_MOST: Final = (1 << 63) - 1
+_MAX_OFFSET: Final = (1 << 63) - 1
 _FIRST_BYTES: Final = 4096
+"""Number of bytes that are read at first. Most headers are shorter."""
 
 _BEFORE_ROOT: Final = b"\xa2\x65roots\x81\xd8\x2a\x58" + bytes((CID_BYTES + 1, 0))
-_BEHIND_ROOT: Final = b"\x67version\x01"
-HEAD_BYTES: Final = V2_DATA_START + 1 + len(_BEFORE_ROOT) + CID_BYTES + len(_BEHIND_ROOT)
-"""What a CARv2 with one root of 36 bytes begins with: 110 bytes before the first section."""
+_AFTER_ROOT: Final = b"\x67version\x01"
+HEAD_BYTES: Final = V2_DATA_START + 1 + len(_BEFORE_ROOT) + CID_BYTES + len(_AFTER_ROOT)
+"""Size in bytes of the head of a CARv2 with one root of 36 bytes: 110 bytes before the first section."""
 
 
 class Layout(NamedTuple):
-    """Positions in an archive, in bytes from its start.
+    """The version, the roots and the positions in an archive, in bytes from its start.
 
-    The payload, a whole CARv1, is `[data_start, data_end)`; `sections_start`: its first section. damage: set if the
-    end of the archive is missing; then data_end is at most the size of the object.
+    The payload `[data_start, data_end)` is a complete CARv1.
+
+    Attributes:
+        version: 1 or 2.
+        roots: CIDs of the roots.
+        data_start: start of the payload.
+        sections_start: start of the first section.
+        data_end: end of the payload, at most the size of the object.
+        index_start: start of the index, or None if there is no usable index.
+        fully_indexed: True if the header states that the index has all blocks, including those with identity CIDs.
+        damage: the error to report if the end of the archive is missing, or None.
     """
 
     version: int
@@ -53,15 +66,26 @@ class Layout(NamedTuple):
     damage: Corrupt | None = None
 
 
-def head_of(root: bytes, data_bytes: int, index_start: int) -> bytes:
-    """The first 110 bytes of a CARv2 without padding; root: a CID of 36 bytes; data_bytes: of the payload."""
-    header = _BEFORE_ROOT + root + _BEHIND_ROOT
-    places = _V2_HEADER.pack(bytes(16), V2_DATA_START, data_bytes, index_start)
-    return PRAGMA + places + varint.encode(len(header)) + header
+def encode_head(root: bytes, data_bytes: int, index_start: int) -> bytes:
+    """Return the first 110 bytes of a CARv2 without padding before its payload.
+
+    Args:
+        root: CID of the root, 36 bytes.
+        data_bytes: size of the payload in bytes.
+        index_start: start of the index in bytes.
+    """
+    header = _BEFORE_ROOT + root + _AFTER_ROOT
+    offsets = _V2_HEADER.pack(bytes(16), V2_DATA_START, data_bytes, index_start)
+    return PRAGMA + offsets + varint.encode(len(header)) + header
 
 
 def read_layout(archive: RandomReader) -> Layout:
-    """Raises Corrupt or Unsupported."""
+    """Read the header of an archive.
+
+    Raises:
+        Corrupt: the header is invalid or incomplete.
+        Unsupported: the archive has another version, or too many roots.
+    """
     size = archive.size_bytes
     head = archive.read_at(0, min(size, _FIRST_BYTES))
     if not head.startswith(PRAGMA):
@@ -69,7 +93,7 @@ def read_layout(archive: RandomReader) -> Layout:
         return Layout(1, roots, 0, sections_start, size)
     if size < V2_DATA_START:
         raise _corrupt(
-            archive, f"not a whole CARv2: {size} bytes are fewer than its header's {V2_DATA_START}", size
+            archive, f"not a complete CARv2: {size} bytes cannot hold its header of {V2_DATA_START} bytes", size
         )
     bits, data_start, data_bytes, index_start = _V2_HEADER.unpack_from(head, len(PRAGMA))
     _check_v2(archive, data_start, data_bytes, index_start)
@@ -80,13 +104,15 @@ def read_layout(archive: RandomReader) -> Layout:
         roots, sections_start = _v1_header(archive, data_start, data_end, head)
     except Corrupt as error:
         raise damage or error from error
-    # An index that begins before the payload ends cannot be one; it is not needed, so this is no reason to refuse.
-    where = index_start if data_end <= index_start < size else None
-    return Layout(2, roots, data_start, sections_start, data_end, where, bool(bits[0] & _FULLY_INDEXED), damage)
+    # An index that begins within the payload is invalid. Reading does not need an index, so it is ignored.
+    valid_index_start = index_start if data_end <= index_start < size else None
+    return Layout(
+        2, roots, data_start, sections_start, data_end, valid_index_start, bool(bits[0] & _FULLY_INDEXED), damage
+    )
 
 
 def _missing_end(archive: RandomReader, data_end: int, index_start: int) -> Corrupt | None:
-    """Return the damage of a CARv2 that ends before its data do, or before its index begins."""
+    """Return the damage of a CARv2 that ends before its payload does or before its index begins, or None."""
     size = archive.size_bytes
     if data_end > size:
         missing = f"the data should end at byte {data_end}"
@@ -94,14 +120,16 @@ def _missing_end(archive: RandomReader, data_end: int, index_start: int) -> Corr
         missing = f"the index should begin at byte {index_start}"
     else:
         return None
-    return _corrupt(archive, f"the end of the archive is missing: {missing}, the object ends at {size}", size)
+    return _corrupt(
+        archive, f"the end of the archive is missing: {missing}, but the object ends at byte {size}", size
+    )
 
 
 def roots_at(archive: RandomReader, start: int, end: int) -> tuple[bytes, ...] | None:
-    """Return the roots of a CAR that begins in the middle of another one; None if none begins there.
+    """Return the roots of a CAR that begins at `start`, in the middle of another one, or None if there is none.
 
     Raises:
-        Corrupt: reading the archive failed.
+        Corrupt: the archive cannot be read.
     """
     head = archive.read_at(start, min(end, start + _FIRST_BYTES))
     try:
@@ -114,31 +142,42 @@ def roots_at(archive: RandomReader, start: int, end: int) -> tuple[bytes, ...] |
 
 
 def _check_v2(archive: RandomReader, data_start: int, data_bytes: int, index_start: int) -> None:
-    if max(data_start, data_bytes, index_start) > _MOST:
-        raise _corrupt(archive, "a place in the header is beyond 2^63 - 1", 27)
+    if max(data_start, data_bytes, index_start) > _MAX_OFFSET:
+        raise _corrupt(archive, "an offset in the header exceeds 2^63 - 1", 27)
     if data_start < V2_DATA_START:
         raise _corrupt(
-            archive, f"the data begins at byte {data_start}, within the header of {V2_DATA_START} bytes", 27
+            archive, f"the data begins at byte {data_start}, but the header has {V2_DATA_START} bytes", 27
         )
     if not data_bytes:
-        raise _corrupt(archive, "the header says that there is no data", 35)
+        raise _corrupt(archive, "by its header the archive has no data", 35)
     if data_start > archive.size_bytes:
-        message = f"the data should begin at byte {data_start}, the object ends at {archive.size_bytes}"
+        message = f"the data should begin at byte {data_start}, but the object ends at {archive.size_bytes}"
         raise _corrupt(archive, message, 27)
 
 
 def _v1_header(archive: RandomReader, start: int, end: int, head: bytes) -> tuple[tuple[bytes, ...], int]:
-    """The roots, and where the first section begins; head: the payload's first bytes."""
+    """Read a CARv1 header, and return the roots and the start of the first section.
+
+    Args:
+        archive: the archive.
+        start: start of the payload in bytes.
+        end: end of the payload in bytes.
+        head: the first bytes of the payload.
+    """
     if len(head) < min(varint.MAX_VARINT_BYTES, end - start):
         head = archive.read_at(start, min(end, start + _FIRST_BYTES))
     try:
         size_bytes, begin = varint.read(head, 0)
     except ValueError as error:
-        raise _corrupt(archive, f"not a whole CAR: {error} of its header's size", start) from error
+        raise _corrupt(
+            archive, f"not a complete CAR: the size of its header cannot be read: {error}", start
+        ) from error
     if not 0 < size_bytes <= MAX_HEADER_BYTES:
-        raise _corrupt(archive, f"a header of {size_bytes:,} bytes: 1 to {MAX_HEADER_BYTES:,} can be", start)
+        raise _corrupt(
+            archive, f"the header has {size_bytes:,} bytes, but 1 to {MAX_HEADER_BYTES:,} are allowed", start
+        )
     if start + begin + size_bytes > end:
-        raise _corrupt(archive, f"not a whole CAR: its header of {size_bytes:,} bytes goes beyond its end", start)
+        raise _corrupt(archive, f"not a complete CAR: it ends within its header of {size_bytes:,} bytes", start)
     if begin + size_bytes > len(head):
         head = archive.read_at(start, start + begin + size_bytes)
     header = _HeaderParser(archive, start + begin, head[begin : begin + size_bytes])
@@ -150,70 +189,80 @@ def _corrupt(archive: RandomReader, message: str, byte: int) -> Corrupt:
 
 
 class _HeaderParser:
-    """The map `{"roots": [CID…], "version": 1}` in DAG-CBOR, and nothing else."""
+    """Parses the map `{"roots": [CID…], "version": 1}` in DAG-CBOR. Anything else is refused."""
 
     def __init__(self, archive: RandomReader, start: int, data: bytes) -> None:
         self._archive = archive
         self._start = start
         self._data = data
-        self._at = 0
+        self._offset = 0
 
     def roots(self) -> tuple[bytes, ...]:
-        """Raises Corrupt, or Unsupported for another version."""
+        """Parse the header and return the roots.
+
+        Raises:
+            Corrupt: the header is malformed.
+            Unsupported: the version is not 1, or there are too many roots.
+        """
         roots: tuple[bytes, ...] | None = None
         version: int | None = None
-        for _ in range(self._head(5, "a map")):
-            key = self._take(self._head(3, "the name of a member"))
+        for _ in range(self._read_head(5, "a map")):
+            key = self._read(self._read_head(3, "the name of a member"))
             if key == b"version" and version is None:
-                version = self._head(0, "the version as a number")
+                version = self._read_head(0, "a number as version")
             elif key == b"roots" and roots is None:
                 roots = tuple(self._cid() for _ in range(self._array_size()))
             else:
-                self._fail(f"a member {key[:40]!r} of the header, unknown or a second time")
-        if self._at != len(self._data):
-            self._fail("the header goes on after its end")
+                self._fail(f"the member {key[:40]!r} of the header is unknown or repeated")
+        if self._offset != len(self._data):
+            self._fail("the header has more bytes after its map")
         if version is None:
             self._fail("the header has no version")
         if version != 1:
-            raise Unsupported(f"CAR of version {version}: this cafcat reads 1 and 2", chunk=self._archive.name)
+            raise Unsupported(
+                f"CAR version {version} is not supported: cafcat reads versions 1 and 2", chunk=self._archive.name
+            )
         if roots is None:
             self._fail("the header has no roots")
         return roots
 
     def _array_size(self) -> int:
-        count = self._head(4, "the roots as a list")
+        count = self._read_head(4, "a list of roots")
         if count > MAX_ROOTS:
-            raise Unsupported(f"{count:,} roots: at most {MAX_ROOTS:,} are read", chunk=self._archive.name)
+            raise Unsupported(
+                f"the archive has {count:,} roots, but at most {MAX_ROOTS:,} are supported",
+                chunk=self._archive.name,
+            )
         return count
 
     def _cid(self) -> bytes:
-        if self._head(6, "a CID") != 42:
-            self._fail("a tag other than that of a CID")
-        raw = self._take(self._head(2, "the bytes of a CID"))
+        if self._read_head(6, "a CID") != 42:
+            self._fail("the header has a tag other than that of a CID")
+        raw = self._read(self._read_head(2, "the bytes of a CID"))
         try:
             parse(raw[1:])
         except ValueError as error:
-            self._fail(f"a root is no CID: {error}")
+            self._fail(f"a root is not a valid CID: {error}")
         if raw[0]:
-            self._fail("a root does not begin with the zero of a binary CID")
+            self._fail("a root does not begin with the zero byte of a binary CID")
         return raw[1:]
 
-    def _head(self, kind: int, what: str) -> int:
-        """The number in the head of an item of this major type."""
-        byte = self._take(1)[0]
+    def _read_head(self, kind: int, label: str) -> int:
+        """Read the head of an item of this major type, and return its number."""
+        byte = self._read(1)[0]
         if byte >> 5 != kind or byte & 31 > 27:
-            self._fail(f"{what} is expected in the header")
+            self._fail(f"the header is malformed: expected {label}")
         number = byte & 31
         if number < 24:
             return number
-        return int.from_bytes(self._take(1 << number - 24))
+        return int.from_bytes(self._read(1 << number - 24))
 
-    def _take(self, count: int) -> bytes:
-        taken = self._data[self._at : self._at + count]
-        if len(taken) < count:
+    def _read(self, count: int) -> bytes:
+        data = self._data[self._offset : self._offset + count]
+        if len(data) < count:
             self._fail("the header ends too early")
-        self._at += count
-        return taken
+        self._offset += count
+        return data
 
     def _fail(self, message: str) -> NoReturn:
-        raise _corrupt(self._archive, message, self._start + self._at)
+        raise _corrupt(self._archive, message, self._start + self._offset)

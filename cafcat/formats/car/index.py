@@ -1,7 +1,8 @@
-"""The index of a CARv2: at which byte of the payload the section of a digest begins.
+"""The index of a CARv2: for each digest, the offset of its section in the payload.
 
-Bytes as go-car and the npm package cardex write them: a varint of the codec, then for MultihashIndexSorted by hash
-function, within it and for IndexSorted by width, digest and offset (u64 little-endian) in the order of the digests.
+The bytes are those of go-car and of the npm package cardex. A varint of the codec comes first. MultihashIndexSorted
+is grouped by hash function, then by width; IndexSorted only by width. Each record is a digest and its offset (u64
+little-endian), in the order of the digests.
 """
 
 import struct
@@ -25,13 +26,16 @@ __all__ = [
 ]
 
 INDEX_SORTED: Final = 0x0400
+"""Codec of an index without hash functions."""
 MULTIHASH_INDEX_SORTED: Final = 0x0401
+"""Codec of an index with hash functions. cafcat writes this one."""
 MAX_GROUPS: Final = 65_536
-"""Hash functions and widths: no archive has more than a handful."""
+"""Largest number of pairs of hash function and width. Real archives have only a few."""
 
 SHA256_INDEX_RECORD_BYTES: Final = 40
+"""Size in bytes of a record with a SHA-256 digest."""
 SHA256_INDEX_EMPTY_BYTES: Final = 2 + 4 + 8 + 4 + 4 + 8
-"""Of a MultihashIndexSorted in which all are SHA-256, but for its records."""
+"""Size in bytes of a MultihashIndexSorted with only SHA-256 digests, without its records."""
 
 _COUNT: Final = struct.Struct("<i")
 _CODE: Final = struct.Struct("<Q")
@@ -43,8 +47,13 @@ _WINDOW_BYTES: Final = 1 << 20
 
 
 class IndexRecord(NamedTuple):
-    """A digest and the section that has it; code: its hash function, None where the index does not say. offset: in
-    bytes from the start of the payload, of the section's varint."""
+    """A digest and the position of its section.
+
+    Attributes:
+        code: code of the hash function, or None if the index does not store it.
+        digest: the digest.
+        offset: start of the section in bytes, relative to the start of the payload.
+    """
 
     code: int | None
     digest: bytes
@@ -52,45 +61,69 @@ class IndexRecord(NamedTuple):
 
 
 class IndexBuilder:
-    """Gathers sections, then gives the index. Memory and temporary file as ExternalSort.
+    """Collects sections, then returns the index. Memory and temporary files are those of ExternalSort.
 
-    Identity CIDs are left out, as they hold their block themselves, unless the archive is to be fully indexed.
-    Digests that come more than once are all kept, in the order of their offsets.
+    Identity CIDs contain their block, so they are left out unless the archive shall be fully indexed. Repeated
+    digests are all stored, in the order of their offsets.
     """
 
     def __init__(self, codec: int = MULTIHASH_INDEX_SORTED, *, fully_indexed: bool = False) -> None:
-        """Raises Unsupported for another codec than the two above."""
+        """Begin an empty index.
+
+        Args:
+            codec: INDEX_SORTED or MULTIHASH_INDEX_SORTED.
+            fully_indexed: True to include identity CIDs.
+
+        Raises:
+            Unsupported: the codec is unknown.
+        """
         if codec not in (INDEX_SORTED, MULTIHASH_INDEX_SORTED):
-            raise Unsupported(f"there is no index of codec {codec:#x}")
+            raise Unsupported(f"unknown codec of a CAR index: {codec:#x}")
         self._codec = codec
         self._fully_indexed = fully_indexed
         self._sort = ExternalSort("an index")
         self._groups: dict[tuple[int, int], int] = {}
 
     def add(self, cid: bytes, offset: int) -> None:
-        """A section. Raises TemporaryFileFailed, Unsupported."""
+        """Add a section.
+
+        Args:
+            cid: CID of the block.
+            offset: start of the section in bytes, relative to the start of the payload.
+
+        Raises:
+            TemporaryFileFailed: the temporary file cannot be written.
+            Unsupported: there are too many kinds of hashes.
+        """
         _, _, code, digest = parse(cid)
         if code != IDENTITY or self._fully_indexed:
             self.add_digest(code, digest, offset)
 
     def add_digest(self, code: int, digest: bytes, offset: int) -> None:
-        """The same for a digest, whatever its hash function is."""
+        """Add a section by hash function and digest, even for the identity function.
+
+        Raises the same errors as `add`.
+        """
         group = (code if self._codec == MULTIHASH_INDEX_SORTED else 0, len(digest))
         self._groups[group] = self._groups.get(group, 0) + 1
         if len(self._groups) > MAX_GROUPS:
-            raise Unsupported(f"more than {MAX_GROUPS:,} kinds of hashes in one archive")
+            raise Unsupported(f"the archive has more than {MAX_GROUPS:,} kinds of hashes")
         self._sort.add(_GROUP_KEY.pack(*group) + digest + _OFFSET_KEY.pack(offset))
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole index."""
+        """Size of the whole index in bytes."""
         heads = len(varint.encode(self._codec)) + _COUNT.size + _BUCKET.size * len(self._groups)
         if self._codec == MULTIHASH_INDEX_SORTED:
             heads += (_CODE.size + _COUNT.size) * len({code for code, _ in self._groups})
         return heads + self._sort.size_bytes - _GROUP_KEY.size * self._sort.count
 
     def blocks(self) -> Iterator[bytes]:
-        """The index in blocks of about 64 KiB. Afterwards the builder is empty. Raises TemporaryFileFailed."""
+        """Return the index in blocks of about 64 KiB. Afterwards the builder is empty.
+
+        Raises:
+            TemporaryFileFailed: the temporary file cannot be read.
+        """
         pending = bytearray()
         for part in self._parts():
             pending += part
@@ -107,11 +140,11 @@ class IndexBuilder:
             widths[code] = widths.get(code, 0) + 1
         yield varint.encode(self._codec) + _COUNT.pack(len(widths if self._by_function else groups))
         records = iter(self._sort)
-        begun: int | None = None
+        current: int | None = None
         for (code, digest_bytes), count in groups:
-            if self._by_function and code != begun:
+            if self._by_function and code != current:
                 yield _CODE.pack(code) + _COUNT.pack(widths[code])
-                begun = code
+                current = code
             width = digest_bytes + _OFFSET.size
             yield _BUCKET.pack(width, width * count)
             for _ in range(count):
@@ -123,14 +156,18 @@ class IndexBuilder:
 
 
 def _record(key: bytes) -> bytes:
-    """What the index has for a record that was sorted: the offset turned round."""
+    """Return the index record for a sort key: the group is removed, and the offset becomes little-endian."""
     return key[_GROUP_KEY.size : -_OFFSET.size] + key[: -_OFFSET.size - 1 : -1]
 
 
 def read_index(archive: RandomReader, start: int, end: int) -> Iterator[IndexRecord]:
-    """The records of an index that begins at byte `start` and ends before `end`; what follows it is not looked at.
+    """Return the records of the index that begins at `start` and ends before `end`. Bytes after it are ignored.
 
-    Memory: a window of 1 MiB. Raises Corrupt where it cannot be right, Unsupported if its codec is unknown.
+    Memory: a window of 1 MiB.
+
+    Raises:
+        Corrupt: the index is invalid.
+        Unsupported: the codec is unknown.
     """
     window = _Window(archive, start, end)
     codec = window.varint()
@@ -138,61 +175,62 @@ def read_index(archive: RandomReader, start: int, end: int) -> Iterator[IndexRec
         yield from _buckets(window, None)
     elif codec == MULTIHASH_INDEX_SORTED:
         for _ in range(window.count()):
-            (code,) = _CODE.unpack(window.take(_CODE.size))
+            (code,) = _CODE.unpack(window.read(_CODE.size))
             yield from _buckets(window, code)
     else:
-        raise Unsupported(f"an index of codec {codec:#x}", chunk=archive.name, byte=start)
+        raise Unsupported(f"unknown codec of a CAR index: {codec:#x}", chunk=archive.name, byte=start)
 
 
 def _buckets(window: "_Window", code: int | None) -> Iterator[IndexRecord]:
     for _ in range(window.count()):
-        width, size_bytes = _BUCKET.unpack(window.take(_BUCKET.size))
-        if not _OFFSET.size <= width <= MAX_CID_BYTES or size_bytes % width or size_bytes > window.left:
-            raise window.corrupt(f"a bucket of {size_bytes:,} bytes in records of {width}")
+        width, size_bytes = _BUCKET.unpack(window.read(_BUCKET.size))
+        if not _OFFSET.size <= width <= MAX_CID_BYTES or size_bytes % width or size_bytes > window.remaining:
+            message = f"an index bucket of {size_bytes:,} bytes with records of {width} bytes is invalid"
+            raise window.corrupt(message)
         for _ in range(size_bytes // width):
-            record = window.take(width)
+            record = window.read(width)
             yield IndexRecord(code, record[: -_OFFSET.size], _OFFSET.unpack(record[-_OFFSET.size :])[0])
 
 
 class _Window:
-    """Bytes in order."""
+    """Reads a range of the archive sequentially."""
 
     def __init__(self, archive: RandomReader, start: int, end: int) -> None:
         self._archive = archive
         self._next, self._end = start, end
         self._data = b""
-        self._at = 0
+        self._offset = 0
 
     @property
-    def left(self) -> int:
-        """How many bytes are still to come."""
-        return len(self._data) - self._at + self._end - self._next
+    def remaining(self) -> int:
+        """Number of bytes that were not read yet."""
+        return len(self._data) - self._offset + self._end - self._next
 
-    def take(self, size_bytes: int) -> bytes:
-        if len(self._data) - self._at < size_bytes:
+    def read(self, size_bytes: int) -> bytes:
+        if len(self._data) - self._offset < size_bytes:
             until = min(self._end, self._next + _WINDOW_BYTES)
-            self._data = self._data[self._at :] + self._archive.read_at(self._next, until)
-            self._next, self._at = until, 0
-        taken = self._data[self._at : self._at + size_bytes]
-        if len(taken) < size_bytes:
+            self._data = self._data[self._offset :] + self._archive.read_at(self._next, until)
+            self._next, self._offset = until, 0
+        data = self._data[self._offset : self._offset + size_bytes]
+        if len(data) < size_bytes:
             raise self.corrupt("the index ends too early")
-        self._at += size_bytes
-        return taken
+        self._offset += size_bytes
+        return data
 
     def count(self) -> int:
-        (count,) = _COUNT.unpack(self.take(_COUNT.size))
+        (count,) = _COUNT.unpack(self.read(_COUNT.size))
         if not 0 <= count <= MAX_GROUPS:
-            raise self.corrupt(f"{count} groups of digests")
+            raise self.corrupt(f"the index has an invalid number of groups: {count}")
         return int(count)
 
     def varint(self) -> int:
-        head = self.take(min(varint.MAX_VARINT_BYTES, self.left))
+        head = self.read(min(varint.MAX_VARINT_BYTES, self.remaining))
         try:
             value, size_bytes = varint.read(head, 0)
         except ValueError as error:
-            raise self.corrupt(f"no codec of an index: {error}") from error
-        self._at += size_bytes - len(head)
+            raise self.corrupt(f"the codec of the index cannot be read: {error}") from error
+        self._offset += size_bytes - len(head)
         return value
 
     def corrupt(self, message: str) -> Corrupt:
-        return Corrupt(message, chunk=self._archive.name, byte=self._next - len(self._data) + self._at)
+        return Corrupt(message, chunk=self._archive.name, byte=self._next - len(self._data) + self._offset)

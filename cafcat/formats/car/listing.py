@@ -1,4 +1,4 @@
-"""Entries that are found while an archive is gone through: each path once, in bounded memory, in one go."""
+"""Removes repeated paths from a stream of entries, in bounded memory and with a single pass over the archive."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -8,34 +8,41 @@ from cafcat.formats.repeats import RepeatedNames
 from cafcat.model import Entry
 from cafcat.support.spool import Spool
 
-__all__ = ["first_of_each"]
+__all__ = ["first_of_each_path"]
 
 _RECORD: Final = struct.Struct("<QQqQBHI")
-"""Start, end, time, content; whether the latter two, and a decoding, are there; bytes of decoding and path."""
+"""Start, end, time, content size, bits for the presence of time and content size, then the sizes in bytes of the
+decoding and of the path."""
 _MEMORY_BYTES: Final = 8 << 20
+"""A longer list spills to a temporary file."""
 _FLUSH_BYTES: Final = 256 << 10
 _HAS_TIME, _HAS_CONTENT = 1, 2
 
 
-def first_of_each(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries in order, of a path that comes twice the first. They are gone through at the first one that is
-    asked for; until the last one they wait in a temporary file if they take more than 8 MiB. Memory: that, and what
-    RepeatedNames needs. Raises what going through them raises, and TemporaryFileFailed."""
+def first_of_each_path(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Return the entries in order. If a path is repeated, only its first entry is returned.
+
+    All entries are read before the first one is returned. Until then they are stored, in a temporary file beyond 8
+    MiB. Memory: 8 MiB, and the memory of RepeatedNames.
+
+    Raises:
+        TemporaryFileFailed: the temporary file failed. Errors of `entries` pass through.
+    """
     with Spool("a list of files", _MEMORY_BYTES) as spool:
-        repeated = RepeatedNames(_kept(entries, spool))
-        for ordinal, entry in enumerate(_given(spool)):
+        repeated = RepeatedNames(_store(entries, spool))
+        for ordinal, entry in enumerate(_read_back(spool)):
             if ordinal not in repeated:
                 yield entry
 
 
-def _kept(entries: Iterable[Entry], spool: Spool) -> Iterator[bytes]:
-    """Writes them down; gives their paths."""
+def _store(entries: Iterable[Entry], spool: Spool) -> Iterator[bytes]:
+    """Write the entries to the spool and return their paths."""
     pending = bytearray()
     for path, start, end, _, time, content_bytes, decoding in entries:
-        name, word = path.encode(), (decoding or "").encode()
-        marks = _HAS_TIME * (time is not None) + _HAS_CONTENT * (content_bytes is not None)
-        pending += _RECORD.pack(start, end, time or 0, content_bytes or 0, marks, len(word), len(name))
-        pending += word + name
+        name, text = path.encode(), (decoding or "").encode()
+        present = _HAS_TIME * (time is not None) + _HAS_CONTENT * (content_bytes is not None)
+        pending += _RECORD.pack(start, end, time or 0, content_bytes or 0, present, len(text), len(name))
+        pending += text + name
         if len(pending) >= _FLUSH_BYTES:
             spool.write(pending)
             pending.clear()
@@ -43,20 +50,21 @@ def _kept(entries: Iterable[Entry], spool: Spool) -> Iterator[bytes]:
     spool.write(pending)
 
 
-def _given(spool: Spool) -> Iterator[Entry]:
+def _read_back(spool: Spool) -> Iterator[Entry]:
+    """Return the entries that `_store` has written."""
     rest = b""
     for block in spool.blocks_from(0):
         rest += block
-        at = 0
-        while at + _RECORD.size <= len(rest):
-            start, end, time, content_bytes, marks, word_bytes, name_bytes = _RECORD.unpack_from(rest, at)
-            word_at = at + _RECORD.size
-            name_at = word_at + word_bytes
-            if name_at + name_bytes > len(rest):
+        offset = 0
+        while offset + _RECORD.size <= len(rest):
+            start, end, time, content_bytes, present, decoding_bytes, name_bytes = _RECORD.unpack_from(rest, offset)
+            decoding_start = offset + _RECORD.size
+            name_start = decoding_start + decoding_bytes
+            if name_start + name_bytes > len(rest):
                 break
-            at = name_at + name_bytes
-            modified_ns = time if marks & _HAS_TIME else None
-            size_bytes = content_bytes if marks & _HAS_CONTENT else None
-            decoding = rest[word_at:name_at].decode() or None
-            yield Entry(rest[name_at:at].decode(), start, end, None, modified_ns, size_bytes, decoding)
-        rest = rest[at:]
+            offset = name_start + name_bytes
+            modified_ns = time if present & _HAS_TIME else None
+            size_bytes = content_bytes if present & _HAS_CONTENT else None
+            decoding = rest[decoding_start:name_start].decode() or None
+            yield Entry(rest[name_start:offset].decode(), start, end, None, modified_ns, size_bytes, decoding)
+        rest = rest[offset:]

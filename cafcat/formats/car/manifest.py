@@ -1,7 +1,8 @@
-"""What cafcat's own CARs say of their files, beyond what UnixFS can: the index of CAF, before the CAR's own.
+"""The manifest of cafcat's own CARs: facts about files that UnixFS cannot store.
 
-A CARv2 may have padding between payload and index, which readers pass over. There stand the index of CAF 1.0 with
-its footer, so that everything up to there is a CAF archive, too, and a trailer of 32 bytes by which it is known.
+A CARv2 may have padding between payload and index, which readers skip. cafcat stores the index of CAF 1.0 with its
+footer there, so everything up to the footer is also a CAF archive. A trailer of 32 bytes follows, which identifies
+the manifest.
 """
 
 import struct
@@ -16,12 +17,21 @@ from cafcat.formats.car.cid import CID_BYTES
 from cafcat.formats.car.header import Layout
 from cafcat.model import Entry
 
-__all__ = ["FOOTER", "LEAF_BYTES", "SECTIONS", "TRAILER_BYTES", "Manifest", "find", "large_file_bytes", "trailer"]
+__all__ = [
+    "FOOTER",
+    "LEAF_BYTES",
+    "SECTIONS",
+    "TRAILER_BYTES",
+    "Manifest",
+    "find_manifest",
+    "large_file_size",
+    "trailer",
+]
 
 LEAF_BYTES: Final = 1 << 20
-"""A file of at most so many bytes is one block; larger ones are cut into such."""
+"""Files up to this size in bytes are one block; larger files are split into blocks of this size."""
 SECTIONS: Final = "sections"
-"""The decoding of what is made of the blocks of all sections of its span."""
+"""Decoding of a file that consists of the blocks of all sections in its span."""
 
 FOOTER: Final = struct.Struct("<I")
 TRAILER_BYTES: Final = 32
@@ -31,12 +41,21 @@ _FULL_SECTION_BYTES: Final = varint.size(CID_BYTES + LEAF_BYTES) + CID_BYTES + L
 
 
 def trailer(manifest_start: int, archive_bytes: int) -> bytes:
-    """It stands between the CAF footer and the CAR's index; archive_bytes: size of the whole file."""
+    """Return the bytes between the CAF footer and the index of the CAR.
+
+    Args:
+        manifest_start: start of the manifest in bytes.
+        archive_bytes: size of the whole archive in bytes.
+    """
     return _TRAILER.pack(_MAGIC, manifest_start, archive_bytes)
 
 
-def find(archive: RandomReader, layout: Layout) -> "Manifest | None":
-    """Return the manifest; None in archives of other programs. Raises Corrupt if its place cannot be right."""
+def find_manifest(archive: RandomReader, layout: Layout) -> "Manifest | None":
+    """Return the manifest, or None for archives of other programs.
+
+    Raises:
+        Corrupt: the manifest has an impossible position.
+    """
     end = layout.index_start or 0
     start = end - TRAILER_BYTES
     if start < layout.data_end:
@@ -46,38 +65,62 @@ def find(archive: RandomReader, layout: Layout) -> "Manifest | None":
         return None
     damage = None
     if archive_bytes != archive.size_bytes:
-        message = f"not a whole CAR: it should have {archive_bytes:,} bytes, there are {archive.size_bytes:,}"
+        message = f"not a complete CAR: it should have {archive_bytes:,} bytes, but has {archive.size_bytes:,}"
         damage = Corrupt(message, chunk=archive.name, byte=archive.size_bytes)
     manifest = Manifest(archive, start, damage)
     if manifest_start != layout.data_end or manifest.start != manifest_start:
-        raise Corrupt("the manifest of the files is not where it should be", chunk=archive.name, byte=start)
+        raise Corrupt(
+            "the manifest of the files is not at the position in its trailer", chunk=archive.name, byte=start
+        )
     return manifest
 
 
-def large_file_bytes(span_bytes: int) -> int:
-    """How many bytes a file has whose leaves, all of 1 MiB but the last, take so many in their sections. Raises
-    ValueError if there is no such file."""
+def large_file_size(span_bytes: int) -> int:
+    """Return the size in bytes of a large file whose leaf sections have this size together.
+
+    All leaves except the last have 1 MiB.
+
+    Raises:
+        ValueError: there is no such file.
+    """
     full, last = divmod(span_bytes - 1, _FULL_SECTION_BYTES)
     for size_bytes in range(1, 4):
         content = last + 1 - size_bytes - CID_BYTES
         if content > 0 and varint.size(CID_BYTES + content) == size_bytes:
             return full * LEAF_BYTES + content
-    raise ValueError(f"no sections have {span_bytes} bytes together")
+    raise ValueError(f"no sequence of sections has {span_bytes} bytes")
 
 
 class Manifest:
-    """The files as their writer has listed them."""
+    """The list of files that the writer stored in the archive.
+
+    Attributes:
+        start: start of the manifest in bytes.
+    """
 
     def __init__(self, archive: RandomReader, end: int, damage: Corrupt | None = None) -> None:
-        """Args: damage: of the archive beyond the manifest. Raises Corrupt if its footer cannot be right."""
+        """Open the manifest.
+
+        Args:
+            archive: the archive.
+            end: end of the CAF footer in bytes.
+            damage: damage of the archive after the manifest, or None.
+
+        Raises:
+            Corrupt: the CAF footer is invalid.
+        """
         self._archive = archive
         self._damage = damage
-        self._caf = CafReader(_Beginning(archive, end))
+        self._caf = CafReader(_ArchivePrefix(archive, end))
         self.start = self._caf.index_span[0]
 
     def entries(self) -> Iterator[Entry]:
-        """Return the files in the order of writing. Raises Corrupt, also in place of the end if the archive is
-        damaged elsewhere; bounds as CafReader."""
+        """Return the files in the order of writing. Memory and errors are those of CafReader.
+
+        Raises:
+            Corrupt: the manifest is damaged. If the archive is damaged after the manifest, raised after the last
+                file.
+        """
         for entry in self._caf.entries():
             yield entry if entry.end_byte - entry.start_byte <= LEAF_BYTES else self._large(entry)
         if self._damage is not None:
@@ -85,10 +128,10 @@ class Manifest:
 
     def _large(self, entry: Entry) -> Entry:
         try:
-            size_bytes = large_file_bytes(entry.end_byte - entry.start_byte)
+            size_bytes = large_file_size(entry.end_byte - entry.start_byte)
         except ValueError as error:
             raise Corrupt(
-                f"no large file can be [{entry.start_byte}, {entry.end_byte}): {error}",
+                f"no large file can have the span [{entry.start_byte}, {entry.end_byte}): {error}",
                 path=entry.path,
                 chunk=self._archive.name,
                 byte=entry.start_byte,
@@ -96,8 +139,8 @@ class Manifest:
         return entry._replace(content_bytes=size_bytes, decoding=SECTIONS)
 
 
-class _Beginning:
-    """The first bytes of an archive, as an archive."""
+class _ArchivePrefix:
+    """The first bytes of an archive, as a RandomReader."""
 
     def __init__(self, archive: RandomReader, size_bytes: int) -> None:
         self._archive = archive

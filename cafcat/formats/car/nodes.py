@@ -1,4 +1,4 @@
-"""Writing the inner nodes of files."""
+"""Writes the inner nodes of large files, and computes the space that files need."""
 
 import hashlib
 from collections.abc import Callable
@@ -12,29 +12,38 @@ __all__ = [
     "DAG_PB_SHA256",
     "LINKS_PER_NODE",
     "SECTION_BYTES",
-    "PutNode",
+    "WriteBlock",
     "largest_file_bytes",
-    "put_large_file",
-    "put_node",
+    "write_large_file",
+    "write_node",
 ]
 
 DAG_PB_SHA256: Final = b"\x01\x70\x12\x20"
-"""What the CID of a node begins with."""
-PutNode = Callable[[bytes, bytes], None]
-"""Writes a block: its CID, its bytes."""
+"""The first bytes of the CID of a DAG-PB node: version 1, codec DAG-PB, SHA-256 with a digest of 32 bytes."""
+WriteBlock = Callable[[bytes, bytes], None]
+"""Writes a block, given its CID and its bytes."""
 
 LINKS_PER_NODE: Final = 1024
-"""Of a file. This, leaves of 1 MiB and directories of 256 KiB are IPFS's profile unixfs-v1-2025."""
+"""Number of links in an inner node of a file. This number, leaves of 1 MiB and directory nodes of 256 KiB are those
+of IPFS's profile unixfs-v1-2025."""
 
 SECTION_BYTES: Final = 3 + CID_BYTES + SHA256_INDEX_RECORD_BYTES
-"""Of a block of 16 KiB to 2 MiB, with its index record, beside its bytes."""
+"""Overhead in bytes of a block of 16 KiB to 2 MiB: the head of its section and its index record."""
 _LEAF_LINK_BYTES: Final = 64
+"""Upper bound in bytes for a leaf's entry in the node above it."""
 _NODE_LINK_BYTES: Final = 128
-"""No less than a leaf and an inner node take in the node above; the latter with its own size and time."""
+"""Upper bound in bytes for an inner node's entry in the node above it, including the node's own size and time."""
 
 
 def largest_file_bytes(size_bytes: int, leaf_bytes: int) -> int:
-    """What the blocks of a file of that size take at most, with their index records: exact if it is one."""
+    """Return an upper bound in bytes for the blocks of a file with their index records.
+
+    The bound is exact for a file of one block.
+
+    Args:
+        size_bytes: size of the file in bytes.
+        leaf_bytes: size of a leaf in bytes.
+    """
     if size_bytes <= leaf_bytes:
         return varint.size(CID_BYTES + size_bytes) + CID_BYTES + size_bytes + SHA256_INDEX_RECORD_BYTES
     leaves = -(-size_bytes // leaf_bytes)
@@ -42,31 +51,41 @@ def largest_file_bytes(size_bytes: int, leaf_bytes: int) -> int:
     return size_bytes + leaves * (SECTION_BYTES + _LEAF_LINK_BYTES) + nodes * (SECTION_BYTES + _NODE_LINK_BYTES)
 
 
-def put_node(put: PutNode, block: bytes) -> bytes:
-    """Writes a node; returns its CID."""
+def write_node(write: WriteBlock, block: bytes) -> bytes:
+    """Write a node and return its CID."""
     cid = DAG_PB_SHA256 + hashlib.sha256(block).digest()
-    put(cid, block)
+    write(cid, block)
     return cid
 
 
-def put_large_file(
-    put: PutNode, digests: list[bytes], leaf_bytes: int, size_bytes: int, time: int | None
+def write_large_file(
+    write: WriteBlock, digests: list[bytes], leaf_bytes: int, size_bytes: int, time: int | None
 ) -> tuple[bytes, int]:
-    """Writes the nodes above the leaves of a file, level by level; the last leaf may be shorter than leaf_bytes.
-    Returns CID of the topmost and bytes of all blocks. time: nanoseconds since 1970 UTC."""
+    """Write the nodes above the leaves of a file, level by level.
+
+    Args:
+        write: writes a block.
+        digests: SHA-256 of each leaf.
+        leaf_bytes: size of a leaf in bytes; the last one may be shorter.
+        size_bytes: size of the file in bytes.
+        time: modification time in nanoseconds since 1970-01-01 UTC, or None.
+
+    Returns:
+        The CID of the root, and the total size of all blocks in bytes.
+    """
     sizes = [leaf_bytes] * (len(digests) - 1) + [size_bytes - leaf_bytes * (len(digests) - 1)]
     level = [(RAW_SHA256 + digest, size, size) for digest, size in zip(digests, sizes, strict=True)]
     while len(level) > 1:
-        groups = [level[at : at + LINKS_PER_NODE] for at in range(0, len(level), LINKS_PER_NODE)]
-        level = [_put_file_node(put, group, time if len(groups) == 1 else None) for group in groups]
+        groups = [level[offset : offset + LINKS_PER_NODE] for offset in range(0, len(level), LINKS_PER_NODE)]
+        level = [_put_file_node(write, group, time if len(groups) == 1 else None) for group in groups]
     cid, _, total_bytes = level[0]
     return cid, total_bytes
 
 
 def _put_file_node(
-    put: PutNode, children: list[tuple[bytes, int, int]], time: int | None
+    write: WriteBlock, children: list[tuple[bytes, int, int]], time: int | None
 ) -> tuple[bytes, int, int]:
     links = b"".join(dag_pb.encode_link(cid, b"", total_bytes) for cid, _, total_bytes in children)
     sizes = [size for _, size, _ in children]
     block = dag_pb.encode(links, unixfs.file_data(sum(sizes), sizes, time))
-    return put_node(put, block), sum(sizes), len(block) + sum(total_bytes for _, _, total_bytes in children)
+    return write_node(write, block), sum(sizes), len(block) + sum(total_bytes for _, _, total_bytes in children)

@@ -1,6 +1,6 @@
-"""Reading a CAR: by cafcat's own manifest, by the paths of a UnixFS tree, or block by block.
+"""Reads a CAR: by cafcat's own manifest, by the paths of a UnixFS tree, or block by block.
 
-What is refused, and how, is listed in docs/formats/car.md.
+docs/formats/car.md lists all refused cases.
 """
 
 from collections import Counter
@@ -10,24 +10,24 @@ from typing import Any, Final
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import NOT_IN_TREE, UNCHECKED_HASH, RandomReader, Remark
 from cafcat.formats.car import varint
-from cafcat.formats.car.assembling import BROKEN, DAG, INLINE, decode, gather, pieces
+from cafcat.formats.car.assembling import BROKEN, DAG, INLINE, assemble, decode, split
 from cafcat.formats.car.blocks import BlockTable
 from cafcat.formats.car.cid import (
     BLAKE3,
     CID_BYTES,
     DAG_PB,
     RAW_SHA256,
-    hash_is_known,
+    block_matches,
+    can_check_hash,
+    cid_from_text,
+    cid_to_text,
     hash_name,
-    is_block_of,
     parse,
-    text_of,
-    try_text,
 )
 from cafcat.formats.car.header import Layout, read_layout
 from cafcat.formats.car.index import IndexRecord, read_index
-from cafcat.formats.car.listing import first_of_each
-from cafcat.formats.car.manifest import find
+from cafcat.formats.car.listing import first_of_each_path
+from cafcat.formats.car.manifest import find_manifest
 from cafcat.formats.car.sections import MAX_HEAD_BYTES, MAX_SECTION_BYTES, Section, scan
 from cafcat.formats.car.tree_reader import TreeReader
 from cafcat.formats.reading import read_span, verified_content
@@ -35,22 +35,34 @@ from cafcat.model import Entry
 
 __all__ = ["CarReader"]
 
-_NEAR_BYTES: Final = 64
-"""The head of nearly every section is shorter."""
+_USUAL_HEAD_BYTES: Final = 64
+"""Nearly all sections have a shorter head (size and CID), in bytes."""
 
 
 class CarReader:
-    """Reads one archive. Memory: windows of 1 MiB, a block of at most 8 MiB, and what listing.first_of_each,
-    BlockTable and TreeReader say; all of it together less than 200 MiB for any archive."""
+    """Reads one CAR.
 
-    def __init__(self, archive: RandomReader, *, by_cid: bool = False, zero_ends: bool = False) -> None:
-        """Args: by_cid: the entries are blocks, also where files could be given; zero_ends: a section of size zero
-        is the end of the payload, as Filecoin pads archives. Raises Corrupt or Unsupported."""
+    Memory: windows of 1 MiB, a block of at most 8 MiB, and the memory of `first_of_each_path`, BlockTable and
+    TreeReader. All of it together is less than 200 MiB for any archive.
+    """
+
+    def __init__(self, archive: RandomReader, *, by_cid: bool = False, zero_padding: bool = False) -> None:
+        """Read the header and look for a manifest.
+
+        Args:
+            archive: the archive.
+            by_cid: if True, `entries` returns blocks, even if the archive has files.
+            zero_padding: if True, a section of size zero is the end of the payload, as in archives that Filecoin
+                pads.
+
+        Raises:
+            Corrupt, Unsupported: the header or the manifest is invalid.
+        """
         self._archive = archive
-        self._zero_ends = zero_ends
+        self._zero_padding = zero_padding
         self._layout = read_layout(archive)
         self._by_cid = by_cid
-        self._manifest = None if by_cid else find(archive, self._layout)
+        self._manifest = None if by_cid else find_manifest(archive, self._layout)
         self._table: BlockTable | None = None
         self._damage = self._layout.damage
         self._tree_listed = False
@@ -58,12 +70,12 @@ class CarReader:
 
     @property
     def layout(self) -> Layout:
-        """Version, roots, and what stands where."""
+        """The version, the roots, and the positions of the parts."""
         return self._layout
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """Of the index, with the manifest where there is one; at the end and empty if there is none."""
+        """The span `[start, end)` of index and manifest in bytes; empty, at the end, if there is no index."""
         size = self._archive.size_bytes
         if self._manifest is not None:
             return self._layout.data_end, size
@@ -72,43 +84,49 @@ class CarReader:
     def entries(self) -> Iterator[Entry]:
         """Return each path once.
 
-        In cafcat's own archives these are the files in the order of writing. In others they are the files of the
-        tree, if the only root is a UnixFS directory or file. Else they are a block for each CID, in archive order.
-        In a damaged archive they are the files or blocks that are whole before the damage.
+        For archives of cafcat these are the files in the order of writing. For other archives they are the files of
+        the tree if the only root is a UnixFS directory or file. Otherwise they are the blocks, one for each CID, in
+        archive order. In a damaged archive only the files or blocks that are complete before the damage are
+        returned.
 
         Raises:
-            Corrupt: in place of the end, if the archive is damaged.
+            Corrupt: the archive is damaged. Raised after the last undamaged entry.
             Unsupported: see docs/formats/car.md.
-            TemporaryFileFailed: millions of entries find no room.
+            TemporaryFileFailed: the archive has millions of entries, and the temporary file for them failed.
         """
         if self._manifest is not None:
             return self._manifest.entries()
         tree = None if self._by_cid else self._tree()
-        return self._up_to_damage(self._blocks() if tree is None else self._whole_files(tree))
+        return self._up_to_damage(self._blocks() if tree is None else self._complete_files(tree))
 
     def blocks(self) -> Iterator[Entry]:
-        """A block for each CID in the order of the archive, also where `entries` gives files. Raises as that."""
+        """Return one entry for each CID, in archive order, even if `entries` returns files.
+
+        Raises the same errors.
+        """
         return self._up_to_damage(self._blocks())
 
     def _up_to_damage(self, entries: Iterator[Entry]) -> Iterator[Entry]:
-        yield from first_of_each(entries)
+        yield from first_of_each_path(entries)
         if self._damage is not None:
             raise self._damage
 
-    def _whole_files(self, tree: TreeReader) -> Iterator[Entry]:
-        """The files of a tree. Those with missing blocks are left out where the end of the archive is missing."""
+    def _complete_files(self, tree: TreeReader) -> Iterator[Entry]:
+        """Return the files of a tree. If the archive is damaged, files with missing blocks are left out."""
         for entry in tree.entries():
             if self._damage is None or not (entry.decoding or "").startswith(BROKEN):
                 yield entry
         self._tree_listed = True
 
     def remarks(self) -> Sequence[Remark]:
-        """Return what is unusual in an archive of another program: blocks that cannot be checked here, and blocks
-        that are in no file of the tree. See HasRemarks."""
+        """Return remarks about an archive of another program.
+
+        There may be blocks whose hash cafcat cannot check, and blocks that belong to no file of the tree.
+        """
         if self._manifest is not None:
-            return ()  # all of it is cafcat's
+            return ()  # cafcat wrote the archive
         if self._unchecked is None:
-            for _ in self._whole_sections():
+            for _ in self._intact_sections():
                 pass
         return [*self._unchecked_remark(self._unchecked or Counter()), *self._not_in_tree()]
 
@@ -116,60 +134,72 @@ class CarReader:
         count = unchecked.total()
         if count:
             names = ", ".join(map(hash_name, sorted(unchecked)))
-            message = f"cafcat does not check the hashes of {count:,} blocks: {names}"
+            message = f"cafcat cannot check the hashes of {count:,} blocks: {names}"
             extra = "; pip install 'cafcat[blake3]' for BLAKE3" if BLAKE3 in unchecked else ""
             yield Remark(UNCHECKED_HASH, count, message + extra)
 
     def _not_in_tree(self) -> Iterator[Remark]:
         if not self._tree_listed or self._table is None or self._damage is not None:
             return
-        count, first = self._table.never_found()
+        count, first = self._table.unused_blocks()
         if count:
             section = next(scan(self._archive, first, self._layout.data_end))
             message = (
-                f"{count:,} blocks are in no file of the tree that the header names, the first is "
-                f"{text_of(section.cid)} at byte {first}; --blocks lists all blocks"
+                f"{count:,} blocks belong to no file of the tree that the header names; the first is "
+                f"{cid_to_text(section.cid)} at byte {first}; --blocks lists all blocks"
             )
             yield Remark(NOT_IN_TREE, count, message)
 
     def properties(self) -> dict[str, Any]:
-        """Version, roots, and what index there is."""
+        """Return version, roots, and whether the archive is indexed and fully indexed."""
         return {
             "version": self._layout.version,
-            "roots": [text_of(root) for root in self._layout.roots],
+            "roots": [cid_to_text(root) for root in self._layout.roots],
             "indexed": self._layout.index_start is not None,
             "fully_indexed": self._layout.fully_indexed,
         }
 
     def sections(self) -> Iterator[Section]:
-        """All sections in order. Raises Corrupt."""
-        layout = self._layout
-        return scan(self._archive, layout.sections_start, layout.data_end, zero_ends=self._zero_ends)
+        """Return all sections in order.
 
-    def _whole_sections(self) -> Iterator[Section]:
-        """The sections up to the first damage, which is noted."""
+        Raises:
+            Corrupt: a section is invalid or incomplete.
+        """
+        layout = self._layout
+        return scan(self._archive, layout.sections_start, layout.data_end, zero_padding=self._zero_padding)
+
+    def _intact_sections(self) -> Iterator[Section]:
+        """Return the sections up to the first damage.
+
+        Stores the damage, and the hash functions that cannot be checked.
+        """
         unchecked: Counter[int] = Counter()
         try:
             for section in self.sections():
-                if not hash_is_known(section.cid):
-                    unchecked[parse(section.cid).code] += 1
+                if not can_check_hash(section.cid):
+                    unchecked[parse(section.cid).hash_code] += 1
                 yield section
         except Corrupt as error:
             self._damage = self._layout.damage or error
         self._unchecked = unchecked
 
     def index(self) -> Iterator[IndexRecord]:
-        """The records of the index; none if there is no index. Raises Corrupt; Unsupported for another codec."""
+        """Return the records of the index; none if the archive has no index.
+
+        Raises:
+            Corrupt: the index is invalid.
+            Unsupported: the index has an unknown codec.
+        """
         if self._layout.index_start is None:
             return iter(())
         return read_index(self._archive, self._layout.index_start, self._archive.size_bytes)
 
     def _blocks(self) -> Iterator[Entry]:
-        for _, cid, data_start, data_end in self._whole_sections():
-            yield Entry(text_of(cid), data_start, data_end, None, None)
+        for _, cid, data_start, data_end in self._intact_sections():
+            yield Entry(cid_to_text(cid), data_start, data_end, None, None)
 
     def _tree(self) -> TreeReader | None:
-        """None if there is no single root, or it is not UnixFS."""
+        """Return a reader of the tree, or None if there is no single root or the root is not UnixFS."""
         roots = self._layout.roots
         if len(roots) != 1 or parse(roots[0]).codec != DAG_PB:
             return None
@@ -179,20 +209,26 @@ class CarReader:
 
     def _blocks_by_cid(self) -> BlockTable:
         if self._table is None:
-            self._table = BlockTable(self._archive, self._whole_sections())
+            self._table = BlockTable(self._archive, self._intact_sections())
         return self._table
 
     def open(self, entry: Entry) -> Iterator[bytes]:
-        """The content of one of its entries in blocks of at most 1 MiB. Every block is checked against its hash, if
-        that is one that is known here: see verifiable. Raises Corrupt, at the latest in place of the end."""
+        """Return the content of an entry in blocks of at most 1 MiB.
+
+        Every block is checked against its hash, unless cafcat cannot check its hash function: see `verifiable`.
+
+        Raises:
+            Corrupt: a block is missing or damaged, or the content does not match the CRC-32C in the manifest.
+                Raised after the last block at the latest.
+        """
         return verified_content(self._content(entry), entry, self._archive, "manifest")
 
     def _content(self, entry: Entry) -> Iterator[bytes]:
         try:
             if entry.decoding is None:
-                yield from pieces(self._checked_block(entry))
+                yield from split(self._checked_block(entry))
             elif entry.decoding.startswith(DAG) and self._table is not None:
-                yield from self._gathered(entry, self._table)
+                yield from self._assembled(entry, self._table)
             else:
                 yield from decode(read_span(self._archive, entry), entry)
         except Corrupt as error:
@@ -200,11 +236,11 @@ class CarReader:
                 error.chunk = self._archive.name
             raise
 
-    def _gathered(self, entry: Entry, table: BlockTable) -> Iterator[bytes]:
-        """From wherever its blocks stand."""
-        root = try_text((entry.decoding or "").removeprefix(DAG))
+    def _assembled(self, entry: Entry, table: BlockTable) -> Iterator[bytes]:
+        """Return the content of a file whose blocks are anywhere in the archive."""
+        root = cid_from_text((entry.decoding or "").removeprefix(DAG))
         if root is None:
-            raise Unsupported(f"no CID of a file: {entry.decoding!r}", path=entry.path)
+            raise Unsupported(f"the entry has an invalid CID: {entry.decoding!r}", path=entry.path)
 
         def fetch(cid: bytes) -> bytes | None:
             found = table.block(cid)
@@ -212,50 +248,64 @@ class CarReader:
 
         count = 0
         try:
-            for block in gather(fetch, root, entry.end_byte - entry.start_byte):
+            for block in assemble(fetch, root, entry.end_byte - entry.start_byte):
                 count += len(block)
                 yield block
         except ValueError as error:
-            raise self._corrupt(f"the file cannot be put together: {error}", entry) from error
+            raise self._corrupt(f"the file cannot be assembled from its blocks: {error}", entry) from error
         if count != entry.size_bytes:
-            raise self._corrupt(f"its blocks have {count:,} bytes, it should have {entry.size_bytes:,}", entry)
+            message = f"the file should have {entry.size_bytes:,} bytes, but its blocks have {count:,}"
+            raise self._corrupt(message, entry)
 
     def _checked_block(self, entry: Entry) -> bytes:
-        """The block that the span is."""
+        """Return the block in the span of an entry, checked against its CID."""
         cid, block = self._block_of(entry)
-        if is_block_of(cid, block) is False:
-            raise self._corrupt(f"the block is not the one of its CID {text_of(cid)}", entry)
+        if block_matches(cid, block) is False:
+            raise self._corrupt(f"the block does not match its CID {cid_to_text(cid)}", entry)
         return block
 
     def _block_of(self, entry: Entry) -> tuple[bytes, bytes]:
-        """CID and block of the section whose block the span is: in one read, unless the CID is uncommon. Raises
-        Corrupt if it is none."""
+        """Return the CID and the block of the section whose block has the span of this entry.
+
+        One read is enough, unless the CID is unusually long.
+
+        Raises:
+            Corrupt: there is no such section.
+        """
         size_bytes = entry.end_byte - entry.start_byte
         if 0 <= size_bytes <= MAX_SECTION_BYTES and self._layout.sections_start < entry.start_byte:
-            for most in (_NEAR_BYTES, MAX_HEAD_BYTES):
-                start = max(self._layout.sections_start, entry.start_byte - most)
+            for head_bytes in (_USUAL_HEAD_BYTES, MAX_HEAD_BYTES):
+                start = max(self._layout.sections_start, entry.start_byte - head_bytes)
                 data = self._archive.read_at(start, entry.end_byte)
                 cid = _last_cid(data[: entry.start_byte - start], size_bytes)
                 if cid is not None:
                     return cid, data[entry.start_byte - start :]
-        raise self._corrupt("no block of a CAR stands there", entry)
+        raise self._corrupt("the span of the entry is not a block of a CAR", entry)
 
     def verifiable(self, entry: Entry) -> bool:
-        """Whether open can tell if the content is right: not if a block of it has a hash function that is not known
-        here. Raises Corrupt."""
+        """Return True if `open` can check the whole content of an entry.
+
+        False if at least one block has a hash function that cafcat cannot check.
+
+        Raises:
+            Corrupt: the blocks of the entry cannot be read.
+        """
         if entry.decoding is None:
-            return hash_is_known(self._block_of(entry)[0])
+            return can_check_hash(self._block_of(entry)[0])
         if entry.decoding.startswith(INLINE):
             return True
         sections = scan(self._archive, entry.start_byte, entry.end_byte)
-        return all(hash_is_known(section.cid) for section in sections)
+        return all(can_check_hash(section.cid) for section in sections)
 
     def _corrupt(self, message: str, entry: Entry) -> Corrupt:
         return Corrupt(message, path=entry.path, chunk=self._archive.name, byte=entry.start_byte)
 
 
 def _last_cid(before: bytes, block_bytes: int) -> bytes | None:
-    """The CID that these bytes end with, if the size of a section with such a block stands before it."""
+    """Return the CID at the end of `before`, or None.
+
+    The size of a section with this CID and a block of `block_bytes` must precede the CID.
+    """
     if before[-CID_BYTES:].startswith(RAW_SHA256) and _is_sized(before, CID_BYTES, block_bytes):
         return before[-CID_BYTES:]
     for cid_bytes in range(min(len(before), MAX_HEAD_BYTES) - 1, 3, -1):

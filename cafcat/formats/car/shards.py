@@ -1,4 +1,4 @@
-"""Writing a directory that is too large for one node: as a HAMT, shards of 256 places by the hash of the name."""
+"""Writes a directory that is too large for one node as a HAMT: shards of 256 slots, by the hash of the name."""
 
 import struct
 from collections.abc import Iterator
@@ -7,109 +7,111 @@ from typing import Final
 from cafcat.formats.car import dag_pb, unixfs
 from cafcat.formats.car.cid import RAW_SHA256
 from cafcat.formats.car.hamt import HASH_BYTES, name_hash
-from cafcat.formats.car.nodes import DAG_PB_SHA256, PutNode, put_node
+from cafcat.formats.car.nodes import DAG_PB_SHA256, WriteBlock, write_node
 from cafcat.formats.car.tree_names import SHARD_BYTES_PER_LINK
 from cafcat.support.sorting import ExternalSort
 
-__all__ = ["put_shards"]
+__all__ = ["write_shards"]
 
-_WHERE: Final = struct.Struct(">B32sQ")
-"""Whether a CID is that of a leaf; digest; bytes of all its blocks."""
+_VALUE: Final = struct.Struct(">B32sQ")
+"""Whether the CID is that of a leaf, the digest, and the total size of the blocks in bytes."""
 _SHARD_BYTES: Final = 180
-"""No less than an empty shard takes with its section, the link to it, and its index record."""
+"""Upper bound in bytes for an empty shard with its section, the link to it, and its index record."""
 _LINK_BYTES: Final = 4
-"""A link in a shard takes no more than these in addition."""
+"""Upper bound in bytes for what a link in a shard needs more than a link in a plain directory."""
 
 
-def put_shards(put: PutNode, links: Iterator[dag_pb.Link]) -> tuple[bytes, int]:
-    """Writes the shards of a directory, the deepest first: CID and bytes of all blocks of its root.
+def write_shards(write_block: WriteBlock, links: Iterator[dag_pb.Link]) -> tuple[bytes, int]:
+    """Write the shards of a directory, deepest first.
 
-    Names whose hashes begin alike go deeper, up to eight levels. Were there so many of them that the tree would
-    outgrow what was foretold, which takes names chosen for that, those that need the deepest levels are left out.
-    Memory: that of ExternalSort, and 256 links for each level.
+    Names whose hashes begin with the same bytes go to deeper levels, up to eight. If that would make the tree
+    larger than its computed bound, the names on the deepest levels are left out. This happens only with names
+    chosen for that purpose. Memory: that of ExternalSort, and 256 links for each level.
+
+    Returns:
+        The CID of the root, and the total size of all blocks in bytes.
     """
-    spread = ExternalSort("a large directory")
+    records = ExternalSort("a large directory")
     for cid, name, total_bytes in links:
-        where = _WHERE.pack(cid.startswith(RAW_SHA256), cid[-32:], total_bytes)
-        spread.add(name_hash(name) + where + name)
-    shards = _Shards(put)
-    for depth, record in _placed(spread, _most_depth(spread)):
-        is_leaf, digest, total_bytes = _WHERE.unpack_from(record, HASH_BYTES)
+        value = _VALUE.pack(cid.startswith(RAW_SHA256), cid[-32:], total_bytes)
+        records.add(name_hash(name) + value + name)
+    shards = _Shards(write_block)
+    for depth, record in _assign_levels(records, _find_max_depth(records)):
+        is_leaf, digest, total_bytes = _VALUE.unpack_from(record, HASH_BYTES)
         cid = (RAW_SHA256 if is_leaf else DAG_PB_SHA256) + digest
-        shards.add(record[:HASH_BYTES], depth, cid, record[HASH_BYTES + _WHERE.size :], total_bytes)
-    spread.close()
+        shards.add(record[:HASH_BYTES], depth, cid, record[HASH_BYTES + _VALUE.size :], total_bytes)
+    records.close()
     return shards.finish()
 
 
-def _placed(spread: ExternalSort, most_depth: int) -> Iterator[tuple[int, bytes]]:
-    """Each record with the level of the shard that it stands in, from 0; without those that have no place because
-    another one has it."""
+def _assign_levels(records: ExternalSort, max_depth: int) -> Iterator[tuple[int, bytes]]:
+    """Return each record with the level of its shard, from 0. Records below `max_depth` are left out."""
     last, before = b"", 0
-    for record in spread:
+    for record in records:
         if last:
-            shared = _shared(last, record)
-            if shared > most_depth:
+            common = _common_prefix(last, record)
+            if common > max_depth:
                 continue
-            yield max(before, shared), last
-            before = shared
+            yield max(before, common), last
+            before = common
         last = record
     if last:
         yield before, last
 
 
-def _shared(first: bytes, second: bytes) -> int:
-    """How many bytes two hashes have in common at the beginning."""
+def _common_prefix(first: bytes, second: bytes) -> int:
+    """Return the number of leading bytes that two hashes have in common."""
     count = 0
     while count < HASH_BYTES and first[count] == second[count]:
         count += 1
     return count
 
 
-def _most_depth(spread: ExternalSort) -> int:
-    """The deepest level that there is room for."""
-    room = spread.count * (SHARD_BYTES_PER_LINK - _LINK_BYTES) - _SHARD_BYTES
+def _find_max_depth(records: ExternalSort) -> int:
+    """Return the deepest level that the computed bound has space for."""
+    budget = records.count * (SHARD_BYTES_PER_LINK - _LINK_BYTES) - _SHARD_BYTES
     shards = [0] * HASH_BYTES
     last = b""
-    for depth, record in _placed(spread, HASH_BYTES - 1):
-        for level in range((_shared(last, record) if last else 0) + 1, depth + 1):
+    for depth, record in _assign_levels(records, HASH_BYTES - 1):
+        for level in range((_common_prefix(last, record) if last else 0) + 1, depth + 1):
             shards[level] += 1
         last = record
     for level in range(1, HASH_BYTES):
-        room -= shards[level] * _SHARD_BYTES
-        if room < 0:
+        budget -= shards[level] * _SHARD_BYTES
+        if budget < 0:
             return level - 1
     return HASH_BYTES - 1
 
 
 class _Shard:
-    """One that is being filled, place by place."""
+    """A shard that is being filled, slot by slot."""
 
     def __init__(self) -> None:
         self.links = bytearray()
         self.bits = 0
         self.total_bytes = 0
 
-    def add(self, place: int, cid: bytes, name: bytes, total_bytes: int) -> None:
-        self.links += dag_pb.encode_link(cid, b"%02X" % place + name, total_bytes)
-        self.bits |= 1 << place
+    def add(self, slot: int, cid: bytes, name: bytes, total_bytes: int) -> None:
+        self.links += dag_pb.encode_link(cid, b"%02X" % slot + name, total_bytes)
+        self.bits |= 1 << slot
         self.total_bytes += total_bytes
 
-    def put(self, put: PutNode) -> tuple[bytes, int]:
+    def write_block(self, write_block: WriteBlock) -> tuple[bytes, int]:
         block = dag_pb.encode(bytes(self.links), unixfs.shard_data(self.bits))
-        return put_node(put, block), self.total_bytes + len(block)
+        return write_node(write_block, block), self.total_bytes + len(block)
 
 
 class _Shards:
-    """Takes links in the order of their hashes, and writes each shard as soon as it is full."""
+    """Receives links in the order of their hashes, and writes each shard as soon as it is complete."""
 
-    def __init__(self, put: PutNode) -> None:
-        self._put = put
+    def __init__(self, write_block: WriteBlock) -> None:
+        self._write_block = write_block
         self._open = [_Shard()]
         self._last = bytes(HASH_BYTES)
 
     def add(self, name_hash: bytes, depth: int, cid: bytes, name: bytes, total_bytes: int) -> None:
-        """depth: the level of the shard that it stands in."""
-        self._close_below(_shared(self._last, name_hash))
+        """Add a link to the shard at the level `depth`."""
+        self._close_below(_common_prefix(self._last, name_hash))
         while len(self._open) <= depth:
             self._open.append(_Shard())
         self._open[depth].add(name_hash[depth], cid, name, total_bytes)
@@ -117,11 +119,11 @@ class _Shards:
 
     def _close_below(self, level: int) -> None:
         while len(self._open) > level + 1:
-            cid, total_bytes = self._open.pop().put(self._put)
+            cid, total_bytes = self._open.pop().write_block(self._write_block)
             above = len(self._open) - 1
             self._open[above].add(self._last[above], cid, b"", total_bytes)
 
     def finish(self) -> tuple[bytes, int]:
-        """CID and bytes of all blocks of the root."""
+        """Write the open shards, and return the CID of the root and the total size of all blocks in bytes."""
         self._close_below(0)
-        return self._open[0].put(self._put)
+        return self._open[0].write_block(self._write_block)

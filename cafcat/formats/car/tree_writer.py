@@ -1,4 +1,4 @@
-"""Writing the UnixFS tree of an archive: its files are sorted on disk, the deepest directory comes first."""
+"""Writes the UnixFS tree of an archive. The files are sorted on disk; the deepest directories are written first."""
 
 import struct
 from collections.abc import Iterator
@@ -6,24 +6,26 @@ from typing import Final
 
 from cafcat.formats.car import dag_pb, unixfs
 from cafcat.formats.car.cid import RAW_SHA256
-from cafcat.formats.car.nodes import DAG_PB_SHA256, PutNode, put_node
-from cafcat.formats.car.shards import put_shards
+from cafcat.formats.car.nodes import DAG_PB_SHA256, WriteBlock, write_node
+from cafcat.formats.car.shards import write_shards
 from cafcat.formats.car.tree_names import MAX_NODE_BYTES
 from cafcat.support.sorting import ExternalSort
 from cafcat.support.spool import Spool
 
 __all__ = ["TreeWriter"]
 
-_WHERE: Final = struct.Struct(">QB32sQ")
-"""Ordinal of the file; whether its CID is that of a leaf; digest; bytes of all its blocks."""
-_HELD_BYTES: Final = 4 << 20
+_VALUE: Final = struct.Struct(">QB32sQ")
+"""Position of the file in the order of writing, whether its CID is that of a leaf, the digest, and the total size
+of its blocks in bytes."""
+_BUFFER_BYTES: Final = 4 << 20
+"""Links beyond this size are written to disk."""
 
 
 class TreeWriter:
-    """Gathers files in any order, then writes their tree.
+    """Collects files in any order, then writes their tree.
 
-    Of two files that come to the same place the later one stands there; where a file and a folder do, the folder.
-    Memory: that of ExternalSort, 4 MiB of links, and one node of 256 KiB.
+    If two files have the same path in the tree, it has the later one. If a file and a folder have the same path, it
+    has the folder. Memory: that of ExternalSort, 4 MiB of links, and one node of 256 KiB.
     """
 
     def __init__(self) -> None:
@@ -32,47 +34,59 @@ class TreeWriter:
         self._open: list[tuple[bytes, int, int]] = []
 
     def add(self, name: str, cid: bytes, total_bytes: int) -> None:
-        """A file by its tree_name; total_bytes: of all its blocks. Raises TemporaryFileFailed."""
-        # With NUL in place of the slash, which no name has, the order of bytes is that of the tree.
-        key = name.replace("/", "\0").encode()
-        where = _WHERE.pack(self._files.count, cid.startswith(RAW_SHA256), cid[-32:], total_bytes)
-        self._files.add(key + where)
+        """Add a file.
 
-    def write(self, put: PutNode) -> bytes:
-        """Writes the tree; returns the CID of its root. Afterwards the writer is empty. Raises what `put` raises,
-        and TemporaryFileFailed."""
+        Args:
+            name: path in the tree, as `tree_name` returns it.
+            cid: CID of the file.
+            total_bytes: total size of all its blocks in bytes.
+
+        Raises:
+            TemporaryFileFailed: the temporary file cannot be written.
+        """
+        # Slashes become NULs, which no name contains: then sorting by bytes gives the order of the tree.
+        key = name.replace("/", "\0").encode()
+        value = _VALUE.pack(self._files.count, cid.startswith(RAW_SHA256), cid[-32:], total_bytes)
+        self._files.add(key + value)
+
+    def write(self, write_block: WriteBlock) -> bytes:
+        """Write the tree and return the CID of its root. Afterwards the writer is empty.
+
+        Raises:
+            TemporaryFileFailed: the temporary file cannot be read. Errors of `write_block` pass through.
+        """
         self._open = [(b"", 0, 0)]
-        for key, where in self._standing():
+        for key, value in self._files_in_tree():
             *folders, name = key.split(b"\0")
-            self._enter(folders, put)
-            _, is_leaf, digest, total_bytes = _WHERE.unpack(where)
+            self._enter(folders, write_block)
+            _, is_leaf, digest, total_bytes = _VALUE.unpack(value)
             self._link((RAW_SHA256 if is_leaf else DAG_PB_SHA256) + digest, name, total_bytes)
-        self._enter([], put)
-        cid, _ = self._close_directory(put)
+        self._enter([], write_block)
+        cid, _ = self._close_directory(write_block)
         self._files.close()
         self._links.close()
         return cid
 
-    def _standing(self) -> Iterator[tuple[bytes, bytes]]:
-        """Key and place of each file that has a place in the tree, in the order of the tree."""
+    def _files_in_tree(self) -> Iterator[tuple[bytes, bytes]]:
+        """Return the key and the value of each file that the tree has, in the order of the tree."""
         last: tuple[bytes, bytes] | None = None
         for record in self._files:
-            key = record[: -_WHERE.size]
+            key = record[: -_VALUE.size]
             if last is not None and key != last[0] and not key.startswith(last[0] + b"\0"):
                 yield last
-            last = (key, record[-_WHERE.size :]) if key else None
+            last = (key, record[-_VALUE.size :]) if key else None
         if last is not None:
             yield last
 
-    def _enter(self, folders: list[bytes], put: PutNode) -> None:
-        """Closes the directories that are left, and opens those that are entered."""
+    def _enter(self, folders: list[bytes], write_block: WriteBlock) -> None:
+        """Close the directories that end here, and open the given ones."""
         names = [name for name, _, _ in self._open[1:]]
         same = 0
         while same < min(len(names), len(folders)) and names[same] == folders[same]:
             same += 1
         while len(self._open) > same + 1:
             name = self._open[-1][0]
-            cid, total_bytes = self._close_directory(put)
+            cid, total_bytes = self._close_directory(write_block)
             self._link(cid, name, total_bytes)
         for name in folders[same:]:
             self._open.append((name, self._links.end, 0))
@@ -82,21 +96,21 @@ class TreeWriter:
         folder, start, total = self._open[-1]
         self._open[-1] = (folder, start, total + total_bytes)
 
-    def _close_directory(self, put: PutNode) -> tuple[bytes, int]:
-        """CID and bytes of all blocks of the innermost open directory."""
+    def _close_directory(self, write_block: WriteBlock) -> tuple[bytes, int]:
+        """Write the innermost open directory, and return its CID and the total size of its blocks in bytes."""
         _, start, total_bytes = self._open.pop()
         size_bytes = self._links.end - start
         if size_bytes + 2 + len(unixfs.DIRECTORY) > MAX_NODE_BYTES:
-            cid, total_bytes = put_shards(put, self._links.since(start))
+            cid, total_bytes = write_shards(write_block, self._links.links_from(start))
         else:
             block = dag_pb.encode(b"".join(self._links.blocks(start)), unixfs.DIRECTORY)
-            cid, total_bytes = put_node(put, block), total_bytes + len(block)
-        self._links.cut(start)
+            cid, total_bytes = write_node(write_block, block), total_bytes + len(block)
+        self._links.truncate(start)
         return cid, total_bytes
 
 
 class _LinkStack:
-    """Encoded links of all open directories, the innermost at the end; beyond 4 MiB they are on disk."""
+    """The encoded links of all open directories, innermost last. Beyond 4 MiB they are on disk."""
 
     def __init__(self) -> None:
         self._top = bytearray()
@@ -109,7 +123,7 @@ class _LinkStack:
 
     def push(self, link: bytes) -> None:
         self._top += link
-        if len(self._top) >= _HELD_BYTES:
+        if len(self._top) >= _BUFFER_BYTES:
             self._spool.seek(self._below)
             self._spool.write(self._top)
             self._spool.flush()
@@ -117,7 +131,7 @@ class _LinkStack:
             self._top.clear()
 
     def blocks(self, start: int) -> Iterator[bytes]:
-        """All from there on, in blocks of at most 4 MiB."""
+        """Return all bytes from `start` on, in blocks of at most 4 MiB."""
         while start < self._below:
             self._spool.seek(start)
             block = self._spool.read(min(self._below - start, 1 << 20))
@@ -125,19 +139,19 @@ class _LinkStack:
             yield block
         yield bytes(self._top[start - self._below :])
 
-    def since(self, start: int) -> Iterator[dag_pb.Link]:
-        """The same as links."""
+    def links_from(self, start: int) -> Iterator[dag_pb.Link]:
+        """Return all links from `start` on."""
         rest = b""
         for block in self.blocks(start):
             rest += block
-            at = 0
-            while (end := dag_pb.link_end(rest, at)) <= len(rest):
-                yield dag_pb.decode(rest[at:end]).links[0]
-                at = end
-            rest = rest[at:]
+            offset = 0
+            while (end := dag_pb.link_end(rest, offset)) <= len(rest):
+                yield dag_pb.decode(rest[offset:end]).links[0]
+                offset = end
+            rest = rest[offset:]
 
-    def cut(self, start: int) -> None:
-        """Forgets all from there on."""
+    def truncate(self, start: int) -> None:
+        """Remove all bytes from `start` on."""
         del self._top[max(0, start - self._below) :]
         self._below = min(self._below, start)
 

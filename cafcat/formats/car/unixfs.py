@@ -1,4 +1,4 @@
-"""UnixFS: what the data of a DAG-PB node say of a file, a directory, or a part of either."""
+"""UnixFS: the data of DAG-PB nodes that represent files, directories, or parts of them."""
 
 import struct
 from enum import IntEnum
@@ -18,9 +18,11 @@ __all__ = [
 ]
 
 HAMT_FANOUT: Final = 256
+"""Number of slots in a shard that cafcat writes."""
 HAMT_MURMUR3: Final = 0x22
+"""Code of the hash function of shards, MurmurHash3, in the table of multiformats."""
 DIRECTORY: Final = b"\x08\x01"
-"""The data of a directory."""
+"""The data of a directory node."""
 _MAX_FANOUT: Final = 1024
 _SECOND: Final = 1_000_000_000
 _FIXED32: Final = struct.Struct("<I")
@@ -29,7 +31,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 class Kind(IntEnum):
-    """What a node is."""
+    """The type of a node."""
 
     RAW = 0
     """A leaf of a file, as older programs write it."""
@@ -38,12 +40,22 @@ class Kind(IntEnum):
     METADATA = 3
     SYMLINK = 4
     HAMT_SHARD = 5
-    """A directory, or a part of one, whose names are spread by their hash."""
+    """A large directory, or a part of one, whose names are distributed over slots by their hash."""
 
 
 class Node(NamedTuple):
-    """data: the bytes of a file that stand in the node itself, a symlink's target, or the bits of a shard.
-    modified_ns: in nanoseconds since 1970 UTC. fanout: of a shard."""
+    """The decoded data of a node.
+
+    Attributes:
+        kind: the type of the node.
+        data: the bytes of a file that are stored in the node itself, the target of a symlink, or the bitmap of a
+            shard.
+        file_bytes: size of the file in bytes, or None.
+        block_bytes: for each link, the size in bytes of the file content below it.
+        fanout: number of slots of a shard; 0 for other nodes.
+        mode: permission bits, or None.
+        modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
+    """
 
     kind: Kind
     data: bytes
@@ -55,23 +67,27 @@ class Node(NamedTuple):
 
 
 def decode(data: bytes) -> Node:
-    """Raises ValueError if it is not UnixFS."""
+    """Decode the data of a DAG-PB node.
+
+    Raises:
+        ValueError: the data is not UnixFS.
+    """
     found: dict[int, int | bytes] = {}
     sizes: list[int] = []
     for number, value in dag_pb.fields(data):
         if number == 4:
             sizes.extend(_packed(value) if isinstance(value, bytes) else (value,))
         elif number > 8:
-            continue  # of a later version
+            continue  # fields of later versions are ignored
         elif isinstance(value, bytes) != (number in (2, 8)):
-            raise ValueError(f"UnixFS has a field {number} of another kind")
+            raise ValueError(f"UnixFS field {number} has the wrong wire type")
         else:
-            found[number] = value  # as protobuf has it, the last one counts
+            found[number] = value  # if a field is repeated, the last one counts, as in protobuf
     if 1 not in found:
-        raise ValueError("UnixFS without a type")
+        raise ValueError("the UnixFS data has no type")
     kind = Kind(_int(found, 1))
     content = found.get(2, b"")
-    assert isinstance(content, bytes)  # noqa: S101 - by the check above
+    assert isinstance(content, bytes)  # noqa: S101 - the loop above checks the wire type
     file_bytes = _int(found, 3) if 3 in found else None
     fanout = _fanout(found) if kind == Kind.HAMT_SHARD else 0
     mode = _int(found, 7) & 0xFFF if 7 in found else None
@@ -85,9 +101,9 @@ def _int(found: dict[int, int | bytes], number: int) -> int:
 
 
 def _packed(values: bytes) -> list[int]:
-    numbers, at = [], 0
-    while at < len(values):
-        number, at = varint.read(values, at)
+    numbers, offset = [], 0
+    while offset < len(values):
+        number, offset = varint.read(values, offset)
         numbers.append(number)
     return numbers
 
@@ -95,14 +111,14 @@ def _packed(values: bytes) -> list[int]:
 def _fanout(found: dict[int, int | bytes]) -> int:
     fanout = _int(found, 6)
     if not 8 <= fanout <= _MAX_FANOUT or fanout & (fanout - 1):
-        raise ValueError(f"a shard with a fanout of {fanout}")
+        raise ValueError(f"a shard has a fanout of {fanout}")
     if _int(found, 5) != HAMT_MURMUR3:
-        raise ValueError(f"a shard with the hash function {_int(found, 5):#x}")
+        raise ValueError(f"a shard uses the unknown hash function {_int(found, 5):#x}")
     return fanout
 
 
 def _modified_ns(message: int | bytes | None) -> int | None:
-    """None also for what a signed 64-bit number of nanoseconds cannot hold."""
+    """Return the time in nanoseconds, or None if there is none or it does not fit a signed 64-bit number."""
     if not isinstance(message, bytes):
         return None
     seconds: int | None = None
@@ -113,16 +129,22 @@ def _modified_ns(message: int | bytes | None) -> int | None:
         elif number == 2 and isinstance(value, bytes) and len(value) == _FIXED32.size:
             (fraction,) = _FIXED32.unpack(value)
         else:
-            raise ValueError(f"a time has no field {number} of this kind")
+            raise ValueError(f"field {number} of a time is unknown or has the wrong wire type")
     if seconds is None or fraction >= _SECOND:
-        raise ValueError("a time without seconds, or with a fraction of more than one")
+        raise ValueError("a time has no seconds, or a fraction of at least one second")
     time = seconds * _SECOND + fraction
     return time if _INT64_MIN <= time <= _INT64_MAX else None
 
 
 def file_data(file_bytes: int, block_bytes: list[int], modified_ns: int | None = None) -> bytes:
-    """The data of a file's inner node: its size, the sizes of what its links lead to, and its time, unless that is
-    no signed 64-bit number of nanoseconds."""
+    """Return the data of an inner node of a file.
+
+    Args:
+        file_bytes: size in bytes of the file content below the node.
+        block_bytes: the same for each link of the node.
+        modified_ns: modification time in nanoseconds since 1970-01-01 UTC. Left out if it is None or does not fit a
+            signed 64-bit number.
+    """
     parts = [b"\x08\x02", dag_pb.number_field(3, file_bytes)]
     parts += [dag_pb.number_field(4, size) for size in block_bytes]
     if modified_ns is not None and _INT64_MIN <= modified_ns <= _INT64_MAX:
@@ -138,7 +160,11 @@ def _time(modified_ns: int) -> bytes:
 
 
 def shard_data(bits: int) -> bytes:
-    """The data of a shard; bits: which of its 256 places are taken, the first one the lowest."""
+    """Return the data of a shard.
+
+    Args:
+        bits: bitmap of the used slots; the lowest bit is slot 0.
+    """
     field = bits.to_bytes((bits.bit_length() + 7) // 8)
     numbers = dag_pb.number_field(5, HAMT_MURMUR3) + dag_pb.number_field(6, HAMT_FANOUT)
     return b"\x08\x05\x12" + varint.encode(len(field)) + field + numbers

@@ -1,18 +1,19 @@
-"""Unsigned varints of multiformats: seven bits a byte, the lowest first, the shortest form only, below 2^63."""
+"""Unsigned varints of multiformats: seven bits per byte, lowest first, shortest form only, values below 2^63."""
 
 from typing import Final
 
-__all__ = ["MAX_VARINT_BYTES", "CutShort", "encode", "read", "size"]
+__all__ = ["MAX_VARINT_BYTES", "Truncated", "encode", "read", "size"]
 
 MAX_VARINT_BYTES: Final = 9
+"""Largest size of a varint in bytes."""
 
 
-class CutShort(ValueError):
-    """The bytes end within a value that may go on."""
+class Truncated(ValueError):
+    """The bytes end within a value."""
 
 
 def encode(value: int) -> bytes:
-    """The value, from 0 on, as a varint."""
+    """Return a non-negative value as a varint."""
     if value < 0x80:
         return bytes((value,))
     digits = bytearray()
@@ -24,28 +25,32 @@ def encode(value: int) -> bytes:
 
 
 def size(value: int) -> int:
-    """How many bytes it takes."""
+    """Return the number of bytes of the varint of a value."""
     if value < 0x80:
         return 1
     return (value.bit_length() + 6) // 7
 
 
-def read(data: bytes, at: int) -> tuple[int, int]:
-    """The value that begins there, and where it ends. Raises CutShort; ValueError if it has more than nine bytes,
-    or more than it need have."""
+def read(data: bytes, offset: int) -> tuple[int, int]:
+    """Return the value of the varint at `offset`, and the offset after it.
+
+    Raises:
+        Truncated: the data ends within the varint.
+        ValueError: the varint has more than nine bytes, or is not in the shortest form.
+    """
     try:
-        byte = data[at]
+        byte = data[offset]
         if byte < 0x80:
-            return byte, at + 1
+            return byte, offset + 1
         value, shift = byte & 0x7F, 7
-        for place in range(at + 1, at + MAX_VARINT_BYTES):
-            byte = data[place]
+        for position in range(offset + 1, offset + MAX_VARINT_BYTES):
+            byte = data[position]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 if not byte:
-                    raise ValueError("a varint is longer than it need be")
-                return value, place + 1
+                    raise ValueError("a varint is not in its shortest form")
+                return value, position + 1
             shift += 7
     except IndexError:
-        raise CutShort("the bytes end within a varint") from None
+        raise Truncated("the bytes end within a varint") from None
     raise ValueError(f"a varint is longer than {MAX_VARINT_BYTES} bytes")

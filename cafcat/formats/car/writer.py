@@ -1,4 +1,4 @@
-"""Writing a CARv2: files as raw leaves as they come; tree, manifest and index at the end, then the head anew."""
+"""Writes a CARv2: files as raw leaves as they arrive; then tree, manifest and index; then the final head."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -8,10 +8,10 @@ from cafcat.errors import Unsupported
 from cafcat.formats.base import UNLIMITED, FinishedArchive, HeadSink, Sink
 from cafcat.formats.car import varint
 from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256, SHA256
-from cafcat.formats.car.header import HEAD_BYTES, PRAGMA, V2_DATA_START, head_of
+from cafcat.formats.car.header import HEAD_BYTES, PRAGMA, V2_DATA_START, encode_head
 from cafcat.formats.car.index import SHA256_INDEX_EMPTY_BYTES, SHA256_INDEX_RECORD_BYTES, IndexBuilder
 from cafcat.formats.car.manifest import FOOTER, LEAF_BYTES, SECTIONS, TRAILER_BYTES, trailer
-from cafcat.formats.car.nodes import SECTION_BYTES, largest_file_bytes, put_large_file
+from cafcat.formats.car.nodes import SECTION_BYTES, largest_file_bytes, write_large_file
 from cafcat.formats.car.tree_names import TreeSize, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
 from cafcat.formats.index_text import MAX_INDEX_BYTES, entry_text, longest_text_bytes
@@ -22,32 +22,41 @@ from cafcat.support.checksums import crc32c
 __all__ = ["CarEntryWriter", "CarWriter"]
 
 _FIXED_BYTES: Final = FOOTER.size + TRAILER_BYTES + SHA256_INDEX_EMPTY_BYTES
-_NO_HEAD: Final = PRAGMA + bytes(HEAD_BYTES - len(PRAGMA))
-"""Stands there until the head is known: readers refuse it."""
+_PLACEHOLDER_HEAD: Final = PRAGMA + bytes(HEAD_BYTES - len(PRAGMA))
+"""Head of an unfinished archive. Readers refuse it."""
 _new_tuple: Final = tuple.__new__
 
 
 class CarWriter(IndexedWriter):
-    """Writes one archive. The caller gives each path once; of a path given twice readers take the last.
+    """Writes one CAR. The caller must add each path only once; otherwise readers refuse the archive.
 
-    Memory: 4 MiB of small files or 1 MiB of a large one, and 32 bytes for each of its leaves; 8 MiB of manifest;
-    three times 24 MiB for sorting, and 4 MiB of the tree. More is in temporary files: some 250 bytes for each file.
-    After an error of the sink, and after finalize, every call raises.
+    Memory: 4 MiB of small files, or 1 MiB of a large one and 32 bytes for each of its leaves; 8 MiB of manifest;
+    three times 24 MiB for sorting; 4 MiB of the tree. The rest is in temporary files: some 250 bytes for each file.
+
+    After an error of the sink, and after `finalize`, every call raises.
     """
 
     _INDEX_LABEL = "the archive's manifest"
 
     def __init__(self, sink: Sink, *, max_manifest_bytes: int = MAX_INDEX_BYTES) -> None:
-        """max_manifest_bytes: when the archive is full; a smaller value than the format's serves tests. Raises
-        Unsupported if the sink is no HeadSink."""
+        """Begin an empty archive.
+
+        Args:
+            sink: receives the archive.
+            max_manifest_bytes: largest size of the manifest in bytes. Tests use smaller values than the limit of
+                the format.
+
+        Raises:
+            Unsupported: the sink is not a HeadSink.
+        """
         if not isinstance(sink, HeadSink):
             raise Unsupported(
-                "a CAR cannot be written here: its first bytes are known last, and have to be changed"
+                "a CAR cannot be written to this output: its first bytes must be rewritten at the end"
             )
         super().__init__(max_manifest_bytes)
         self._sink: HeadSink = sink
         self._out = BufferedBytes(sink)
-        self._position = self._out.write(_NO_HEAD)
+        self._position = self._out.write(_PLACEHOLDER_HEAD)
         self._cids = IndexBuilder()
         self._tree = TreeWriter()
         self._tree_size = TreeSize()
@@ -55,9 +64,11 @@ class CarWriter(IndexedWriter):
         self._open: CarEntryWriter | None = None
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
-        """Appends whole files, from the first on, as long as the archive, if it were finalized, has at most so many
-        bytes, and its manifest has room. Raises Refused for one of them, with nothing written; what the sink
-        raises."""
+        """Append as many whole files as fit, from the first on; see `Writer.add_all`.
+
+        Raises:
+            Refused: one of the files cannot be stored; no bytes were written. Also raises the errors of the sink.
+        """
         self._check_usable()
         for file in files:
             longest_text_bytes(file.path)  # raises Refused
@@ -74,25 +85,27 @@ class CarWriter(IndexedWriter):
         return entries
 
     def _add_leaf(self, path: str, content: bytes, modified_ns: int | None, max_bytes: int) -> Entry | None:
-        """A file of one block; None if there is no room for it."""
+        """Append a file of one block. Return None if it does not fit."""
         size_bytes = len(content)
         head = varint.encode(CID_BYTES + size_bytes)
         start = self._position + len(head) + CID_BYTES
         entry = _new_tuple(Entry, (path, start, start + size_bytes, crc32c(content), modified_ns, None, None))
         text = entry_text(self._comma, entry)
         name = tree_name(path)
-        needs = self._tree_size.needs(name, size_bytes)
-        after = start + size_bytes + (self._sections + 1) * SHA256_INDEX_RECORD_BYTES + self._tree_size.after(needs)
+        cost = self._tree_size.cost(name, size_bytes)
+        end = (
+            start + size_bytes + (self._sections + 1) * SHA256_INDEX_RECORD_BYTES + self._tree_size.size_after(cost)
+        )
         manifest_bytes = self._index.size_bytes + len(text)
-        if after + manifest_bytes + _FIXED_BYTES > max_bytes or manifest_bytes > self._max_index_bytes:
+        if end + manifest_bytes + _FIXED_BYTES > max_bytes or manifest_bytes > self._max_index_bytes:
             return None
-        self._tree_size.take(name, needs)
-        self._tree.add(name, self._put_leaf(head, content), size_bytes)
+        self._tree_size.add(name, cost)
+        self._tree.add(name, self._write_leaf(head, content), size_bytes)
         self._append(text, 1, size_bytes)
         return entry
 
     def _add_large(self, path: str, content: bytes, modified_ns: int | None, max_bytes: int) -> Entry | None:
-        """A file of many blocks, likewise."""
+        """Append a file of several blocks. Return None if it does not fit."""
         if self.size_if_finalized(path, len(content)) > max_bytes or not self.can_add(path, len(content)):
             return None
         entry_writer = self.open(path, modified_ns)
@@ -100,138 +113,147 @@ class CarWriter(IndexedWriter):
         return entry_writer.close()
 
     def open(self, path: str, modified_ns: int | None) -> "CarEntryWriter":
-        """Begins a file that is written in blocks. Raises Refused, with nothing written."""
+        """Begin a file that is written in blocks.
+
+        Raises:
+            Refused: the name cannot be stored, or the manifest is full. No bytes were written.
+        """
         self._check_can_open(path)
         name = tree_name(path)
-        self._tree_size.take(name, self._tree_size.needs(name, UNLIMITED))
+        self._tree_size.add(name, self._tree_size.cost(name, UNLIMITED))
         self._open = CarEntryWriter(self, path, modified_ns)
         return self._open
 
     def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
-        """Bytes of blocks, tree, manifest and index: never less than it will be, exact if all files are small and
-        in one folder. One more file, and the one being written, count with the longest checksum and time, and
-        with all bytes abandoned so far. Raises Refused."""
+        """Return an upper bound for the size of the archive in bytes if it were finalized now; see `Writer`.
+
+        The result is exact if all files are small and in one folder. One more file, and the file being written,
+        count with the longest possible checksum and time. Abandoned bytes are included. Raises Refused.
+        """
         self._check_not_ended()
         size = self._position + self._index_bytes() + _FIXED_BYTES + self._sections * SHA256_INDEX_RECORD_BYTES
         if self._open is not None:
-            size += self._open.bytes_to_come
+            size += self._open.pending_bytes
         if path is None:
             return size + self._tree_size.size_bytes
-        tree_bytes = self._tree_size.after(self._tree_size.needs(tree_name(path), UNLIMITED))
+        tree_bytes = self._tree_size.size_after(self._tree_size.cost(tree_name(path), UNLIMITED))
         return size + largest_file_bytes(size_bytes, LEAF_BYTES) + longest_text_bytes(path) + tree_bytes
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """False if the manifest would outgrow its u32, whatever the file's size. Raises Refused."""
+        """Return False if the manifest could exceed its limit, whatever the size of the file. Raises Refused."""
         del size_bytes
         self._check_not_ended()
         return self._index_bytes() + longest_text_bytes(path) <= self._max_index_bytes
 
     def finalize(self) -> FinishedArchive:
-        """Writes tree, manifest and index, and the head anew. Raises InvalidInput while a file is open; what the
-        sink raises."""
+        """Write the tree, the manifest and the index, then the final head.
+
+        Raises:
+            InvalidInput: a file is still open. Also raises the errors of the sink.
+        """
         self._check_usable()
         with self._break_on_error():
-            root = self._tree.write(self._put_block)
+            root = self._tree.write(self._write_block)
             data_end = self._position
             checksum = 0
             for block in self._tail(data_end):
                 checksum = crc32c(block, checksum)
-                self._put(block)
+                self._write(block)
             self._out.flush()
             index_start = data_end + self._index.size_bytes + FOOTER.size + TRAILER_BYTES
-            self._sink.rewrite_head(head_of(root, data_end - V2_DATA_START, index_start))
+            self._sink.rewrite_head(encode_head(root, data_end - V2_DATA_START, index_start))
         self._mark_finished()
         return FinishedArchive(
             self._position, data_end, self._position, self.file_count, self._content_bytes, checksum
         )
 
     def _tail(self, data_end: int) -> Iterator[bytes]:
-        """What stands behind the payload."""
+        """Return the parts after the payload: manifest, trailer and index."""
         manifest_bytes = self._index.size_bytes
         index_start = data_end + manifest_bytes + FOOTER.size + TRAILER_BYTES
         yield from self._index.blocks()
         yield FOOTER.pack(manifest_bytes) + trailer(data_end, index_start + self._cids.size_bytes)
         yield from self._cids.blocks()
 
-    def _put_leaf(self, head: bytes, content: bytes) -> bytes:
-        """Writes a section; returns its CID."""
+    def _write_leaf(self, head: bytes, content: bytes) -> bytes:
+        """Write the section of a leaf, and return its CID."""
         digest = hashlib.sha256(content).digest()
         self._cids.add_digest(SHA256, digest, self._position - V2_DATA_START)
         self._sections += 1
         cid = RAW_SHA256 + digest
-        self._put(head, cid, content)
+        self._write(head, cid, content)
         return cid
 
-    def _put_block(self, cid: bytes, block: bytes) -> None:
+    def _write_block(self, cid: bytes, block: bytes) -> None:
         self._cids.add(cid, self._position - V2_DATA_START)
         self._sections += 1
-        self._put(varint.encode(len(cid) + len(block)), cid, block)
+        self._write(varint.encode(len(cid) + len(block)), cid, block)
 
-    def _put(self, *parts: bytes) -> None:
+    def _write(self, *parts: bytes) -> None:
         self._position += self._out.write(*parts)
 
 
 class CarEntryWriter(FileWriter[CarWriter]):
-    """One file being written in blocks. Made by CarWriter.open."""
+    """Writes one file of a CAR in blocks. Created by `CarWriter.open`."""
 
     def __init__(self, writer: CarWriter, path: str, modified_ns: int | None) -> None:
         super().__init__(writer, path, modified_ns)
         self._start = writer._position
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._digests: list[bytes] = []
 
     @property
-    def bytes_to_come(self) -> int:
-        """What its blocks and their index records take at most beyond those that are written, if it ended now."""
+    def pending_bytes(self) -> int:
+        """Upper bound in bytes for the blocks and index records still to be written if the file ended now."""
         written = len(self._digests)
-        size_bytes = written * LEAF_BYTES + len(self._held)
+        size_bytes = written * LEAF_BYTES + len(self._buffer)
         return largest_file_bytes(size_bytes, LEAF_BYTES) - written * (LEAF_BYTES + SECTION_BYTES)
 
     def write(self, block: bytes) -> None:
-        """Appends. What the sink raises breaks the whole archive."""
+        """Append a block. An error of the sink breaks the whole archive."""
         self._check_open()
         self._checksum = crc32c(block, self._checksum)
-        self._held += block
-        if len(self._held) > LEAF_BYTES:
+        self._buffer += block
+        if len(self._buffer) > LEAF_BYTES:
             with self._writer._break_on_error():
-                self._put_leaves()
+                self._write_leaves()
 
-    def _put_leaves(self) -> None:
-        """All that are known not to be the only one."""
+    def _write_leaves(self) -> None:
+        """Write all full leaves, but keep at least one byte: the file may end with a single leaf."""
         at = 0
-        while len(self._held) - at > LEAF_BYTES:
-            self._put_leaf(bytes(self._held[at : at + LEAF_BYTES]))
+        while len(self._buffer) - at > LEAF_BYTES:
+            self._write_leaf(bytes(self._buffer[at : at + LEAF_BYTES]))
             at += LEAF_BYTES
-        del self._held[:at]
+        del self._buffer[:at]
         self._writer._out.flush()
 
-    def _put_leaf(self, content: bytes) -> None:
+    def _write_leaf(self, content: bytes) -> None:
         head = varint.encode(CID_BYTES + len(content))
-        self._digests.append(self._writer._put_leaf(head, content)[-32:])
+        self._digests.append(self._writer._write_leaf(head, content)[-32:])
 
     def close(self) -> Entry:
-        """Ends the file."""
+        """Finish the file and return its entry."""
         self._check_open()
         writer = self._writer
         writer._open = None
         with writer._break_on_error():
-            self._put_leaf(bytes(self._held))
+            self._write_leaf(bytes(self._buffer))
             entry = self._entry(writer._position)
             text = entry_text(writer._comma, entry)
-            cid, total_bytes = self._put_nodes()
+            cid, total_bytes = self._write_nodes()
             writer._tree.add(tree_name(self.path), cid, total_bytes)
             writer._append(text, 1, entry.size_bytes)
             writer._out.flush()
         return entry
 
     def _entry(self, end: int) -> Entry:
-        leaves, size_bytes = len(self._digests), len(self._held)
+        leaves, size_bytes = len(self._digests), len(self._buffer)
         if leaves == 1:
             return Entry(self.path, end - size_bytes, end, self._checksum, self._modified_ns)
         content_bytes = (leaves - 1) * LEAF_BYTES + size_bytes
         return Entry(self.path, self._start, end, self._checksum, self._modified_ns, content_bytes, SECTIONS)
 
-    def _put_nodes(self) -> tuple[bytes, int]:
-        """CID of the whole file, and bytes of all its blocks."""
-        size_bytes = (len(self._digests) - 1) * LEAF_BYTES + len(self._held)
-        return put_large_file(self._writer._put_block, self._digests, LEAF_BYTES, size_bytes, self._modified_ns)
+    def _write_nodes(self) -> tuple[bytes, int]:
+        """Write the inner nodes, and return the CID of the file and the total size of its blocks in bytes."""
+        size_bytes = (len(self._digests) - 1) * LEAF_BYTES + len(self._buffer)
+        return write_large_file(self._writer._write_block, self._digests, LEAF_BYTES, size_bytes, self._modified_ns)
