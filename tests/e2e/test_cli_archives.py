@@ -180,7 +180,7 @@ def test_a_damaged_car_is_listed_up_to_the_damage(alone: Cafcat) -> None:
     result = alone("convert", "--zero-padding", "padded.car", "out.caf")
     assert "cannot check the hashes of 1 blocks: Keccak-256 (0x1b)" in result.err
     assert in_archive(alone.folder / "out.caf") == {"a": b"first", "b": b"second", "k": b"keccak"}
-    assert "only CARs have" in alone("inspect", "--zero-padding", "out.caf", code=2).err
+    assert "only CAR archives can" in alone("inspect", "--zero-padding", "out.caf", code=2).err
 
 
 def test_inspect_counts_blocks_that_are_not_checked(alone: Cafcat) -> None:

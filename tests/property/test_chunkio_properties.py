@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cafcat.errors import CafcatError
 from cafcat.formats.chunkio import CHUNKIO
-from cafcat.formats.chunkio.metering import INTERVAL_BYTES, is_position, metered, unmetered, write_meter
+from cafcat.formats.chunkio.metering import INTERVAL_BYTES, insert_meters, is_position, strip_meters, write_meter
 from cafcat.formats.chunkio.pieces import PIECE_BYTES, content_bytes_of, pieces_end
 from cafcat.formats.chunkio.records import Record
 from cafcat.formats.chunkio.records_reader import RecordReader
@@ -201,8 +201,8 @@ def test_the_size_of_a_file_is_told_by_its_span(begin: int, size_bytes: int) -> 
 
 @given(POSITIONS, CONTENTS, st.integers(1, 70_000))
 def test_meters_come_and_go(begin: int, content: bytes, block_bytes: int) -> None:
-    data = b"".join(metered(begin, begin, content))
-    parts = [unmetered(begin + at, data[at : at + block_bytes]) for at in range(0, len(data), block_bytes)]
+    data = b"".join(insert_meters(begin, begin, content))
+    parts = [strip_meters(begin + at, data[at : at + block_bytes]) for at in range(0, len(data), block_bytes)]
     assert b"".join(parts) == content
     record = b"".join(record_bytes(begin, bytes(16), content))
     assert pieces_end(begin, len(content)) == begin + len(record)

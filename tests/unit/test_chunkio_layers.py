@@ -6,13 +6,13 @@ import pytest
 
 from cafcat.errors import Corrupt, InvalidInput, StoreFailed
 from cafcat.formats.chunkio.buffered import BufferedWriter
-from cafcat.formats.chunkio.deflating import Deflater, inflated
+from cafcat.formats.chunkio.deflating import Deflater, inflate
 from cafcat.formats.chunkio.metering import INTERVAL_BYTES
 from cafcat.formats.chunkio.records import Record
 from cafcat.formats.chunkio.records_reader import RecordReader
 from cafcat.formats.chunkio.records_writer import RecordWriter
 from cafcat.formats.chunkio.tail import RecordTail
-from cafcat.formats.chunkio.time_index import at_partition, records_after, ticks_of_ns, ticks_of_record
+from cafcat.formats.chunkio.time_index import partition_point, records_after, ticks_of_ns, ticks_of_record
 from cafcat.testing.formats import BytesArchive, FailingSink, ListSink
 
 USER = bytes(range(16))
@@ -34,7 +34,7 @@ CONTENTS = [b"", b"x", bytes(5 * MIB), bytes(range(256)) * 9000, bytes(MIB), byt
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("block_bytes", [1, 5, 1000, 1 << 20])
 def test_inflated_is_what_was_deflated(content: bytes, block_bytes: int) -> None:
-    blocks = list(inflated(blocks_of(deflated(content), block_bytes), len(content)))
+    blocks = list(inflate(blocks_of(deflated(content), block_bytes), len(content)))
     assert b"".join(blocks) == content
     assert all(0 < len(block) <= MIB for block in blocks)
 
@@ -43,28 +43,28 @@ def test_what_is_left_in_the_stream_comes_out() -> None:
     """zlib may have taken all input, and not given all output yet."""
     for size_bytes in range(MIB + 1, MIB + 110, 9):
         raw = deflated(bytes(size_bytes))
-        assert sum(map(len, inflated([raw], size_bytes))) == size_bytes
+        assert sum(map(len, inflate([raw], size_bytes))) == size_bytes
 
 
 def test_a_stream_that_was_flushed_and_not_closed_is_whole() -> None:
     stream = zlib.compressobj(9, zlib.DEFLATED, -15)
     raw = stream.compress(b"data" * 1000) + stream.flush(zlib.Z_SYNC_FLUSH)
-    assert b"".join(inflated([raw])) == b"data" * 1000
-    assert list(inflated([])) == []
+    assert b"".join(inflate([raw])) == b"data" * 1000
+    assert list(inflate([])) == []
 
 
 def test_what_is_no_deflate() -> None:
-    with pytest.raises(Corrupt, match="no DEFLATE"):
-        list(inflated([b"\xff" * 100]))
-    with pytest.raises(Corrupt, match="bytes follow"):
-        list(inflated([deflated(b"data") + b"!"]))
-    with pytest.raises(Corrupt, match="bytes follow"):
-        list(inflated([deflated(b"data"), b"!"]))
+    with pytest.raises(Corrupt, match="not a DEFLATE"):
+        list(inflate([b"\xff" * 100]))
+    with pytest.raises(Corrupt, match="bytes after the end"):
+        list(inflate([deflated(b"data") + b"!"]))
+    with pytest.raises(Corrupt, match="bytes after the end"):
+        list(inflate([deflated(b"data"), b"!"]))
 
 
 def test_a_bomb_is_stopped_at_the_bound() -> None:
     found = 0
-    blocks = inflated([deflated(bytes(50 * MIB))], 3 * MIB)
+    blocks = inflate([deflated(bytes(50 * MIB))], 3 * MIB)
     while found < 3 * MIB:
         found += len(next(blocks))
     assert found == 3 * MIB
@@ -75,7 +75,7 @@ def test_a_bomb_is_stopped_at_the_bound() -> None:
 def test_a_finished_deflater_takes_no_more() -> None:
     deflater = Deflater()
     deflater.write(b"data")
-    assert deflater.finished() == deflater.finished()
+    assert deflater.finish() == deflater.finish()
     with pytest.raises(InvalidInput):
         deflater.write(b"more")
 
@@ -89,7 +89,7 @@ class Clock:
 
 def contents(data: bytes) -> list[bytes]:
     reader = RecordReader(BytesArchive(data))
-    return [b"".join(inflated([reader.content(record) or b""])) for record in reader.records()]
+    return [b"".join(inflate([reader.content(record) or b""])) for record in reader.records()]
 
 
 def test_a_record_closes_when_it_is_large_enough() -> None:
@@ -114,10 +114,10 @@ def test_the_size_is_that_of_the_original_unless_another_is_given() -> None:
 def test_a_record_closes_when_it_is_old_enough() -> None:
     clock, sink = Clock(), ListSink()
     writer = BufferedWriter(RecordWriter(sink), close_at_seconds=10, clock=clock)
-    assert writer.due_in is None
+    assert writer.due_in_seconds is None
     writer.write(b"first", USER)
     clock.now += 9
-    assert writer.due_in == 1
+    assert writer.due_in_seconds == 1
     assert writer.close_if_due() is None
     writer.write(b"second", bytes(16))
     clock.now += 1
@@ -191,7 +191,7 @@ def test_records_are_found_by_time(count: int, size_bytes: int) -> None:
 
 def test_no_record_no_time() -> None:
     assert list(records_after(RecordReader(BytesArchive(b"")), 0)) == []
-    assert at_partition(RecordReader(BytesArchive(bytes(100))), lambda _: False) is None
+    assert partition_point(RecordReader(BytesArchive(bytes(100))), lambda _: False) is None
 
 
 def test_looking_up_a_time_reads_little() -> None:
@@ -227,7 +227,7 @@ def test_a_file_that_grows_byte_by_byte_gives_each_record_once() -> None:
         assert [record.end for record in found] == [end for end in ends if end == size_bytes]
         assert all(tail.content(record) == b"x" * 30 for record in found)
     assert tail.position == len(data)
-    assert tail.passed_over == 0
+    assert tail.skipped_count == 0
     again = RecordTail(archive, ends[0])
     assert [record.end for record in again.poll()] == ends[1:]
 
@@ -264,7 +264,7 @@ def test_a_torn_record_is_passed_over_when_another_follows() -> None:
     RecordWriter(sink, len(torn)).write((3).to_bytes(16, "little"), b"after a crash")
     archive.grow(sink.data)
     assert [ticks_of_record(record) for record in tail.poll()] == [3]
-    assert tail.passed_over == 1
+    assert tail.skipped_count == 1
     assert list(tail.poll()) == []
 
 

@@ -13,12 +13,12 @@ from cafcat.formats.chunkio.metering import (
     INTERVAL_BYTES,
     MAX_POSITION,
     end_position,
+    insert_meters,
     is_position,
-    metered,
-    offset_at,
-    position_of,
+    offset_to_position,
+    position_to_offset,
     read_meter,
-    unmetered,
+    strip_meters,
     write_meter,
 )
 from cafcat.formats.chunkio.records import MAX_CONTENT_BYTES, Record, pack_header, parse_header
@@ -60,7 +60,7 @@ def answer(reader: RecordReader, record: Record) -> dict[str, Any]:
     content = b"".join(reader._content(record))
     u0, u1 = (int.from_bytes(half, "little") for half in (record.user_data[:8], record.user_data[8:]))
     found = {"begin": record.begin, "end": record.end, "len": record.content_bytes, "u0": u0, "u1": u1}
-    return found | {"ok": reader.is_whole(record), "sha256": hashlib.sha256(content).hexdigest()}
+    return found | {"ok": reader.is_intact(record), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def written(contents: list[bytes]) -> bytes:
@@ -133,7 +133,7 @@ def test_ends_are_where_the_rule_says(begin: int) -> None:
         end = end_position(begin, 40 + size_bytes)
         assert end == end_by_the_published_rule(begin, size_bytes)
         assert is_position(end)
-        assert position_of(offset_at(end)) == end
+        assert offset_to_position(position_to_offset(end)) == end
 
 
 def test_positions_that_no_record_has() -> None:
@@ -149,15 +149,15 @@ def test_positions_that_no_record_has() -> None:
 
 def test_meters_are_taken_out_wherever_the_bytes_begin() -> None:
     payload = b"".join(n.to_bytes(4, "big") for n in range(60_000))
-    data = b"".join(metered(0, 0, payload))
+    data = b"".join(insert_meters(0, 0, payload))
     assert data.startswith(FILE_HEADER)
     assert data[INTERVAL_BYTES : INTERVAL_BYTES + 16] == write_meter(0)
     for start in [0, 1, 15, 16, 17, 65535, 65536, 65540, 65552, 65553, 131072, len(data)]:
         for block in (1, 7, 16, 65536, 70_000, len(data)):
             limit = min(len(data), start + 40 * block)
-            parts = [unmetered(at, data[at : min(at + block, limit)]) for at in range(start, limit, block)]
-            assert b"".join(parts) == unmetered(start, data[start:limit])
-    assert unmetered(0, data) == payload
+            parts = [strip_meters(at, data[at : min(at + block, limit)]) for at in range(start, limit, block)]
+            assert b"".join(parts) == strip_meters(start, data[start:limit])
+    assert strip_meters(0, data) == payload
 
 
 def test_meters_that_are_none() -> None:
@@ -219,7 +219,7 @@ def test_records_behind_a_damaged_content_without_meter_are_not_believed() -> No
     data[1000] ^= 1
     reader = RecordReader(BytesArchive(bytes(data)))
     assert list(reader.records()) == list(one_by_one(reader)) == [records[0], records[2], records[3]]
-    assert not reader.is_whole(records[0])
+    assert not reader.is_intact(records[0])
     assert reader.content(records[0]) is None
 
 
@@ -245,7 +245,7 @@ def test_a_torn_record_hides_none_that_were_appended_later() -> None:
     appended = [writer.write(USER, content) for content in (b"second", b"third", bytes(400_000))]
     reader = RecordReader(BytesArchive(sink.data))
     assert [record.begin for record in reader.records()] == [0, 61, *(record.begin for record in appended)]
-    assert [record for record in one_by_one(reader) if reader.is_whole(record)][1:] == appended
+    assert [record for record in one_by_one(reader) if reader.is_intact(record)][1:] == appended
     assert appended[0].begin == 131_072
 
 
@@ -280,7 +280,7 @@ def test_what_the_writer_refuses() -> None:
         def __len__(self) -> int:
             return MAX_CONTENT_BYTES + 1
 
-    with pytest.raises(InvalidInput, match="2,147,483,591 are the most"):
+    with pytest.raises(InvalidInput, match="the limit is 2,147,483,591"):
         writer.write(USER, Huge())
     assert not sink.blocks
 
@@ -293,7 +293,7 @@ def test_a_file_made_to_cost_time_is_listed_in_linear_time() -> None:
     data = bytearray(size)
     for n in range(intervals):
         begin = n * INTERVAL_BYTES
-        content_bytes = offset_at(size) - offset_at(begin) - 40
+        content_bytes = position_to_offset(size) - position_to_offset(begin) - 40
         data[begin : begin + 16] = write_meter(begin)
         data[begin + 16 : begin + 56] = pack_header(USER, content_bytes, bytes(8))
     data[-INTERVAL_BYTES : -INTERVAL_BYTES + 16] = bytes(16)

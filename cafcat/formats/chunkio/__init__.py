@@ -1,4 +1,4 @@
-"""ChunkIO (romkatv/ChunkIO): records between meters. Layout, rules and deviations: docs/formats/chunkio.md."""
+"""ChunkIO (romkatv/ChunkIO): records with meters between them. See docs/formats/chunkio.md."""
 
 from cafcat.formats.chunkio.format import CHUNKIO, ChunkIoFormat
 

@@ -1,5 +1,7 @@
-"""The original's buffered layer: what is written is collected, deflated, and becomes a record when it is large or
-old enough."""
+"""The buffered layer of the original program: content is collected, deflated, and written as a record.
+
+A record ends when it is large enough or old enough.
+"""
 
 import time
 from collections.abc import Callable
@@ -13,12 +15,15 @@ from cafcat.formats.chunkio.records_writer import RecordWriter
 __all__ = ["CLOSE_AT_BYTES", "BufferedWriter"]
 
 CLOSE_AT_BYTES: Final = 128 << 10
-"""As the original: of content before it is deflated."""
+"""Content size in bytes, before compression, at which a record ends. The value of the original program."""
 
 
 class BufferedWriter:
-    """Collects content for records. One record is in memory, deflated. Nothing runs by itself: the age of a record
-    is looked at by every write, and by `close_if_due`, which who writes seldom calls now and then."""
+    """Collects content for records. One compressed record is in memory.
+
+    There is no timer: each write checks the age of the record. A caller that writes rarely must also call
+    `close_if_due` from time to time.
+    """
 
     def __init__(
         self,
@@ -28,8 +33,15 @@ class BufferedWriter:
         close_at_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Args: close_at_bytes: a record ends with the write that makes it so large or larger; close_at_seconds:
-        or so long after its first write; clock: in seconds. None: never."""
+        """Begin without an open record.
+
+        Args:
+            records: writes the records.
+            close_at_bytes: a record ends with the write that makes its content this large (bytes), or never if
+                None.
+            close_at_seconds: a record ends this long after its first write (seconds), or never if None.
+            clock: returns the time in seconds.
+        """
         self._records = records
         self._close_at_bytes = close_at_bytes
         self._close_at_seconds = close_at_seconds
@@ -40,42 +52,52 @@ class BufferedWriter:
 
     @property
     def size_bytes(self) -> int:
-        """Content of the open record, before it is deflated; 0 if there is none."""
+        """Size of the open record's content in bytes, before compression; 0 if no record is open."""
         return 0 if self._deflater is None else self._deflater.size_bytes
 
     @property
-    def due_in(self) -> float | None:
-        """Seconds until `close_if_due` ends the record, 0 or less if it is time; None for never."""
+    def due_in_seconds(self) -> float | None:
+        """Seconds until the open record is old enough to end; 0 or less if it is. None if that never happens."""
         if self._deflater is None or self._close_at_seconds is None:
             return None
         return self._began + self._close_at_seconds - self._clock()
 
     def write(self, content: bytes, user_data: bytes) -> list[Record]:
-        """Adds to the open record, or begins one, of which this is the user data. Gives the records that ended: one
-        that was old enough, and the one that is large enough now. Raises InvalidInput; what the sink raises: then
-        the record is still open, and `close` writes it again, once the RecordWriter was resumed."""
+        """Append content to the open record, or begin one with this user data.
+
+        Returns:
+            The records that ended: one that was old enough before, and the open one if it is large enough now.
+
+        Raises:
+            InvalidInput: the user data has the wrong size, or the open record is finished. Errors of the sink pass
+                through. After one, the record is still open, and `close` writes it again once the RecordWriter was
+                resumed.
+        """
         closed = self.close_if_due()
         if self._deflater is None:
             if len(user_data) != USER_DATA_BYTES:
-                raise InvalidInput(f"user data has {USER_DATA_BYTES} bytes, not {len(user_data)}")
+                raise InvalidInput(f"user data must have {USER_DATA_BYTES} bytes, not {len(user_data)}")
             self._deflater, self._user_data, self._began = Deflater(), user_data, self._clock()
         self._deflater.write(content)
         full = self._close_at_bytes is not None and self.size_bytes >= self._close_at_bytes
         return [record for record in (closed, self.close() if full else None) if record is not None]
 
     def close_if_due(self) -> Record | None:
-        """Ends the open record if it is old enough."""
-        due_in = self.due_in
-        return self.close() if due_in is not None and due_in <= 0 else None
+        """End the open record if it is old enough. Return the record, or None."""
+        due_in_seconds = self.due_in_seconds
+        return self.close() if due_in_seconds is not None and due_in_seconds <= 0 else None
 
     def abandon(self) -> None:
-        """Drops the open record."""
+        """Discard the open record."""
         self._deflater = None
 
     def close(self) -> Record | None:
-        """Ends the open record, if there is one, and writes it. Raises what RecordWriter.write raises."""
+        """End the open record and write it.
+
+        Return None if there is none. Raises the errors of `RecordWriter.write`.
+        """
         if self._deflater is None:
             return None
-        record = self._records.write(self._user_data, self._deflater.finished())
+        record = self._records.write(self._user_data, self._deflater.finish())
         self._deflater = None
         return record

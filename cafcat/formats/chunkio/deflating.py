@@ -1,4 +1,4 @@
-"""Raw DEFLATE (RFC 1951), as the original's buffered layer keeps every content."""
+"""Raw DEFLATE (RFC 1951), in which the buffered layer of the original program stores all content."""
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -6,32 +6,42 @@ from typing import Final
 
 from cafcat.errors import Corrupt, InvalidInput
 
-__all__ = ["MAX_INFLATED_BYTES", "Deflater", "inflated"]
+__all__ = ["MAX_INFLATED_BYTES", "Deflater", "inflate"]
 
 MAX_INFLATED_BYTES: Final = 1 << 30
-"""Of one record, unless asked for more: the buffered layer closes them at 128 KiB; a bomb makes 2 TB of 2 GiB."""
+"""Default limit in bytes for the inflated content of one record. The buffered layer ends records at 128 KiB, but 2
+GiB of malicious data can inflate to 2 TB."""
 
 _RAW: Final = -zlib.MAX_WBITS
 _BLOCK_BYTES: Final = 1 << 20
 
 
-def inflated(
+def inflate(
     blocks: Iterable[bytes], max_bytes: int = MAX_INFLATED_BYTES, corrupt: Callable[[str], Corrupt] = Corrupt
 ) -> Iterator[bytes]:
-    """What the blocks inflate to, in blocks of at most 1 MiB. Memory: one of each, and the window of 32 KiB.
+    """Return the inflated content, in blocks of at most 1 MiB.
 
-    A stream that its writer flushed, but did not close, counts as whole: the original reads on to its end, too.
-    Raises what `corrupt` makes of a message for other bytes, and for more than `max_bytes`.
+    Memory: one block of each kind, and a window of 32 KiB.
+
+    A stream that was flushed, but not closed, is accepted, as in the original program.
+
+    Args:
+        blocks: the DEFLATE stream.
+        max_bytes: largest allowed size of the result in bytes.
+        corrupt: creates the error from a message.
+
+    Raises:
+        Corrupt: the stream is invalid, has bytes after its end, or inflates to more than `max_bytes`.
     """
     stream = zlib.decompressobj(_RAW)
     found = 0
     for block in blocks:
         rest, part = block, b""
-        # A part that is full may have left some of what is inflated in the stream, without any input left.
+        # If a part is full, the stream object may hold more output, even if all input was consumed.
         while rest or (len(part) == _BLOCK_BYTES and not stream.eof):
             if stream.eof:
-                raise corrupt("bytes follow the end of the DEFLATE stream")
-            part = _inflate(stream, rest, corrupt)
+                raise corrupt("there are bytes after the end of the DEFLATE stream")
+            part = _inflate_block(stream, rest, corrupt)
             rest = stream.unconsumed_tail or stream.unused_data
             found += len(part)
             if found > max_bytes:
@@ -40,31 +50,38 @@ def inflated(
                 yield part
 
 
-def _inflate(stream: "zlib._Decompress", data: bytes, corrupt: Callable[[str], Corrupt]) -> bytes:
+def _inflate_block(stream: "zlib._Decompress", data: bytes, corrupt: Callable[[str], Corrupt]) -> bytes:
     try:
         return stream.decompress(data, _BLOCK_BYTES)
     except zlib.error as error:
-        raise corrupt(f"the record is no DEFLATE stream: {error}") from error
+        raise corrupt(f"the record is not a DEFLATE stream: {error}") from error
 
 
 class Deflater:
-    """One content that is deflated as it comes."""
+    """Compresses one content while it is written.
+
+    Attributes:
+        size_bytes: size of the content so far in bytes, before compression.
+    """
 
     def __init__(self, level: int = zlib.Z_DEFAULT_COMPRESSION) -> None:
         self._stream: zlib._Compress | None = zlib.compressobj(level, zlib.DEFLATED, _RAW)
         self._parts: list[bytes] = []
         self.size_bytes = 0
-        """Of what was written, before it was deflated."""
 
     def write(self, data: bytes) -> None:
-        """Appends."""
+        """Append content.
+
+        Raises:
+            InvalidInput: the content is finished.
+        """
         if self._stream is None:
-            raise InvalidInput("this record is finished, though it was not written: write it, or abandon it")
+            raise InvalidInput("this record is finished, but was not written yet: close it again, or abandon it")
         self._parts.append(self._stream.compress(data))
         self.size_bytes += len(data)
 
-    def finished(self) -> bytes:
-        """All of it, deflated. Nothing can be written afterwards; the same can be had again."""
+    def finish(self) -> bytes:
+        """Return the whole compressed content. No content can be appended afterwards. May be called again."""
         if self._stream is not None:
             self._parts = [b"".join([*self._parts, self._stream.flush()])]
             self._stream = None

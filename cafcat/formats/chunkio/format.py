@@ -1,4 +1,4 @@
-"""The format, as others use it."""
+"""The ChunkIO format object."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ __all__ = ["CHUNKIO", "ChunkIoFormat"]
 
 
 class ChunkIoFormat:
-    """ChunkIO, as the original program writes it."""
+    """ChunkIO, with the same bytes as the original program writes. Implements `Format`."""
 
     name: Final = "chunkio"
     suffix: Final = ".cio"
@@ -22,19 +22,27 @@ class ChunkIoFormat:
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """True if the file begins as the original begins it. Nobody checks these bytes afterwards."""
-        del tail  # the last bytes may be those of any content
+        """Return True if the archive begins with the file header of ChunkIO.
+
+        Readers do not check these bytes again.
+        """
+        del tail  # an archive may end with any content
         return head.startswith(FILE_HEADER)
 
     def writer(self, sink: Sink) -> ChunkIoWriter:
+        """Return a writer for a new archive."""
         return ChunkIoWriter(sink)
 
     def reader(self, archive: RandomReader) -> ChunkIoReader:
-        """Raises Corrupt if there is no record, or if a chunk of cafcat's own has lost its end."""
+        """Return a reader for an archive.
+
+        Raises:
+            Corrupt: the archive has no record, or is a chunk of cafcat without its end.
+        """
         return ChunkIoReader(archive)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-        """See decoding.decode."""
+        """Return the content of an entry; see `decoding.decode`."""
         return decode(span, entry)
 
 

@@ -1,8 +1,9 @@
-"""Meters: 16 bytes at every position divisible by 65,536, wherever records are.
+"""Meters: 16 bytes at each position divisible by 65,536, even within a header or content.
 
-The stream of records (headers and contents, back to back) is the payload. A position is a place in the file, an
-offset one in the payload. Meters are written only with the byte that follows them: a record that ends on a boundary
-ends before the meter, and the next one begins there and has the meter as its own. So each offset has one position.
+The stream of records (headers and contents, back to back) is the payload. A position is relative to the start of
+the file, an offset is relative to the start of the payload. A meter is written only together with the byte after
+it. Therefore a record that ends on such a boundary ends before the meter, and the next record begins there and
+contains the meter. So each offset has exactly one position.
 """
 
 from typing import Final
@@ -15,52 +16,61 @@ __all__ = [
     "MAX_POSITION",
     "METER_BYTES",
     "end_position",
+    "insert_meters",
     "is_position",
-    "metered",
-    "offset_at",
-    "position_of",
+    "offset_to_position",
+    "position_to_offset",
     "read_meter",
-    "unmetered",
+    "strip_meters",
     "write_meter",
 ]
 
 INTERVAL_BYTES: Final = 1 << 16
+"""Distance of two meters in bytes."""
 METER_BYTES: Final = 16
+"""Size of a meter in bytes."""
 FILE_HEADER: Final = b"romkatv/chunkio\n"
-"""Stands where the meter at 0 would be. Nobody checks it."""
+"""The first bytes of a file, in place of the meter at position 0. Readers do not check them."""
 MAX_POSITION: Final = (1 << 63) - 1
+"""Largest position in a file."""
 
 _PAYLOAD_BYTES: Final = INTERVAL_BYTES - METER_BYTES
+"""Payload bytes between two meters."""
 
 
 def is_position(position: int) -> bool:
-    """Whether a record may begin or end there: not within a meter, nor right after it."""
+    """Return True if a record can begin or end at this position: not within a meter, nor right after one."""
     return 0 <= position <= MAX_POSITION and (position - 1) % INTERVAL_BYTES >= METER_BYTES
 
 
-def offset_at(position: int) -> int:
-    """How many bytes of payload (padding counts as such) are before a valid position."""
+def position_to_offset(position: int) -> int:
+    """Return the number of payload bytes before a valid position. Padding counts as payload."""
     return position - METER_BYTES * -(-position // INTERVAL_BYTES)
 
 
-def position_of(offset: int) -> int:
-    """The valid position with so many bytes of payload before it."""
+def offset_to_position(offset: int) -> int:
+    """Return the valid position with this many payload bytes before it."""
     return offset + METER_BYTES * -(-offset // _PAYLOAD_BYTES)
 
 
 def end_position(begin: int, payload_bytes: int) -> int:
-    """Where so many bytes of payload from a valid position end."""
-    return position_of(offset_at(begin) + payload_bytes)
+    """Return the end position of `payload_bytes` bytes of payload that begin at the valid position `begin`."""
+    return offset_to_position(position_to_offset(begin) + payload_bytes)
 
 
 def write_meter(begin: int) -> bytes:
-    """The meter within, or right before, the record that begins there."""
+    """Return a meter that is within, or at the start of, the record that begins at `begin`."""
     raw = begin.to_bytes(8, "little")
     return raw + siphash(raw)
 
 
 def read_meter(raw: bytes, position: int) -> int | None:
-    """Where the record begins that a meter at this position names; None if it is no meter. That at 0 names 0."""
+    """Return the start of the record that a meter refers to, or None if the bytes are not a valid meter.
+
+    Args:
+        raw: the 16 bytes of the meter.
+        position: position of the meter. At position 0 the result is always 0.
+    """
     if not position:
         return 0
     begin = int.from_bytes(raw[:8], "little")
@@ -69,28 +79,34 @@ def read_meter(raw: bytes, position: int) -> int | None:
     return begin
 
 
-def metered(position: int, begin: int, payload: bytes) -> list[bytes | memoryview]:
-    """The payload as it is written at a position, in parts. begin: of the record that it belongs to."""
-    room = -position % INTERVAL_BYTES
-    if len(payload) <= room:
+def insert_meters(position: int, begin: int, payload: bytes) -> list[bytes | memoryview]:
+    """Return the payload with its meters, in parts, as it is written at a position.
+
+    Args:
+        position: position of the first byte.
+        begin: start of the record that the payload belongs to.
+        payload: the payload.
+    """
+    space = -position % INTERVAL_BYTES
+    if len(payload) <= space:
         return [payload]
     view = memoryview(payload)
-    parts: list[bytes | memoryview] = [view[:room]]
+    parts: list[bytes | memoryview] = [view[:space]]
     meter = write_meter(begin)
-    for start in range(room, len(payload), _PAYLOAD_BYTES):
+    for start in range(space, len(payload), _PAYLOAD_BYTES):
         parts += (meter, view[start : start + _PAYLOAD_BYTES])
     if not position:
         parts[1] = FILE_HEADER
     return parts
 
 
-def unmetered(position: int, data: bytes) -> bytes:
-    """The payload in bytes of a file that begin at any position."""
-    within = position % INTERVAL_BYTES
-    if 0 < within < METER_BYTES:
-        data = data[METER_BYTES - within :]
-        within = METER_BYTES
-    first = -within % INTERVAL_BYTES
+def strip_meters(position: int, data: bytes) -> bytes:
+    """Return the payload of bytes that were read from the file at any position."""
+    in_interval = position % INTERVAL_BYTES
+    if 0 < in_interval < METER_BYTES:
+        data = data[METER_BYTES - in_interval :]
+        in_interval = METER_BYTES
+    first = -in_interval % INTERVAL_BYTES
     if first >= len(data):
         return data
     view = memoryview(data)

@@ -1,17 +1,18 @@
-"""How cafcat keeps files and their index in records: which record is what, and where each ends.
+"""How cafcat stores files and their index in records.
 
-A file is one record, or several in a row of 1 MiB each but for the last; so is the text of the index, and after it
-comes an end mark, a record without content. User data tells them apart: eight bytes of a word, and a number.
+A file is one record, or several adjacent ones, each with 1 MiB of content except the last. The text of the index is
+stored in the same way. An end mark follows, a record without content. The user data identifies each kind of record:
+a word of eight bytes, and a number.
 """
 
 from typing import Final, NamedTuple
 
-from cafcat.formats.chunkio.metering import end_position, is_position, offset_at, position_of
+from cafcat.formats.chunkio.metering import end_position, is_position, offset_to_position, position_to_offset
 from cafcat.formats.chunkio.records import HEADER_BYTES
 
 __all__ = [
     "PIECE_BYTES",
-    "Layout",
+    "IndexLayout",
     "content_bytes_of",
     "end_mark",
     "end_mark_begin",
@@ -19,14 +20,15 @@ __all__ = [
     "finalized_size",
     "index_begin_of",
     "index_mark",
-    "is_own",
+    "is_cafcat_record",
     "payload_bytes",
     "piece_count",
     "pieces_end",
 ]
 
 PIECE_BYTES: Final = 1 << 20
-"""Content of a record. Small enough to be kept, and checked before any of it is given away."""
+"""Content size of a record in bytes. Small enough to be buffered, and to be checked before any of it is returned.
+"""
 
 _FILE: Final = b"cafcat1F"
 _INDEX: Final = b"cafcat1I"
@@ -34,63 +36,87 @@ _END: Final = b"cafcat1E"
 
 
 def file_mark(offset: int) -> bytes:
-    """User data of a piece of a file. offset: of the piece in it, in bytes."""
+    """Return the user data of a piece of a file.
+
+    Args:
+        offset: offset of the piece in the file, in bytes.
+    """
     return _FILE + offset.to_bytes(8, "little")
 
 
 def index_mark(begin: int) -> bytes:
-    """User data of a piece of the index, which says itself where it begins: a copy elsewhere is none."""
+    """Return the user data of a piece of the index.
+
+    It includes the position of the record, so that a copy at another position is not mistaken for an index.
+
+    Args:
+        begin: position of the record in bytes.
+    """
     return _INDEX + begin.to_bytes(8, "little")
 
 
 def end_mark(index_begin: int) -> bytes:
-    """User data of the last record. index_begin: position of the first piece of the index."""
+    """Return the user data of the last record.
+
+    Args:
+        index_begin: position of the first piece of the index in bytes.
+    """
     return _END + index_begin.to_bytes(8, "little")
 
 
 def index_begin_of(user_data: bytes) -> int | None:
-    """The way back from an end mark; None for other records."""
+    """Return the position of the index in the user data of an end mark, or None for other records."""
     return int.from_bytes(user_data[8:], "little") if user_data.startswith(_END) else None
 
 
-def is_own(user_data: bytes) -> bool:
-    """Whether cafcat wrote the record."""
+def is_cafcat_record(user_data: bytes) -> bool:
+    """Return True if the user data is that of a record written by cafcat."""
     return user_data[:8] in (_FILE, _INDEX, _END)
 
 
 def piece_count(content_bytes: int) -> int:
-    """Records that so many bytes take: at least one."""
+    """Return the number of records for this many bytes of content: at least one."""
     return -(-content_bytes // PIECE_BYTES) or 1
 
 
 def payload_bytes(content_bytes: int) -> int:
-    """Payload of the pieces of so many bytes."""
+    """Return the payload size in bytes of the pieces for this many bytes of content."""
     return content_bytes + HEADER_BYTES * piece_count(content_bytes)
 
 
 def pieces_end(begin: int, content_bytes: int) -> int:
-    """Where the pieces of so many bytes end that begin at a position."""
+    """Return the end position of the pieces for this many bytes of content that begin at `begin`."""
     return end_position(begin, payload_bytes(content_bytes))
 
 
 def content_bytes_of(begin: int, end: int) -> int | None:
-    """How many bytes have the pieces that begin and end there; None if no pieces do."""
+    """Return the content size in bytes of the pieces in `[begin, end)`, or None if these cannot be pieces."""
     if not (is_position(begin) and is_position(end) and begin < end):
         return None
-    size_bytes = offset_at(end) - offset_at(begin)
+    size_bytes = position_to_offset(end) - position_to_offset(begin)
     count = -(-size_bytes // (PIECE_BYTES + HEADER_BYTES))
     content_bytes = size_bytes - HEADER_BYTES * count
     return content_bytes if content_bytes >= 0 and piece_count(content_bytes) == count else None
 
 
 def finalized_size(offset: int, index_bytes: int) -> int:
-    """Size of a chunk whose index has so much payload before it, and so many bytes of text."""
-    return position_of(offset + payload_bytes(index_bytes) + HEADER_BYTES)
+    """Return the size in bytes of a finished chunk.
+
+    Args:
+        offset: number of payload bytes before the index.
+        index_bytes: size of the text of the index in bytes.
+    """
+    return offset_to_position(offset + payload_bytes(index_bytes) + HEADER_BYTES)
 
 
-class Layout(NamedTuple):
-    """Where the index of a chunk is: `[index_begin, index_end)`, and how many bytes of text it has. The end mark
-    is what follows."""
+class IndexLayout(NamedTuple):
+    """The position of the index in a chunk: `[index_begin, index_end)`, followed by the end mark.
+
+    Attributes:
+        index_begin: start of the index in bytes.
+        index_end: end of the index in bytes.
+        index_bytes: size of its text in bytes.
+    """
 
     index_begin: int
     index_end: int
@@ -98,7 +124,7 @@ class Layout(NamedTuple):
 
 
 def end_mark_begin(size_bytes: int) -> int | None:
-    """Where the end mark of a chunk of this size begins, if it can have one."""
-    if not is_position(size_bytes) or offset_at(size_bytes) < HEADER_BYTES:
+    """Return the position of the end mark in a chunk of this size, or None if there cannot be one."""
+    if not is_position(size_bytes) or position_to_offset(size_bytes) < HEADER_BYTES:
         return None
-    return position_of(offset_at(size_bytes) - HEADER_BYTES)
+    return offset_to_position(position_to_offset(size_bytes) - HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""Reading a ChunkIO archive: cafcat's own by its index, others record by record."""
+"""Reads a ChunkIO archive: archives of cafcat by their index, other archives record by record."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,7 +8,7 @@ from cafcat.formats.base import RandomReader
 from cafcat.formats.chunkio.decoding import DEFLATE, RECORD, decode
 from cafcat.formats.chunkio.deflating import MAX_INFLATED_BYTES
 from cafcat.formats.chunkio.index import find_index, index_entries
-from cafcat.formats.chunkio.pieces import is_own
+from cafcat.formats.chunkio.pieces import is_cafcat_record
 from cafcat.formats.chunkio.records import Record
 from cafcat.formats.chunkio.records_reader import RecordReader
 from cafcat.formats.reading import read_span, verified_content
@@ -16,16 +16,22 @@ from cafcat.model import MAX_PATH_BYTES, Entry
 
 __all__ = ["ChunkIoReader"]
 
-_POSITION_BYTES: Final = 17
-"""Of a name: a slash and 16 digits."""
+_SUFFIX_BYTES: Final = 17
+"""Size in bytes of the part of a path after the file name: a slash and 16 digits."""
 
 
 class ChunkIoReader:
-    """Reads one archive. Memory: that of CafReader for an index, or of RecordReader; some blocks of 1 MiB."""
+    """Reads one ChunkIO archive.
+
+    Memory: that of CafReader for an index, or of RecordReader, and some blocks of 1 MiB.
+    """
 
     def __init__(self, archive: RandomReader) -> None:
-        """Raises Corrupt for a chunk that cafcat wrote, but without a whole index, and for bytes without a record.
-        A file of no bytes has no records, and is whole."""
+        """Look for an index. An empty file is valid and has no records.
+
+        Raises:
+            Corrupt: cafcat wrote the archive, but its index is missing. Or the archive has bytes, but no record.
+        """
         self._archive = archive
         self._index = find_index(archive)
         if self._index is None:
@@ -34,32 +40,40 @@ class ChunkIoReader:
     def _check_foreign(self) -> None:
         first = RecordReader(self._archive).first()
         if first is None and self._archive.size_bytes:
-            raise Corrupt("the file has no record that can be read", chunk=self._archive.name, byte=0)
-        if first is not None and is_own(first.user_data):
-            message = "not a whole chunk of cafcat: its index is not at its end"
+            raise Corrupt("the file has no readable record", chunk=self._archive.name, byte=0)
+        if first is not None and is_cafcat_record(first.user_data):
+            message = "not a complete chunk of cafcat: there is no index at its end"
             raise Corrupt(message, chunk=self._archive.name, byte=self._archive.size_bytes)
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """Empty, at the end, for an archive that cafcat did not write."""
+        """The span `[start, end)` of the index in bytes; empty, at the end, for archives of other programs."""
         if self._index is None:
             return self._archive.size_bytes, self._archive.size_bytes
         return self._index.index_begin, self._index.index_end
 
     def entries(self) -> Iterator[Entry]:
-        """The entries in the order of the index, or of the records. Raises Corrupt; StoreFailed as CafReader does.
+        """Return the entries in the order of the index or of the records.
 
-        Of another's archive each record is one that begins and ends within the file, and before the next one
-        begins: a record that was torn when its writer died is none. Whether content is damaged, `open` says.
+        In archives of other programs each complete record is an entry: it ends within the file and before the next
+        record begins. A record that is torn, because its writer died, is left out. Damaged content is only found by
+        `open`.
+
+        Raises:
+            Corrupt: the index is damaged.
+            StoreFailed: see `CafReader.entries`.
         """
         if self._index is not None:
             return index_entries(self._archive, self._index)
-        return (_entry(record, _file_name(self._archive.name)) for record in self._whole_records())
+        return (_entry(record, _file_name(self._archive.name)) for record in self._complete_records())
 
     def inflated_entries(self, max_bytes: int = MAX_INFLATED_BYTES) -> Iterator[Entry]:
-        """The same of another's archive, written by the original's buffered layer, which keeps each content as raw
-        DEFLATE: entries that are inflated when they are read. Reads all of the archive, for their sizes. A record
-        that is damaged, no DEFLATE, or inflates to more than `max_bytes`, is left out, as there."""
+        """Return the entries of an archive that the buffered layer of the original program wrote.
+
+        That layer stores each content as raw DEFLATE; the entries are inflated when they are read. This method
+        reads the whole archive to find their sizes. As in the original program, records are left out that are
+        damaged, are not DEFLATE, or inflate to more than `max_bytes`.
+        """
         for entry in self.entries():
             try:
                 deflated = entry._replace(decoding=DEFLATE, content_bytes=max_bytes)
@@ -68,17 +82,21 @@ class ChunkIoReader:
                 continue
             yield deflated._replace(content_bytes=size_bytes)
 
-    def _whole_records(self) -> Iterator[Record]:
-        kept: Record | None = None
+    def _complete_records(self) -> Iterator[Record]:
+        previous: Record | None = None
         for record in RecordReader(self._archive).records():
-            if kept is not None and kept.end <= record.begin:
-                yield kept
-            kept = record
-        if kept is not None and kept.end <= self._archive.size_bytes:
-            yield kept
+            if previous is not None and previous.end <= record.begin:
+                yield previous
+            previous = record
+        if previous is not None and previous.end <= self._archive.size_bytes:
+            yield previous
 
     def open(self, entry: Entry) -> Iterator[bytes]:
-        """Its content in blocks of at most 1 MiB. Raises Corrupt where SipHash, size or CRC-32C are others."""
+        """Return the content of an entry in blocks of at most 1 MiB.
+
+        Raises:
+            Corrupt: the SipHash, the size or the CRC-32C of the content is wrong.
+        """
         yield from verified_content(self._decoded(entry), entry, self._archive, "index")
 
     def _decoded(self, entry: Entry, *, exact: bool = True) -> Iterator[bytes]:
@@ -91,7 +109,7 @@ def _entry(record: Record, file_name: str) -> Entry:
 
 
 def _file_name(name: str) -> str:
-    """The last part of the archive's name, as far as a path may have it."""
+    """Return the last part of the archive's name, shortened and cleaned for use in a path."""
     last = name.rstrip("/").rsplit("/", 1)[-1].replace("\0", "")
-    raw = last.encode(errors="replace")[: MAX_PATH_BYTES - _POSITION_BYTES]
+    raw = last.encode(errors="replace")[: MAX_PATH_BYTES - _SUFFIX_BYTES]
     return raw.decode(errors="ignore") or "chunkio"

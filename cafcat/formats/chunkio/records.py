@@ -1,4 +1,4 @@
-"""What a record is, and how its header is written: user data, length, hash of the content, hash of these."""
+"""Records and their headers: user data, content length, hash of the content, hash of the header."""
 
 import struct
 from typing import Final, NamedTuple
@@ -9,17 +9,26 @@ from cafcat.formats.chunkio.siphash import siphash
 __all__ = ["HEADER_BYTES", "MAX_CONTENT_BYTES", "USER_DATA_BYTES", "Record", "pack_header", "parse_header"]
 
 USER_DATA_BYTES: Final = 16
+"""Size of the user data in bytes."""
 MAX_CONTENT_BYTES: Final = 2_147_483_591
-"""The longest array of bytes that .NET has."""
+"""Largest content of a record in bytes: the longest byte array in .NET."""
 
 _HASHED: Final = struct.Struct("<16sQ8s")
 _HASH_BYTES: Final = 8
 HEADER_BYTES: Final = _HASHED.size + _HASH_BYTES
+"""Size of a header in bytes."""
 
 
 class Record(NamedTuple):
-    """One record, by its header. Its bytes, meters included, are `[begin, end)` of the file; 16 bytes are the
-    user's; content_hash: SipHash, eight bytes. Only who hashes the content knows whether it is whole."""
+    """A record, described by its header. Its content may still be damaged or missing.
+
+    Attributes:
+        begin: start of the record in the file, in bytes.
+        end: end of the record in the file, in bytes, meters included.
+        user_data: 16 bytes for the use of applications.
+        content_bytes: size of the content in bytes.
+        content_hash: SipHash of the content, eight bytes.
+    """
 
     begin: int
     end: int
@@ -29,13 +38,18 @@ class Record(NamedTuple):
 
 
 def pack_header(user_data: bytes, content_bytes: int, content_hash: bytes) -> bytes:
-    """The 40 bytes of a header."""
+    """Return the 40 bytes of a header."""
     hashed = _HASHED.pack(user_data, content_bytes, content_hash)
     return hashed + siphash(hashed)
 
 
 def parse_header(raw: bytes, begin: int) -> Record | None:
-    """The record that begins at this valid position, if these 40 bytes are a header."""
+    """Return the record with this header, or None if the bytes are not a valid header.
+
+    Args:
+        raw: the 40 bytes.
+        begin: position of the record in bytes.
+    """
     hashed = raw[: _HASHED.size]
     if siphash(hashed) != raw[_HASHED.size :]:
         return None

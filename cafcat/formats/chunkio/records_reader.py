@@ -1,9 +1,9 @@
-"""Finding records, with the answers of the original program on damaged files.
+"""Finds records, with the same results as the original program on damaged files.
 
-Nothing that is written into a record can be taken for a record, and no record that is there is passed over but
-for those behind a damaged header, up to the next one that a meter names. From one record only the next may be read
-that is certain to be the next (`_is_skippable`); otherwise the meters tell where one begins. Bytes are never
-searched for headers: contents may hold whole ChunkIO files.
+Two rules hold. Content is never mistaken for a record, because bytes are never searched for headers: content may
+contain whole ChunkIO files. And no readable record is skipped, except those between a damaged header and the next
+record that a meter refers to. Therefore the reader continues at the end of a record only if the next record
+certainly begins there (`_end_is_certain`). Otherwise it uses the meters to find the next one.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from cafcat.formats.chunkio.metering import (
     end_position,
     is_position,
     read_meter,
-    unmetered,
+    strip_meters,
 )
 from cafcat.formats.chunkio.records import HEADER_BYTES, Record, parse_header
 from cafcat.formats.chunkio.siphash import hasher
@@ -26,58 +26,64 @@ from cafcat.formats.chunkio.windows import Window
 __all__ = ["RecordReader"]
 
 _BLOCK_BYTES: Final = 1 << 20
-_MOST_HASHED_TIMES: Final = 4
-_MOST_HASHED_BYTES: Final = 64 << 20
+_MAX_HASHED_FACTOR: Final = 4
+"""Content is hashed to make the end of a record certain, up to this many times the size of the file."""
+_FREE_HASHED_BYTES: Final = 64 << 20
+"""This many bytes of content are hashed for any file."""
 
 
 class RecordReader:
-    """Reads one file, which may grow meanwhile. No bytes, whatever they are, make its methods raise.
+    """Reads one file, which may grow in the meantime.
 
-    Memory: a window of 1 MiB, and 4 bytes for each 64 KiB of a damaged file that is listed. Where the last meter in
-    a record is damaged, its content has to be hashed before the next one is believed: of each file at most four
-    times its size (but 64 MiB of any), which only a file made for it exceeds; then the meters go on alone.
+    Its methods never raise an error because of the bytes in the file.
+
+    Memory: a window of 1 MiB, and 4 bytes for each 64 KiB of a damaged file that is listed. If the last meter in a
+    record is damaged, its content must be hashed to make the end of the record certain. This hashing stops at four
+    times the size of the file (but at least 64 MiB), which only forged files exceed; then only meters are used.
     """
 
     def __init__(self, archive: RandomReader) -> None:
         self._window = Window(archive)
         self._last: Record | None = None
-        self._skippable: tuple[Record, bool] | None = None
+        self._certain_end: tuple[Record, bool] | None = None
         self._hashed_bytes = 0
 
     def refresh(self) -> None:
-        """Bytes at the end may have changed: forgets what was read."""
-        self._window.forget()
-        self._skippable = None
+        """Discard buffered bytes, because the end of the file may have changed."""
+        self._window.clear()
+        self._certain_end = None
 
     def records(self, first: Record | None = None) -> Iterator[Record]:
-        """All records in order, or those from one on, in time linear to the size of the file. The last may end
-        beyond the end of the file, and one that was torn beyond where a later one begins."""
-        meters: _LiveMeters | None = None
+        """Return all records in order, or those from `first` on. Takes time linear to the size of the file.
+
+        The last record may end beyond the file. A torn record may end after the start of a later one.
+        """
+        meters: _UnusedMeters | None = None
         record = first or self._record_at(0)
         begin = 0
         while True:
             if record is None:
-                meters = meters or _LiveMeters(self)
+                meters = meters or _UnusedMeters(self)
                 record = meters.first(begin)
             if record is None:
                 return
             yield record
-            begin, record = self._after(record)
+            begin, record = self._next_after(record)
 
-    def _after(self, record: Record) -> tuple[int, Record | None]:
-        """Where the next record may begin, and the record that does if it is certain."""
-        if not self._is_skippable(record):
+    def _next_after(self, record: Record) -> tuple[int, Record | None]:
+        """Return the earliest start of the next record, and the record that certainly begins there, or None."""
+        if not self._end_is_certain(record):
             return record.begin + 1, None
         return record.end, self._record_at(record.end)
 
     def first(self, start: int = 0, end: int | None = None) -> Record | None:
-        """The first record that begins in `[start, end)`."""
+        """Return the first record that begins in `[start, end)`, or None."""
         start, end = self._clamp(start, end)
         if start >= end:
             return None
-        for known in (True, False):
-            record = self._last if known else self.last(0, start)
-            if record is not None and record.begin < start <= record.end and self._is_skippable(record):
+        for use_cached in (True, False):
+            record = self._last if use_cached else self.last(0, start)
+            if record is not None and record.begin < start <= record.end and self._end_is_certain(record):
                 start = record.end
                 if start >= end:
                     return None
@@ -100,7 +106,7 @@ class RecordReader:
         return None
 
     def last(self, start: int = 0, end: int | None = None) -> Record | None:
-        """The last record that begins in `[start, end)`."""
+        """Return the last record that begins in `[start, end)`, or None."""
         start, end = self._clamp(start, end)
         if start >= end:
             return None
@@ -119,25 +125,25 @@ class RecordReader:
         return None
 
     def _first_meter(self, boundary: int) -> int | None:
-        """What the first meter from there on says that is one."""
+        """Return the record start in the first valid meter from `boundary` on, or None."""
         for meter in range(boundary, self._window.size_bytes, INTERVAL_BYTES):
             if (begin := self.meter(meter)) is not None:
                 return begin
         return None
 
     def _last_from(self, begin: int, start: int, end: int) -> Record | None:
-        """The last record in `[start, end)`, from one on that begins before `end`, as far as each is certain."""
+        """Return the last record in `[start, end)` that can be reached from `begin` over certain ends only."""
         found = None
         while (record := self._record_at(begin)) is not None:
             if begin >= start:
                 found = record
-            if record.end >= end or not self._is_skippable(record):
+            if record.end >= end or not self._end_is_certain(record):
                 break
             begin = record.end
         return found
 
     def middle(self, start: int, end: int) -> Record | None:
-        """A record that begins in `[start, end)`, if there is one: about the middle, if it can be had."""
+        """Return a record that begins in `[start, end)`, preferably near the middle, or None if there is none."""
         start, end = self._clamp(start, end)
         if start // INTERVAL_BYTES < end // INTERVAL_BYTES:
             meter = min(_boundary_before(end), _boundary_from(start + (end - start) // 2))
@@ -146,8 +152,8 @@ class RecordReader:
                 return record
         return self.first(start, end)
 
-    def is_whole(self, record: Record) -> bool:
-        """Whether all of its content is there and has the hash that the header says. Reads blocks of 1 MiB."""
+    def is_intact(self, record: Record) -> bool:
+        """Return True if the content is complete and has the hash in its header. Reads blocks of 1 MiB."""
         if record.end > self._window.size_bytes:
             return False
         checksum = hasher()
@@ -156,8 +162,8 @@ class RecordReader:
         return bool(checksum.digest() == record.content_hash)
 
     def content(self, record: Record) -> bytes | None:
-        """Its whole content in memory, up to 2 GiB; None if it is not what the header says."""
-        if not self.is_whole(record):
+        """Return the whole content, up to 2 GiB in memory, or None if it is damaged or incomplete."""
+        if not self.is_intact(record):
             return None
         return b"".join(self._content(record))
 
@@ -165,16 +171,18 @@ class RecordReader:
         position = end_position(record.begin, HEADER_BYTES)
         for start in range(position, record.end, _BLOCK_BYTES):
             end = min(start + _BLOCK_BYTES, record.end)
-            yield unmetered(start, self._window.read(start, end))
+            yield strip_meters(start, self._window.read(start, end))
 
-    def _is_skippable(self, record: Record) -> bool:
-        """Whether what begins where it ends is certain to be the next record: none that is there is passed over by
-        it, and none is made of what another one holds."""
-        if self._skippable is None or self._skippable[0] != record:
-            self._skippable = record, self._must_end_there(record)
-        return self._skippable[1]
+    def _end_is_certain(self, record: Record) -> bool:
+        """Return True if the next record certainly begins at the end of this one.
 
-    def _must_end_there(self, record: Record) -> bool:
+        Then no record is skipped, and content is not mistaken for a record.
+        """
+        if self._certain_end is None or self._certain_end[0] != record:
+            self._certain_end = record, self._check_end(record)
+        return self._certain_end[1]
+
+    def _check_end(self, record: Record) -> bool:
         meter = _boundary_before(record.end - 1)
         if meter <= record.begin - record.begin % INTERVAL_BYTES:
             return True
@@ -185,56 +193,61 @@ class RecordReader:
         if record.end > size_bytes:
             return False
         self._hashed_bytes += record.content_bytes
-        max_bytes = max(_MOST_HASHED_BYTES, _MOST_HASHED_TIMES * size_bytes)
-        return self._hashed_bytes <= max_bytes and self.is_whole(record)
+        max_bytes = max(_FREE_HASHED_BYTES, _MAX_HASHED_FACTOR * size_bytes)
+        return self._hashed_bytes <= max_bytes and self.is_intact(record)
 
     def meter(self, position: int) -> int | None:
-        """Where the record begins that the meter at this multiple of 65,536 names; None if there is no meter."""
+        """Return the record start in the meter at this multiple of 65,536, or None if there is no valid meter."""
         if position and position + METER_BYTES > self._window.size_bytes:
             return None
         return read_meter(self._window.read(position, position + METER_BYTES) if position else b"", position)
 
     def _record_at(self, begin: int) -> Record | None:
-        """The record that begins there, if its header is whole."""
+        """Return the record that begins at `begin`, or None if there is no valid header."""
         end = end_position(begin, HEADER_BYTES)
         if not is_position(begin) or end > self._window.size_bytes:
             return None
-        return parse_header(unmetered(begin, self._window.read(begin, end)), begin)
+        return parse_header(strip_meters(begin, self._window.read(begin, end)), begin)
 
     def _clamp(self, start: int, end: int | None) -> tuple[int, int]:
         size = self._window.size_bytes
         return max(start, 0), size if end is None else min(end, size)
 
 
-class _LiveMeters:
-    """The meters of a file that may yet name a record, while it is listed from its begin to its end: each other one
-    is passed over once, and from then on leapt over."""
+class _UnusedMeters:
+    """The meters of a file that may still refer to a record, while the file is listed from start to end.
+
+    Each other meter is read only once; later searches skip it.
+    """
 
     def __init__(self, reader: RecordReader) -> None:
         self._reader = reader
         count = reader._window.size_bytes // INTERVAL_BYTES + 1
-        self._leap = array("I", bytes(4 * count))
+        self._skip = array("I", bytes(4 * count))
 
     def first(self, start: int) -> Record | None:
-        """The first record from `start` on that a meter from there on names. Later calls ask for later ones."""
+        """Return the first record from `start` on that a meter from there on refers to.
+
+        `start` must not decrease.
+        """
         number = self._next(-(-start // INTERVAL_BYTES))
-        while number < len(self._leap):
+        while number < len(self._skip):
             begin = self._reader.meter(number * INTERVAL_BYTES)
             if begin is not None and begin >= start and (record := self._reader._record_at(begin)) is not None:
                 return record
-            self._leap[number] = 1
+            self._skip[number] = 1
             number = self._next(number + 1)
         return None
 
     def _next(self, number: int) -> int:
-        """The first meter from this one on that was not passed over; paths are made shorter on the way."""
+        """Return the first unused meter from this one on. Shortens the skip distances on the way."""
         end = number
-        while end < len(self._leap) and self._leap[end]:
-            end += self._leap[end]
+        while end < len(self._skip) and self._skip[end]:
+            end += self._skip[end]
         while number < end:
-            leap = self._leap[number]
-            self._leap[number] = end - number
-            number += leap
+            skip = self._skip[number]
+            self._skip[number] = end - number
+            number += skip
         return end
 
 

@@ -1,11 +1,11 @@
-"""Writing records, byte for byte as the original program does."""
+"""Writes records, with the same bytes as the original program."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from cafcat.errors import InvalidInput, StoreFailed
 from cafcat.formats.base import Sink
-from cafcat.formats.chunkio.metering import INTERVAL_BYTES, MAX_POSITION, end_position, metered
+from cafcat.formats.chunkio.metering import INTERVAL_BYTES, MAX_POSITION, end_position, insert_meters
 from cafcat.formats.chunkio.records import (
     HEADER_BYTES,
     MAX_CONTENT_BYTES,
@@ -21,21 +21,28 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 def record_bytes(begin: int, user_data: bytes, content: bytes) -> list[bytes | memoryview]:
-    """A record of at most some MiB as it is written at a valid position, in parts."""
+    """Return the bytes of a record at a valid position, in parts. The content should have at most some MiB."""
     header = pack_header(user_data, len(content), siphash(content))
-    return metered(begin, begin, header + content)
+    return insert_meters(begin, begin, header + content)
 
 
 class RecordWriter:
-    """Appends records to a file. A record cannot be written in blocks: its length and hash come first.
+    """Appends records to a file.
 
-    After an error of the sink nobody knows how much of a record arrived: every call raises StoreFailed, until
-    `resume` says how large the file is now.
+    The size and the hash precede the content, so a record cannot be written in blocks.
+
+    After an error of the sink it is unknown how many bytes arrived. Then every call raises StoreFailed until
+    `resume` is called with the current size of the file.
     """
 
     def __init__(self, sink: Sink, position: int = 0) -> None:
-        """Args: sink: what is written is appended to the file; position: size in bytes of the file as it is. What
-        is there is not looked at: the first record begins at the next multiple of 65,536, as after a crash."""
+        """Begin to append to a file.
+
+        Args:
+            sink: appends to the file.
+            position: current size of the file in bytes. The existing bytes are not read: the first record begins at
+                the next multiple of 65,536, as after a crash.
+        """
         self._sink = sink
         self._cause: BaseException | None = None
         self.resume(position)
@@ -46,8 +53,16 @@ class RecordWriter:
         return self._position
 
     def resume(self, position: int) -> None:
-        """The file has so many bytes now, of which the last may be a torn record: zeros fill it up to the next
-        multiple of 65,536 before anything else is written."""
+        """Continue after an error.
+
+        The file may end with a torn record: the next write first fills it with zeros up to a multiple of 65,536.
+
+        Args:
+            position: current size of the file in bytes.
+
+        Raises:
+            InvalidInput: no such file can be appended to.
+        """
         if not 0 <= position <= MAX_POSITION:
             raise InvalidInput(f"a file of {position} bytes cannot be appended to")
         self._position = position
@@ -55,11 +70,19 @@ class RecordWriter:
         self._cause = None
 
     def write(self, user_data: bytes, content: bytes) -> Record:
-        """Appends a record. user_data: 16 bytes. Raises InvalidInput, with nothing written, for user data of
-        another length, content of more than 2,147,483,591 bytes, or a file that would exceed 2^63-1; what the sink
-        raises."""
+        """Append a record.
+
+        Args:
+            user_data: 16 bytes.
+            content: the content.
+
+        Raises:
+            InvalidInput: the user data has another size, the content has more than 2,147,483,591 bytes, or the file
+                would exceed 2^63-1 bytes. No bytes were written.
+            StoreFailed: an earlier call failed. Errors of the sink pass through.
+        """
         if self._cause is not None:
-            raise StoreFailed(f"the file is broken by an earlier error: {self._cause}") from self._cause
+            raise StoreFailed(f"the file is broken because of an earlier error: {self._cause}") from self._cause
         begin = -(-self._position // INTERVAL_BYTES) * INTERVAL_BYTES if self._torn else self._position
         record = _new_record(begin, user_data, content)
         try:
@@ -73,22 +96,22 @@ class RecordWriter:
         return record
 
     def _blocks(self, record: Record, content: bytes) -> Iterator[bytes]:
-        """Padding and record, in blocks of about 1 MiB."""
+        """Return padding and record in blocks of about 1 MiB."""
         begin = record.begin
         padding = bytes(begin - self._position)
         header = pack_header(record.user_data, record.content_bytes, record.content_hash)
-        yield b"".join([padding, *metered(begin, begin, header + content[:_BLOCK_BYTES])])
+        yield b"".join([padding, *insert_meters(begin, begin, header + content[:_BLOCK_BYTES])])
         view = memoryview(content)
         for start in range(_BLOCK_BYTES, len(content), _BLOCK_BYTES):
             position = end_position(begin, HEADER_BYTES + start)
-            yield b"".join(metered(position, begin, bytes(view[start : start + _BLOCK_BYTES])))
+            yield b"".join(insert_meters(position, begin, bytes(view[start : start + _BLOCK_BYTES])))
 
 
 def _new_record(begin: int, user_data: bytes, content: bytes) -> Record:
     if len(user_data) != USER_DATA_BYTES:
-        raise InvalidInput(f"user data has {USER_DATA_BYTES} bytes, not {len(user_data)}")
+        raise InvalidInput(f"user data must have {USER_DATA_BYTES} bytes, not {len(user_data)}")
     if len(content) > MAX_CONTENT_BYTES:
-        raise InvalidInput(f"a record cannot have {len(content):,} bytes: {MAX_CONTENT_BYTES:,} are the most")
+        raise InvalidInput(f"a record cannot have {len(content):,} bytes: the limit is {MAX_CONTENT_BYTES:,}")
     end = end_position(begin, HEADER_BYTES + len(content))
     if end > MAX_POSITION:
         raise InvalidInput(f"the file is too large for another record: it would begin at byte {begin}")

@@ -1,4 +1,4 @@
-"""SipHash-2-4 with the key that ChunkIO fixes. Hashes are kept as the eight bytes that stand in files."""
+"""SipHash-2-4 with the fixed key of ChunkIO. Hashes are the eight bytes that are stored in files."""
 
 from typing import Any, Final
 
@@ -7,13 +7,14 @@ from siphash24 import siphash24
 __all__ = ["KEY", "hasher", "siphash"]
 
 KEY: Final = b"romkatv/chunkio1"
+"""The key of ChunkIO."""
 
 
 def siphash(data: bytes | bytearray | memoryview) -> bytes:
-    """The hash: eight bytes, little-endian."""
+    """Return the hash: eight bytes, little-endian."""
     return siphash24(data, key=KEY).digest()  # type: ignore[no-any-return]
 
 
 def hasher() -> Any:
-    """Of content that comes in blocks: `update(block)` for each, then `digest()`."""
+    """Return a hash object for content in blocks: call `update(block)` for each block, then `digest()`."""
     return siphash24(key=KEY)

@@ -1,4 +1,4 @@
-"""Following a file that another process is writing."""
+"""Follows a file that another process is writing."""
 
 from collections.abc import Iterator
 
@@ -11,46 +11,55 @@ __all__ = ["RecordTail"]
 
 
 class RecordTail:
-    """Gives each record once, when it is whole: header and content are there, and have their hashes.
+    """Returns each record once, as soon as its header and its content are complete and have the right hashes.
 
-    The last record of the file may be half written, and is waited for. A record that is not whole though another
-    one begins after it never will be: it was torn, or is damaged, and is passed over and counted.
+    The last record of the file may be incomplete; the tail waits for it. An incomplete record that is followed by
+    another one was torn or is damaged; it is skipped and counted.
+
+    Attributes:
+        position: earliest position in bytes at which the next record can begin.
+        skipped_count: number of records that can never become complete.
     """
 
     def __init__(self, archive: RandomReader, start: int = 0) -> None:
-        """Args: archive: whose size_bytes says at each poll how large the file is by now; start: position from
-        which on records count, such as `position` of an earlier tail."""
+        """Begin to follow a file.
+
+        Args:
+            archive: the file. Its `size_bytes` must be current at each poll.
+            start: position in bytes from which on records are returned, such as `position` of an earlier tail.
+        """
         self._archive = archive
         self._reader = RecordReader(archive)
         self._size_bytes = 0
         self.position = start
-        """Where the next record is expected at the earliest."""
-        self.passed_over = 0
-        """Records that were not whole and never will be."""
+        self.skipped_count = 0
 
     def poll(self) -> Iterator[Record]:
-        """The records that became whole since. `content` of the reader is their content. Raises Corrupt if the file
-        is shorter than it was: it is another one."""
+        """Return the records that became complete since the last call.
+
+        Raises:
+            Corrupt: the file is shorter than before, so it was replaced.
+        """
         size_bytes = self._archive.size_bytes
         if size_bytes < self._size_bytes:
-            message = f"the file became shorter: {size_bytes:,} bytes, it had {self._size_bytes:,}"
+            message = f"the file became shorter: it has {size_bytes:,} bytes and had {self._size_bytes:,}"
             raise Corrupt(message, chunk=self._archive.name, byte=size_bytes)
         self._size_bytes = size_bytes
         self._reader.refresh()
         first = self._reader.first(self.position)
         if first is not None:
-            yield from self._whole(self._reader.records(first))
+            yield from self._intact_records(self._reader.records(first))
 
-    def _whole(self, records: Iterator[Record]) -> Iterator[Record]:
-        waiting = False
+    def _intact_records(self, records: Iterator[Record]) -> Iterator[Record]:
+        incomplete = False
         for record in records:
-            self.passed_over += waiting
+            self.skipped_count += incomplete
             self.position = record.begin
-            waiting = not self._reader.is_whole(record)
-            if not waiting:
+            incomplete = not self._reader.is_intact(record)
+            if not incomplete:
                 self.position = record.end
                 yield record
 
     def content(self, record: Record) -> bytes | None:
-        """Its content; None if that changed meanwhile."""
+        """Return the content of a record, or None if it changed in the meantime."""
         return self._reader.content(record)

@@ -1,6 +1,9 @@
-"""Records by time: the original's time series has the time of a record's first event in its user data.
+"""Finds records by time.
 
-A time is .NET ticks in UTC: 100 ns each since 0001-01-01, a signed number in the first eight bytes, little-endian.
+In time series of the original program, user data holds the time of a record's first event.
+
+A time is a number of .NET ticks in UTC: units of 100 ns since 0001-01-01. It is a signed number in the first eight
+bytes, little-endian.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,39 +13,61 @@ from typing import Final
 from cafcat.formats.chunkio.records import Record
 from cafcat.formats.chunkio.records_reader import RecordReader
 
-__all__ = ["at_partition", "records_after", "ticks_of_ns", "ticks_of_record"]
+__all__ = ["partition_point", "records_after", "ticks_of_ns", "ticks_of_record"]
 
 _TICKS_OF_1970: Final = 621_355_968_000_000_000
+"""Ticks at 1970-01-01 UTC."""
 _TICK_NS: Final = 100
-_MOST_STEPS: Final = 256
-"""Halvings of a range of 2^63 positions, four times over: a file where these do not do is listed instead."""
+"""Nanoseconds per tick."""
+_MAX_STEPS: Final = 256
+"""Largest number of steps of a binary search: four times as many as a range of 2^63 positions needs. If they do not
+suffice, the records are listed instead."""
 
 
 def ticks_of_ns(ns: int) -> int:
-    """Nanoseconds since 1970 UTC as ticks, rounded down."""
+    """Convert nanoseconds since 1970-01-01 UTC to ticks, rounded down."""
     return _TICKS_OF_1970 + ns // _TICK_NS
 
 
 def ticks_of_record(record: Record) -> int:
-    """The time that its user data says. It is not known whether its writer put a time there."""
+    """Return the ticks in the user data of a record. Other programs may store other data there."""
     return int.from_bytes(record.user_data[:8], "little", signed=True)
 
 
 def records_after(reader: RecordReader, ticks: int, start: int = 0, end: int | None = None) -> Iterator[Record]:
-    """The records beginning in `[start, end)` that may hold events after a time: those whose own time is after it,
-    and the one before these, whose events may go on until then. Records are taken to be in order of time. Looks at
-    O(log n) of them before the first one comes."""
-    first = at_partition(reader, lambda found: ticks_of_record(found) > ticks, start, end)
+    """Return the records that begin in `[start, end)` and may hold events after a time.
+
+    These are the records with a later time, and the one before them, whose events may extend past the time. Records
+    must be in order of time. O(log n) records are read before the first one is returned.
+
+    Args:
+        reader: reads the file.
+        ticks: the time in ticks.
+        start: lower bound of the record positions in bytes.
+        end: upper bound of the record positions in bytes, exclusive; None means the end of the file.
+    """
+    first = partition_point(reader, lambda found: ticks_of_record(found) > ticks, start, end)
     if first is None:
         return iter(())
     return takewhile(lambda record: end is None or record.begin < end, reader.records(first))
 
 
-def at_partition(
+def partition_point(
     reader: RecordReader, is_after: Callable[[Record], bool], start: int = 0, end: int | None = None
 ) -> Record | None:
-    """Of the records that begin in `[start, end)` the last one that is not after; the first one if all are; None if
-    there is none. No record that is not after may follow one that is: otherwise it is any at such a turn."""
+    """Return the last record that begins in `[start, end)` and is not "after", by binary search.
+
+    All records that are "after" must follow all others. If they do not, any record at such a change is returned.
+
+    Args:
+        reader: reads the file.
+        is_after: returns True if a record is "after".
+        start: lower bound of the record positions in bytes.
+        end: upper bound of the record positions in bytes, exclusive; None means the end of the file.
+
+    Returns:
+        The record; the first record if all are "after"; None if there are no records.
+    """
     left = reader.first(start, end)
     if left is None or is_after(left):
         return left
@@ -51,7 +76,7 @@ def at_partition(
         return left
     if not is_after(right):
         return right
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         middle = reader.middle(left.begin + 1, right.begin)
         if middle is None:
             return left
@@ -63,7 +88,7 @@ def at_partition(
 
 
 def _by_listing(reader: RecordReader, is_after: Callable[[Record], bool], left: Record, right: Record) -> Record:
-    """The same between two records, in linear time: meters are damaged, or lie."""
+    """Find the partition point between two records in linear time, for files with damaged or false meters."""
     for record in reader.records(left):
         if record.begin >= right.begin or (record != left and is_after(record)):
             break

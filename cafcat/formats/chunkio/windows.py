@@ -1,4 +1,4 @@
-"""Bytes of a file for those who want a few here and a few there, each read perhaps a network request."""
+"""A read buffer for small reads at scattered positions, where each read may be a network request."""
 
 from typing import Final
 
@@ -7,13 +7,19 @@ from cafcat.formats.base import RandomReader
 __all__ = ["Window"]
 
 _SMALLEST_BYTES: Final = 16 << 10
+"""Size in bytes of the first read after a jump."""
 _LARGEST_BYTES: Final = 1 << 20
+"""Largest read in bytes. Larger requests are not buffered."""
 _NEAR_BYTES: Final = 128 << 10
+"""A read that begins at most this many bytes after the window is not a jump."""
 
 
 class Window:
-    """Keeps what it read last, at most 1 MiB. Who goes on reading near the end of it gets ever larger windows, who
-    leaps gets small ones. The file may grow meanwhile, what was there is taken to stay."""
+    """Buffers the last bytes read, at most 1 MiB.
+
+    The window grows while reads continue near its end, and is small again after a jump. The file may grow in the
+    meantime, but its existing bytes must not change.
+    """
 
     def __init__(self, archive: RandomReader) -> None:
         self._archive = archive
@@ -23,21 +29,21 @@ class Window:
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
+        """Current size of the file in bytes."""
         return self._archive.size_bytes
 
-    def forget(self) -> None:
-        """The next bytes are read anew."""
+    def clear(self) -> None:
+        """Discard the buffered bytes, so that the next read goes to the file."""
         self._data = b""
 
     def read(self, start_byte: int, end_byte: int) -> bytes:
-        """The bytes `[start_byte, end_byte)`, which have to be there."""
+        """Return the bytes `[start_byte, end_byte)`, which must exist."""
         if end_byte - start_byte > _LARGEST_BYTES:
             return self._archive.read_at(start_byte, end_byte)
         if start_byte < self._start or end_byte > self._start + len(self._data):
             self._fetch(start_byte, end_byte)
-        at = start_byte - self._start
-        return self._data[at : at + end_byte - start_byte]
+        offset = start_byte - self._start
+        return self._data[offset : offset + end_byte - start_byte]
 
     def _fetch(self, start_byte: int, end_byte: int) -> None:
         window_end = self._start + len(self._data)
