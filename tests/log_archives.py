@@ -11,11 +11,11 @@ import msgpack
 import pytest
 
 from cafcat.errors import Unsupported
-from cafcat.formats.clp.frames import compressed
+from cafcat.formats.clp.frames import compress_frame
 from cafcat.formats.clp.header import Header
 from cafcat.formats.clp.metadata import RANGE_INDEX, TIMESTAMPS, Packet
 from cafcat.formats.clp.packing import pack_head
-from cafcat.formats.clp.program import program
+from cafcat.formats.clp.program import program_path
 from tests.services import missing_service
 
 __all__ = [
@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 SECTIONS = {
-    "/schema_tree": compressed(b"tree"),
-    "/schema_ids": compressed(b""),
-    "/table_metadata": compressed(b"tables" * 100),
+    "/schema_tree": compress_frame(b"tree"),
+    "/schema_ids": compress_frame(b""),
+    "/table_metadata": compress_frame(b"tables" * 100),
     "/var.dict": bytes(8),
-    "/log.dict": (3).to_bytes(8, "little") + compressed(b"three"),
+    "/log.dict": (3).to_bytes(8, "little") + compress_frame(b"three"),
     "/array.dict": bytes(8),
-    "/0": compressed(b"one") + compressed(b"two"),
+    "/0": compress_frame(b"one") + compress_frame(b"two"),
 }
 Range = tuple[str | None, int, int]
 
@@ -76,7 +76,7 @@ def write_container(
 def clp_program() -> Path:
     """The program clp-s."""
     try:
-        return program()
+        return program_path()
     except Unsupported as error:
         missing_service(str(error))
 

@@ -9,7 +9,7 @@ from typing import Final
 from cafcat.errors import Conflict, InvalidInput
 from cafcat.events import ChunkCommitted
 from cafcat.formats.clp import program
-from cafcat.formats.clp.noting import LogSource, noted_archive
+from cafcat.formats.clp.annotating import LogSource, annotate
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
@@ -66,7 +66,7 @@ class LogIngest:
         Raises:
             NotInstalled: The program clp-s is missing.
         """
-        program.program()
+        program.program_path()
         self._place = place
         self._target_bytes = target_bytes
         self._timestamp_key = timestamp_key
@@ -159,7 +159,7 @@ class LogIngest:
 
     def _commit(self, path: Path, files: Sequence[SourceFile]) -> None:
         sources = [LogSource(file.path, file.size_bytes, file.modified_ns) for file in files]
-        archive = noted_archive(ClpReader(LocalFile(str(path))), sources, "of clp-s")
+        archive = annotate(ClpReader(LocalFile(str(path))), sources, "of clp-s")
         chunk = ArchiveChunk(self._place)
         try:
             chunk.take(archive.blocks, archive.entries, archive.units, self._stopped)
@@ -244,7 +244,7 @@ class _Archive:
             return False
         return True
 
-    def _run(self, files: Sequence[SourceFile]) -> program.Finished:
+    def _run(self, files: Sequence[SourceFile]) -> program.CompressResult:
         """error is also that there are several archives: nobody could enter them at once."""
         with temporary_file_of("an archive of logs"):
             self._names.write_bytes("".join(f"{file.path}\n" for file in files).encode())

@@ -7,7 +7,7 @@ import msgpack
 
 from cafcat.formats.chunkio import CHUNKIO
 from cafcat.formats.clp.header import Header, parse_header
-from cafcat.formats.clp.metadata import Noted, Packet, pack_noted, pack_packets, pack_section_table
+from cafcat.formats.clp.metadata import Annotation, Packet, pack_annotation, pack_packets, pack_section_table
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.testing.formats import pack
 
@@ -49,7 +49,9 @@ def test_the_databundle_dump_is_what_the_writer_gives() -> None:
 
 def test_the_clp_dumps_are_what_the_writer_gives() -> None:
     head, metadata, noted = dumps("clp.md")
-    assert noted == pack_packets([pack_noted(Noted((0xE3069283,), ((5, 1_700_000_000_000_000_000),)))])[1:]
+    assert (
+        noted == pack_packets([pack_annotation(Annotation((0xE3069283,), ((5, 1_700_000_000_000_000_000),)))])[1:]
+    )
     header = Header((0, 3, 1), 93, 242, 150)
     assert head == header.pack()
     assert parse_header(head, 242, "x") == header

@@ -53,7 +53,7 @@ def test_search_in_json(cafcat: Cafcat, clp_program: Path) -> None:
 def test_what_fails_is_one_line(cafcat: Cafcat, clp_program: Path) -> None:
     adopt(cafcat, clp_program)
     result = cafcat("search", "level: (", code=2)
-    assert result.err.startswith("cafcat: not a query: ")
+    assert result.err.startswith("cafcat: invalid query: ")
     assert len(result.err.splitlines()) == 1
     assert cafcat("search", "a: b", "--from", "2026-02-01", "--to", "2026-01-01", code=2).out == b""
     [archive] = (cafcat.folder / "day1" / "out").iterdir()

@@ -14,7 +14,7 @@ from cafcat.formats.chunkio.records_reader import RecordReader
 from cafcat.formats.chunkio.records_writer import RecordWriter
 from cafcat.formats.chunkio.time_index import records_after
 from cafcat.formats.clp import CLP
-from cafcat.formats.clp.frames import compressed
+from cafcat.formats.clp.frames import compress_frame
 from cafcat.formats.clp.header import Header
 from cafcat.formats.clp.metadata import Packet
 from cafcat.formats.clp.packing import pack_head
@@ -86,7 +86,7 @@ def chunkio_files() -> list[tuple[str, bytes]]:
 
 def clp_archives() -> list[tuple[str, bytes]]:
     """Made of parts, and by the original where that is there."""
-    sections = {"/schema_tree": compressed(b"tree"), "/var.dict": bytes(8), "/0": compressed(b"a") * 3}
+    sections = {"/schema_tree": compress_frame(b"tree"), "/var.dict": bytes(8), "/0": compress_frame(b"a") * 3}
     sizes = [(name, len(content)) for name, content in sections.items()]
     head = pack_head(
         Header((0, 3, 1), 5, 0, 0), [Packet(0, b"\x80"), Packet(2, bytes(16)), Packet(3, b"\x90")], sizes

@@ -461,7 +461,7 @@ def test_an_unknown_format_is_refused_before_anything_is_done(packed: cafcat.Rep
     for attempt in (partial(packed.ingest, ["tree"]), partial(packed.repack, dry_run=True)):
         with pytest.raises(InvalidInput, match="there is no format 'zip'"):
             attempt(format="zip")
-    with pytest.raises(Unsupported, match="only the program clp-s makes them"):
+    with pytest.raises(Unsupported, match="only the program clp-s can write them"):
         packed.repack(format="clp-s", dry_run=True)
     assert sql(packed, "SELECT count(*) FROM ingest_runs") == runs
     assert set(states(packed)) == {"committed"}

@@ -14,7 +14,7 @@ import pytest
 import cafcat
 from cafcat.errors import Conflict, InvalidInput, NotInstalled, Unsupported
 from cafcat.formats.clp import CLP, program
-from cafcat.formats.clp.metadata import NOTED
+from cafcat.formats.clp.metadata import ANNOTATION
 from cafcat.model import IngestReport, OnConflict, VerifyLevel
 from cafcat.stores.base import StoredObject
 from cafcat.support.temporary_folder import temporary_folder
@@ -416,7 +416,7 @@ def test_clp_s_itself_reads_what_cafcat_notes(
     ingest(local, tmp_path / "src")
     [path] = folder.folder.glob("*.clp")
     store = local.session.stores[local.settings.store]
-    assert NOTED in {packet.kind for packet in CLP.reader(StoredObject(store, path.name)).packets}  # type: ignore[attr-defined]
+    assert ANNOTATION in {packet.kind for packet in CLP.reader(StoredObject(store, path.name)).packets}  # type: ignore[attr-defined]
     subprocess.run([clp_program, "x", path, tmp_path / "out"], check=True)
     lines = (tmp_path / "out" / "original").read_bytes().splitlines()
     assert sorted(map(json.loads, lines), key=lambda record: record["n"]) == all_of(logs)

@@ -219,7 +219,7 @@ def test_names_of_log_files_are_taken_as_they_are(
 def test_what_is_no_query_is_refused_whatever_there_is_to_search(
     local: cafcat.Repository, clp_program: Path, query: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=r"not a query|nothing to search for"):
+    with pytest.raises(InvalidInput, match=r"invalid query|nothing to search for"):
         local.search(query, "folder")
 
 
@@ -278,9 +278,7 @@ def test_an_archive_of_a_version_that_clp_s_cannot_search_says_so(
     made.write_bytes(made.read_bytes()[:4] + bytes([1, 0, 3, 0]) + made.read_bytes()[8:])
     local.adopt([made])
     [message] = search(local, "n: 1")[1].failed
-    assert re.search(
-        r"of version 0\.3\.1, which the installed clp-s cannot search \(signal \d+ ended it\)", message
-    )
+    assert re.search(r"installed clp-s cannot search archives of version 0\.3\.1 \(signal \d+ ended it\)", message)
 
 
 def test_archives_that_nobody_points_to_are_not_searched(repository: cafcat.Repository) -> None:

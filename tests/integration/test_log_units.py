@@ -90,7 +90,7 @@ def test_what_a_catalog_cannot_hold_is_refused(
     repository: cafcat.Repository, tmp_path: Path, ranges: list[tuple[str, int, int]]
 ) -> None:
     report = repository.adopt([write_container(tmp_path / "x.clp", ranges)])
-    assert "the catalog cannot hold" in report.failed[0]
+    assert "the catalog cannot store" in report.failed[0]
     assert sql(repository, "SELECT count(*) FROM chunks") == [(0,)]
 
 

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cafcat.errors import CafcatError, Corrupt, Unsupported
-from cafcat.formats.clp.frames import compressed
+from cafcat.formats.clp.frames import compress_frame
 from cafcat.formats.clp.header import MAGIC, Header
 from cafcat.formats.clp.metadata import Packet, pack_packets, parse_ranges, parse_section_table, parse_timestamps
 from cafcat.formats.clp.packing import pack_head, reassemble
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.testing.formats import BytesArchive
 
-FRAMES = st.lists(st.binary(max_size=50).map(compressed), max_size=3).map(b"".join)
+FRAMES = st.lists(st.binary(max_size=50).map(compress_frame), max_size=3).map(b"".join)
 NAMES = st.sampled_from(["/0", "/1", "/x", "/é"])
 PACKETS = st.lists(st.builds(Packet, st.sampled_from([0, 2, 3, 4, 255]), st.binary(max_size=50)), max_size=4)
 NOTED_TOO = st.lists(st.builds(Packet, st.sampled_from([2, 3, 202]), st.binary(max_size=50)), max_size=3)
@@ -66,7 +66,7 @@ def test_damage_is_read_or_refused(
 def test_any_metadata_is_read_or_refused(raw: bytes, rest: bytes) -> None:
     check(raw)
     check(MAGIC + raw)
-    for metadata in (compressed(raw), compressed(pack_packets([Packet(1, raw)])), raw):
+    for metadata in (compress_frame(raw), compress_frame(pack_packets([Packet(1, raw)])), raw):
         header = Header((0, 3, 1), 0, 64 + len(metadata) + len(rest), len(metadata))
         check(header.pack() + metadata + rest)
 

@@ -137,7 +137,7 @@ def test_refusals_before_anything_is_written(folder: Path) -> None:
         cafcat.convert("in.caf", "out.xyz")
     with pytest.raises(InvalidInput, match="no format 'xyz'"):
         cafcat.convert("in.caf", "out.caf", format="xyz")
-    with pytest.raises(Unsupported, match="only the program clp-s makes them"):
+    with pytest.raises(Unsupported, match="only the program clp-s can write them"):
         cafcat.convert("in.caf", "out.clp")
     with pytest.raises(NotFound):
         cafcat.convert("nothing.caf", "out.caf")

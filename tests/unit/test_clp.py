@@ -13,10 +13,11 @@ import pytest
 import cafcat
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, Unsupported
 from cafcat.formats.clp import CLP
-from cafcat.formats.clp.frames import FrameRun, compressed, zstd
+from cafcat.formats.clp.annotating import LogSource, annotate
+from cafcat.formats.clp.frames import FrameDecompressor, compress_frame, zstd
 from cafcat.formats.clp.header import HEADER_BYTES, Header, parse_header
 from cafcat.formats.clp.metadata import (
-    NOTED,
+    ANNOTATION,
     Packet,
     TimestampRange,
     pack_packets,
@@ -26,9 +27,8 @@ from cafcat.formats.clp.metadata import (
     parse_section_table,
     parse_timestamps,
 )
-from cafcat.formats.clp.noting import LogSource, noted_archive
 from cafcat.formats.clp.packing import pack_head, reassemble
-from cafcat.formats.clp.program import below
+from cafcat.formats.clp.program import query_below
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink
@@ -37,7 +37,10 @@ from tests.log_archives import SECTIONS
 
 VECTORS = vector_files.VECTORS / "clp"
 NAMES = ["v0.3.1_multi_stream", "v0.3.1_no_timestamp", "v0.3.1_two_files", "v0.5.0_two_files"]
-BAD = {"bad_bad_magic": "does not begin with", "bad_trunc": "its header says 2,754 bytes, it has 2,704"}
+BAD = {
+    "bad_bad_magic": "does not begin with",
+    "bad_trunc": "it has 2,704 bytes, by its header it should have 2,754",
+}
 MIB = 1 << 20
 
 
@@ -57,7 +60,7 @@ def made(sections: dict[str, bytes], packets: Iterable[Packet] = (), **header: A
 
 def with_metadata(raw: bytes, sections: bytes = b"", *, frame: bytes | None = None) -> bytes:
     """An archive whose metadata, decompressed, is anything."""
-    frame = compressed(raw) if frame is None else frame
+    frame = compress_frame(raw) if frame is None else frame
     size = HEADER_BYTES + len(frame) + len(sections)
     return Header((0, 3, 1), 5, size, len(frame)).pack() + frame + sections
 
@@ -177,7 +180,7 @@ def test_an_archive_of_our_own_making() -> None:
 def test_metadata_that_was_compressed_otherwise_is_kept_so() -> None:
     raw = pack_packets([Packet(0, msgpack.packb({"n": "n" * 1000})), Packet(1, pack_section_table([("/0", 0)]))])
     stored = b"\x28\xb5\x2f\xfd\x00\x58" + (len(raw) << 3 | 1).to_bytes(3, "little") + raw
-    assert stored != compressed(raw)
+    assert stored != compress_frame(raw)
     data = with_metadata(raw, frame=stored)
     assert b"".join(reassemble(reader_of(data))) == data
     sections = [("/0", 5)]
@@ -201,10 +204,10 @@ def test_an_empty_run_of_frames_is_legal() -> None:
         (0, b"PK", Corrupt, "fd 2f c5 30"),
         (6, b"\x06", Unsupported, "version 0.6.1"),
         (7, b"\x01", Unsupported, "version 1.4.1"),
-        (60, b"\x01", Unsupported, "compression of type 1"),
-        (16, bytes(8), Corrupt, "would end beyond"),
-        (16, b"\xff" * 8, Corrupt, "not a whole"),
-        (56, b"\xff" * 4, Corrupt, "would end beyond"),
+        (60, b"\x01", Unsupported, "compression type 1"),
+        (16, bytes(8), Corrupt, "exceeds the archive"),
+        (16, b"\xff" * 8, Corrupt, "not a complete"),
+        (56, b"\xff" * 4, Corrupt, "exceeds the archive"),
     ],
 )
 def test_headers_that_are_refused(at: int, new: bytes, error: type[CafcatError], words: str) -> None:
@@ -227,14 +230,14 @@ TABLE = pack_section_table([("/0", 0)])
 BAD_METADATA = {
     "empty": (b"", "0 zstd|too early"),
     "packets are cut": (b"\x01\x01\xff\0\0\0data", "too early"),
-    "packets go on": (pack_packets([Packet(1, TABLE)]) + b"!", "goes on for 1 bytes"),
+    "packets go on": (pack_packets([Packet(1, TABLE)]) + b"!", "1 more bytes"),
     "no table": (pack_packets([Packet(0, b"\x80")]), "no table of sections"),
     "two tables": (pack_packets([Packet(1, TABLE)] * 2), "2 packets of type 1"),
     "no msgpack": (pack_packets([Packet(1, b"\xc1")]), "msgpack"),
     "msgpack is cut": (pack_packets([Packet(1, TABLE[:-1])]), "msgpack"),
     "msgpack goes on": (pack_packets([Packet(1, TABLE + b"\0")]), "msgpack"),
     "msgpack is deep": (pack_packets([Packet(1, b"\x91" * 100_000 + b"\0")]), "msgpack"),
-    "msgpack is large": (pack_packets([Packet(1, bytes(4 * MIB + 1))]), "reads up to"),
+    "msgpack is large": (pack_packets([Packet(1, bytes(4 * MIB + 1))]), "bytes, but at most"),
     "a list": (pack_packets([Packet(1, b"\x90")]), "no list of files"),
     "a time": (pack_packets([Packet(1, b"\xd6\xff\0\0\0\1")]), "type Timestamp"),
     "bytes": (pack_packets([Packet(1, msgpack.packb({"files": [b"x"]}))]), "type bytes"),
@@ -253,35 +256,35 @@ def test_metadata_that_is_refused(name: str) -> None:
 def test_metadata_that_is_no_single_frame() -> None:
     raw = pack_packets([Packet(1, TABLE)])
     assert reader_of(with_metadata(raw)).packets == [Packet(1, TABLE)]
-    frame = compressed(raw)
-    for bad in (frame[:-1], frame + frame, frame + compressed(b""), frame + b"!", b"", b"no zstd"):
+    frame = compress_frame(raw)
+    for bad in (frame[:-1], frame + frame, frame + compress_frame(b""), frame + b"!", b"", b"no zstd"):
         with pytest.raises(Corrupt, match="metadata"):
             reader_of(with_metadata(raw, frame=bad))
 
 
 def test_a_bomb_is_stopped() -> None:
-    bomb = compressed(bytes(100 * MIB))
+    bomb = compress_frame(bytes(100 * MIB))
     with pytest.raises(Corrupt, match="more than 8,388,608 bytes"):
         reader_of(with_metadata(b"", frame=bomb))
-    with pytest.raises(Unsupported, match="up to 8,388,608"):
+    with pytest.raises(Unsupported, match="at most 8,388,608"):
         reader_of(with_metadata(b"", frame=bytes(9 * MIB)))
 
 
 def test_blocks_of_frames_are_small_and_tiny_frames_are_counted() -> None:
-    run = FrameRun(1 << 40, Corrupt)
-    bomb = compressed(bytes(5 * MIB))
+    run = FrameDecompressor(1 << 40, Corrupt)
+    bomb = compress_frame(bytes(5 * MIB))
     sizes = [len(block) for block in run.write(bomb + bomb[:-1])]
     assert sum(sizes) == run.output_bytes <= 10 * MIB
     assert max(sizes) <= MIB
-    assert (run.frames, run.is_between) == (1, False)
-    with pytest.raises(Corrupt, match="not whole"):
+    assert (run.frames, run.at_frame_end) == (1, False)
+    with pytest.raises(Corrupt, match="incomplete"):
         run.finish()
-    many = FrameRun(0, Corrupt)
-    assert list(many.write(compressed(b"") * 20_000)) == []
+    many = FrameDecompressor(0, Corrupt)
+    assert list(many.write(compress_frame(b"") * 20_000)) == []
     assert many.frames == 20_000
     many.frames = 1_000_000
     with pytest.raises(Corrupt, match="1,000,000 zstd frames"):
-        list(many.write(compressed(b"")))
+        list(many.write(compress_frame(b"")))
 
 
 def test_a_window_that_takes_much_memory_is_refused() -> None:
@@ -301,22 +304,22 @@ def table(*items: object) -> bytes:
 
 
 BAD_TABLES = {
-    "name missing": (table({"o": 0}), "no name"),
-    "name empty": (table({"n": "", "o": 0}), "no name"),
-    "name no string": (table({"n": 5, "o": 0}), "no name"),
-    "name with NUL": (table({"n": "a\0b", "o": 0}), "no name"),
-    "name too long": (table({"n": "a" * 2049, "o": 0}), "no name"),
-    "no map": (table(5), "no name"),
-    "offset missing": (table({"n": "a"}), "no offset"),
-    "offset true": (table({"n": "a", "o": True}), "no offset"),
-    "offset float": (table({"n": "a", "o": 0.0}), "no offset"),
-    "offset negative": (table({"n": "a", "o": -1}), "no offset"),
-    "offset huge": (table({"n": "a", "o": (1 << 64) - 1}), "no offset"),
+    "name missing": (table({"o": 0}), "no valid name"),
+    "name empty": (table({"n": "", "o": 0}), "no valid name"),
+    "name no string": (table({"n": 5, "o": 0}), "no valid name"),
+    "name with NUL": (table({"n": "a\0b", "o": 0}), "no valid name"),
+    "name too long": (table({"n": "a" * 2049, "o": 0}), "no valid name"),
+    "no map": (table(5), "no valid name"),
+    "offset missing": (table({"n": "a"}), "no valid offset"),
+    "offset true": (table({"n": "a", "o": True}), "no valid offset"),
+    "offset float": (table({"n": "a", "o": 0.0}), "no valid offset"),
+    "offset negative": (table({"n": "a", "o": -1}), "no valid offset"),
+    "offset huge": (table({"n": "a", "o": (1 << 64) - 1}), "no valid offset"),
     "first is not 0": (table({"n": "a", "o": 1}), "does not begin"),
     "none": (table(), "does not begin"),
-    "twice": (table({"n": "a", "o": 0}, {"n": "a", "o": 1}), "comes twice"),
+    "twice": (table({"n": "a", "o": 0}, {"n": "a", "o": 1}), "a section twice"),
     "back": (table({"n": "a", "o": 0}, {"n": "b", "o": 5}, {"n": "c", "o": 4}), "ends before"),
-    "beyond": (table({"n": "a", "o": 0}, {"n": "b", "o": 11}), "beyond the archive"),
+    "beyond": (table({"n": "a", "o": 0}, {"n": "b", "o": 11}), "exceeds the archive"),
     "files no list": (msgpack.packb({"files": {}}), "no list"),
 }
 
@@ -338,17 +341,17 @@ def test_the_table_of_sections() -> None:
 
 
 BAD_SECTIONS = [
-    ("/schema_tree", b"", "0 zstd frames where it should have 1"),
-    ("/schema_tree", compressed(b"a") * 2, "2 zstd frames where it should have 1"),
-    ("/schema_ids", compressed(b"a")[:-1], "not whole"),
+    ("/schema_tree", b"", "0 zstd frames, expected 1"),
+    ("/schema_tree", compress_frame(b"a") * 2, "2 zstd frames, expected 1"),
+    ("/schema_ids", compress_frame(b"a")[:-1], "incomplete"),
     ("/table_metadata", b"no zstd frame", "not compressed by zstd"),
     ("/var.dict", b"", "0 bytes are too few"),
     ("/var.dict", bytes(7), "7 bytes are too few"),
-    ("/var.dict", bytes(8) + compressed(b"a"), "1 zstd frames where it should have 0"),
-    ("/log.dict", b"\1" + bytes(7), "0 zstd frames where it should have 1"),
-    ("/log.dict", b"\1" + bytes(7) + compressed(b"a") * 2, "2 zstd frames"),
-    ("/0", compressed(b"a") + compressed(b"b")[:-1], "not whole"),
-    ("/0", compressed(b"a") + b"!", "not"),
+    ("/var.dict", bytes(8) + compress_frame(b"a"), "1 zstd frames, expected 0"),
+    ("/log.dict", b"\1" + bytes(7), "0 zstd frames, expected 1"),
+    ("/log.dict", b"\1" + bytes(7) + compress_frame(b"a") * 2, "2 zstd frames"),
+    ("/0", compress_frame(b"a") + compress_frame(b"b")[:-1], "incomplete"),
+    ("/0", compress_frame(b"a") + b"!", "not"),
     ("/17", b"no zstd frame", "not compressed"),
 ]
 
@@ -364,7 +367,7 @@ def test_damaged_sections_are_listed_and_not_read_to_their_end(name: str, conten
 
 
 def test_large_sections_come_in_blocks() -> None:
-    content = compressed(bytes(3 * MIB)) * 3 + compressed(hashlib.shake_128(b"").digest(3 * MIB))
+    content = compress_frame(bytes(3 * MIB)) * 3 + compress_frame(hashlib.shake_128(b"").digest(3 * MIB))
     reader = reader_of(made({"/0": content}))
     blocks = list(reader.open(next(reader.entries())))
     assert b"".join(blocks) == content
@@ -427,7 +430,7 @@ def test_metadata_of_other_kinds_is_read_when_it_is_asked_for() -> None:
 def test_packets() -> None:
     packets = [Packet(kind, bytes(kind)) for kind in range(255)]
     assert parse_packets(pack_packets(packets), "x") == packets
-    with pytest.raises(InvalidInput, match="256 packets"):
+    with pytest.raises(InvalidInput, match="256 metadata packets"):
         pack_head(Header((0, 3, 1), 0, 0, 0), [Packet(7, b"")] * 255, [])
 
 
@@ -452,7 +455,7 @@ def test_opening_is_one_read_or_two() -> None:
 
 
 def noted(checksums: list[Any], sources: list[Any]) -> Packet:
-    return Packet(NOTED, msgpack.packb({"crc32c": checksums, "sources": sources}))
+    return Packet(ANNOTATION, msgpack.packb({"crc32c": checksums, "sources": sources}))
 
 
 def ranges_of(*names: Any) -> Packet:
@@ -464,7 +467,7 @@ def ranges_of(*names: Any) -> Packet:
 def test_what_cafcat_notes_is_read_again_and_the_archive_put_together_again() -> None:
     data = made(SECTIONS, [ranges_of("a", "b/c")])
     sources = [LogSource("a", 5, 1_700_000_000_000_000_001), LogSource("b/c", 0, -1)]
-    archive = noted_archive(reader_of(data), sources, "x")
+    archive = annotate(reader_of(data), sources, "x")
     whole = b"".join(archive.blocks)
     reader = reader_of(whole)
     assert list(reader.entries()) == archive.entries
@@ -478,7 +481,7 @@ def test_what_cafcat_notes_is_read_again_and_the_archive_put_together_again() ->
 
 
 def test_open_and_convert_refuse_a_section_with_another_checksum_than_cafcat_noted(tmp_path: Path) -> None:
-    archive = noted_archive(reader_of(made(SECTIONS, [ranges_of("a")])), [LogSource("a", 5, 0)], "x")
+    archive = annotate(reader_of(made(SECTIONS, [ranges_of("a")])), [LogSource("a", 5, 0)], "x")
     data = bytearray(b"".join(archive.blocks))
     (entry,) = (entry for entry in archive.entries if entry.path == "/log.dict")
     data[entry.start_byte] ^= 1  # the count of a dictionary: zstd does not protect it
@@ -495,8 +498,8 @@ def test_open_and_convert_refuse_a_section_with_another_checksum_than_cafcat_not
 def test_an_archive_of_other_log_files_is_not_taken_for_ours() -> None:
     reader = reader_of(made(SECTIONS, [ranges_of("a")]))
     for names in ([], ["b"], ["a", "a"]):
-        with pytest.raises(Corrupt, match="other log files"):
-            noted_archive(reader, [LogSource(name, 0, 0) for name in names], "x")
+        with pytest.raises(Corrupt, match="exactly the log files"):
+            annotate(reader, [LogSource(name, 0, 0) for name in names], "x")
 
 
 @pytest.mark.parametrize(
@@ -509,8 +512,8 @@ def test_an_archive_of_other_log_files_is_not_taken_for_ours() -> None:
         noted([0] * 7, [[0]]),
         noted([0] * 7, [[-1, 0]]),
         noted([0] * 7, [[0, 1 << 63]]),
-        Packet(NOTED, b""),
-        Packet(NOTED, msgpack.packb([])),
+        Packet(ANNOTATION, b""),
+        Packet(ANNOTATION, msgpack.packb([])),
     ],
 )
 def test_notes_that_make_no_sense(packet: Packet) -> None:
@@ -521,7 +524,7 @@ def test_notes_that_make_no_sense(packet: Packet) -> None:
 
 @pytest.mark.parametrize("name", ["a\0b", "n" * 2049])
 def test_names_of_log_files_that_a_catalog_cannot_hold(name: str) -> None:
-    with pytest.raises(Unsupported, match="the catalog cannot hold"):
+    with pytest.raises(Unsupported, match="the catalog cannot store"):
         reader_of(made(SECTIONS, [ranges_of(name)])).units()
 
 
@@ -535,6 +538,6 @@ def test_fields_of_log_files_that_a_catalog_cannot_hold(value: Any) -> None:
 def test_a_query_below_a_folder() -> None:
     name = r"a\"b\\c\*d\?e"
     assert (
-        below('a"b\\c*d?e', "x: y OR z: 1")
+        query_below('a"b\\c*d?e', "x: y OR z: 1")
         == f'($_filename: "{name}" OR $_filename: "{name}/*") AND (x: y OR z: 1)'
     )

@@ -1,4 +1,4 @@
-"""clp-s single-file archives (y-scope/clp): the container, and what its metadata says. docs/formats/clp.md."""
+"""clp-s single-file archives (y-scope/clp): the container and its metadata. See docs/formats/clp.md."""
 
 from cafcat.formats.clp.format import CLP, ClpFormat
 

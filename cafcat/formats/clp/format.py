@@ -1,4 +1,4 @@
-"""The format, as others use it."""
+"""The clp-s format object."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ __all__ = ["CLP", "ClpFormat"]
 
 
 class ClpFormat:
-    """clp-s single-file archives. Their sections are the entries."""
+    """clp-s single-file archives; their sections are the entries. Implements `Format` and `ReassemblableFormat`."""
 
     name: Final = "clp-s"
     suffix: Final = ".clp"
@@ -22,28 +22,34 @@ class ClpFormat:
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """True if the file begins with the magic number."""
+        """Return True if the archive begins with the magic number."""
         del tail
         return head.startswith(MAGIC)
 
     def writer(self, sink: Sink) -> Writer:
-        """Files cannot be packed into such an archive: raises Unsupported."""
+        """Raise Unsupported: files cannot be packed into a clp-s archive."""
         del sink
-        message = "clp-s archives hold encoded logs, not files: only the program clp-s makes them"
+        message = "clp-s archives contain encoded logs, not files: only the program clp-s can write them"
         raise Unsupported(message, hint="choose another format for files")
 
     def reader(self, archive: RandomReader) -> ClpReader:
-        """Raises Corrupt or Unsupported if the header or the table of sections cannot be right."""
+        """Return a reader for an archive.
+
+        Raises:
+            Corrupt, Unsupported: the header or the metadata is invalid.
+        """
         return ClpReader(archive)
 
     def reassemble(self, archive: RandomReader) -> Iterator[bytes]:
-        """See packing.reassemble."""
+        """Return a copy of the archive; see `packing.reassemble`."""
         return reassemble(ClpReader(archive))
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-        """There is nothing to decode: raises Unsupported."""
+        """Raise Unsupported: entries of clp-s archives never have a `decoding`."""
         del span
-        raise Unsupported(f"sections of clp-s archives are not encoded: {entry.decoding}", path=entry.path)
+        raise Unsupported(
+            f"sections of clp-s archives are not encoded, but the entry is: {entry.decoding}", path=entry.path
+        )
 
 
 CLP: Final[Format] = ClpFormat()

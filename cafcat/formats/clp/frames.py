@@ -1,4 +1,4 @@
-"""zstd frames, decompressed step by step: no frame, whatever it says of its size, is ever in memory as a whole."""
+"""zstd frames, decompressed step by step. No frame is ever completely in memory, whatever size it claims."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,45 +11,58 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-__all__ = ["MAX_FRAMES", "FrameRun", "compressed"]
+__all__ = ["MAX_FRAMES", "FrameDecompressor", "compress_frame"]
 
 MAX_FRAMES: Final = 1_000_000
-"""Of one section: each costs some microseconds, however short it is. clp-s writes one for many tables."""
+"""Largest number of frames in a section. Each frame costs some microseconds, however short it is. clp-s writes one
+frame for many tables."""
 
 _INPUT_BYTES: Final = 16 << 10
 _OUTPUT_BYTES: Final = 1 << 20
 _OPTIONS: Final[dict[int, int]] = {zstd.DecompressionParameter.window_log_max: 25}
-"""Level 19 has windows of 2^23 bytes."""
+"""The window may have up to 2^25 bytes; level 19 of zstd uses 2^23."""
 _LEVEL: Final = 3
+"""Compression level of zstd."""
 
 
-class FrameRun:
-    """Frames back to back, given in blocks. Memory: 1 MiB, and the window that a frame asks for: 2 MiB as clp-s
-    writes them, 32 MiB at most."""
+class FrameDecompressor:
+    """Decompresses adjacent frames, in blocks.
+
+    Memory: 1 MiB, and the window of a frame: 2 MiB if clp-s wrote it, at most 32 MiB.
+
+    Attributes:
+        frames: number of frames that have ended.
+        output_bytes: number of decompressed bytes so far.
+    """
 
     def __init__(self, max_bytes: int, error: Callable[[str], CafcatError]) -> None:
-        """Args: max_bytes: that all of them may decompress to; error: what is raised, of a message."""
-        self._most_bytes = max_bytes
+        """Begin before the first frame.
+
+        Args:
+            max_bytes: largest allowed size in bytes of all decompressed frames together.
+            error: creates the error to raise from a message.
+        """
+        self._max_bytes = max_bytes
         self._error = error
         self._frame: zstd.ZstdDecompressor | None = None
         self.frames = 0
-        """That ended."""
         self.output_bytes = 0
 
     @property
-    def is_between(self) -> bool:
-        """Whether the bytes so far end with a frame, or there were none."""
+    def at_frame_end(self) -> bool:
+        """True if the bytes so far end with a complete frame, or there were none."""
         return self._frame is None
 
     def write(self, data: bytes) -> Iterator[bytes]:
-        """What a block decompresses to, in blocks of at most 1 MiB. Raises the error."""
+        """Return the decompressed bytes of a block, in blocks of at most 1 MiB. Raises `error`."""
         view = memoryview(data)
         while view:
             frame = self._frame = self._frame or zstd.ZstdDecompressor(options=_OPTIONS)
-            # Little at a time: what follows the end of a frame is copied, and frames may be tiny and many.
-            given = view[:_INPUT_BYTES]
-            yield from self._output(frame, given)
-            view = view[len(given) - len(frame.unused_data) :]
+            # The input is split into small pieces: zstd copies the bytes after the end of a frame, and there may be
+            # very many tiny frames.
+            piece = view[:_INPUT_BYTES]
+            yield from self._output(frame, piece)
+            view = view[len(piece) - len(frame.unused_data) :]
             if frame.eof:
                 self._end_frame()
 
@@ -57,8 +70,8 @@ class FrameRun:
         while True:
             part = self._decompress(frame, data)
             self.output_bytes += len(part)
-            if self.output_bytes > self._most_bytes:
-                raise self._error(f"it decompresses to more than {self._most_bytes:,} bytes")
+            if self.output_bytes > self._max_bytes:
+                raise self._error(f"it decompresses to more than {self._max_bytes:,} bytes")
             if part:
                 yield part
             if frame.eof or frame.needs_input:
@@ -78,12 +91,12 @@ class FrameRun:
             raise self._error(f"it is not compressed by zstd: {error}") from error
 
     def finish(self) -> None:
-        """Nothing follows. Raises the error if a frame is not whole."""
-        if not self.is_between:
-            raise self._error("its last zstd frame is not whole")
+        """Check that the last frame is complete. Raises `error` otherwise."""
+        if not self.at_frame_end:
+            raise self._error("its last zstd frame is incomplete")
 
 
-def compressed(data: bytes) -> bytes:
-    """One frame that does not say its size, as clp-s writes metadata."""
+def compress_frame(data: bytes) -> bytes:
+    """Return the data as one frame without a stored size, as clp-s writes metadata."""
     frame = zstd.ZstdCompressor(_LEVEL)
     return frame.compress(data) + frame.flush()

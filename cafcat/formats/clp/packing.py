@@ -1,10 +1,10 @@
-"""Putting the container of a clp-s archive together again, from its parts."""
+"""Reassembles the container of a clp-s archive from its parts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from cafcat.errors import InvalidInput
-from cafcat.formats.clp.frames import FrameRun, compressed
+from cafcat.formats.clp.frames import FrameDecompressor, compress_frame
 from cafcat.formats.clp.header import HEADER_BYTES, Header
 from cafcat.formats.clp.metadata import (
     ARCHIVE_FILES,
@@ -17,7 +17,8 @@ from cafcat.formats.clp.reader import ClpReader
 
 __all__ = ["pack_head", "reassemble"]
 
-_MOST_PACKETS: Final = 255
+_MAX_PACKETS: Final = 255
+"""Largest number of packets: it is stored in one byte."""
 
 
 def pack_head(
@@ -26,40 +27,51 @@ def pack_head(
     sections: Iterable[tuple[str, int]],
     frame: bytes = b"",
 ) -> bytes:
-    """Header and metadata of an archive; its sections, whose names and sizes in bytes these are, follow. The packet
-    with the table of sections is made anew, at its place among the packets, or after the first; of the header, the
-    two sizes of the archive.
+    """Return the header and the metadata of an archive.
 
-    frame: of the metadata, as another archive has it: taken as it is if it says the same, so that the result does
-    not depend on the version of zstd. Raises InvalidInput for more than 255 packets.
+    The table of sections is packed again, at its place among the packets, or after the first one. The two sizes in
+    the header are computed.
+
+    Args:
+        header: the header; its sizes are replaced.
+        packets: the packets of the metadata.
+        sections: name and size in bytes of each section that will follow.
+        frame: compressed metadata of another archive. It is used unchanged if its content is the same, so that the
+            result does not depend on the version of zstd.
+
+    Raises:
+        InvalidInput: there are more than 255 packets.
     """
-    listed = list(sections)
-    table = Packet(ARCHIVE_FILES, pack_section_table(listed))
+    section_list = list(sections)
+    table = Packet(ARCHIVE_FILES, pack_section_table(section_list))
     if all(packet.kind != ARCHIVE_FILES for packet in packets):
         packets = [*packets[:1], table, *packets[1:]]
-    if len(packets) > _MOST_PACKETS:
-        raise InvalidInput(
-            f"an archive cannot have {len(packets)} packets of metadata: {_MOST_PACKETS} are the most"
-        )
+    if len(packets) > _MAX_PACKETS:
+        raise InvalidInput(f"an archive cannot have {len(packets)} metadata packets: the limit is {_MAX_PACKETS}")
     raw = pack_packets(table if packet.kind == ARCHIVE_FILES else packet for packet in packets)
-    metadata = frame if _says(frame, raw) else compressed(raw)
-    size = HEADER_BYTES + len(metadata) + sum(size_bytes for _, size_bytes in listed)
+    metadata = frame if _decompresses_to(frame, raw) else compress_frame(raw)
+    size = HEADER_BYTES + len(metadata) + sum(size_bytes for _, size_bytes in section_list)
     return header._replace(compressed_size=size, metadata_bytes=len(metadata)).pack() + metadata
 
 
-def _says(frame: bytes, raw: bytes) -> bool:
-    """Whether a frame decompresses to these bytes."""
-    run = FrameRun(MAX_METADATA_BYTES, InvalidInput)
+def _decompresses_to(frame: bytes, raw: bytes) -> bool:
+    """Return True if the frame decompresses to exactly these bytes."""
+    decompressor = FrameDecompressor(MAX_METADATA_BYTES, InvalidInput)
     try:
-        found = b"".join(run.write(frame))
+        found = b"".join(decompressor.write(frame))
     except InvalidInput:
         return False
-    return found == raw and run.frames == 1 and run.is_between
+    return found == raw and decompressor.frames == 1 and decompressor.at_frame_end
 
 
 def reassemble(reader: ClpReader) -> Iterator[bytes]:
-    """The archive again, in blocks of at most 1 MiB but for its head: byte for byte the same, without what may
-    follow its end. Each section is checked. Raises Corrupt."""
+    """Return a byte-for-byte copy of the archive, in blocks of at most 1 MiB except its head.
+
+    Bytes after the end of the archive are left out. Each section is checked.
+
+    Raises:
+        Corrupt: a section is damaged.
+    """
     entries = list(reader.entries())
     sections = [(entry.path, entry.size_bytes) for entry in entries]
     yield pack_head(reader.header, reader.packets, sections, reader.metadata_frame)

@@ -1,6 +1,6 @@
-"""The program clp-s, as the package yscope-clp-core brings it: cafcat's extra `clp`.
+"""Runs the program clp-s of the package yscope-clp-core, which cafcat's extra `clp` installs.
 
-It runs in a process group of its own: Ctrl-C is for cafcat, which ends it.
+The program runs in a process group of its own: Ctrl-C only reaches cafcat, which then ends clp-s.
 """
 
 import os
@@ -16,20 +16,32 @@ from typing import IO, Final, NamedTuple
 from cafcat.errors import CafcatError, InvalidInput, NotInstalled
 from cafcat.formats.clp.header import HEADER_BYTES, parse_header
 
-__all__ = ["Finished", "MatchesNothing", "ProgramFailed", "below", "check_query", "compress", "program", "search"]
+__all__ = [
+    "CompressResult",
+    "MatchesNothing",
+    "ProgramFailed",
+    "check_query",
+    "compress",
+    "program_path",
+    "query_below",
+    "search",
+]
 
 _POLL_SECONDS: Final = 0.1
-_MESSAGES_BYTES: Final = 256 << 10
-"""A message may have the whole query in it, which is less than 128 KiB."""
+"""Interval in seconds for calls of `checkpoint`."""
+_MAX_MESSAGES_BYTES: Final = 256 << 10
+"""Number of bytes of messages that are read. A message may contain the whole query, which has less than 128 KiB."""
 _SHOWN_CHARACTERS: Final = 400
+"""Number of characters of a message that are shown."""
 _MESSAGE: Final = re.compile(r"\S+ \[(\w+)\] (.*)")
 _SPECIAL: Final = re.compile(r'[\\"*?]')
 _QUERY_ERROR: Final = re.compile(r"Parser error:?\s*(.*)|(Failed to parse timestamp .*)")
 _MATCHES_NOTHING: Final = "is logically false"
 _SEARCHED_SINCE: Final = (0, 5, 0)
-"""Archives of this version, which clp-s writes now, and later ones."""
+"""The installed clp-s can search archives of this version, which it also writes, and of later ones."""
 _LAST_MS: Final = ((1 << 63) - 1) // 1_000_000
-"""2262-04-11T23:47:16.854, and as long before 1970: clp-s makes nanoseconds of 64 bits of it, and wraps around."""
+"""Largest time in milliseconds since 1970-01-01 UTC (2262-04-11T23:47:16.854) that fits 64-bit nanoseconds. clp-s
+converts to nanoseconds and overflows beyond this, in both directions."""
 
 _VARIABLES: Final = (
     "PATH",
@@ -42,26 +54,35 @@ _VARIABLES: Final = (
     "LC_ALL",
     "LC_CTYPE",
 )
-"""Environment variables that clp-s gets. The others may be secrets: database URLs, keys of S3."""
+"""Environment variables that are passed to clp-s. Others may contain secrets, such as database URLs or S3 keys."""
 
 
 class ProgramFailed(CafcatError):
-    """clp-s ended with an error: the message is its own."""
+    """clp-s ended with an error. The message is that of clp-s."""
 
 
 class MatchesNothing(ProgramFailed):
-    """The query cannot be true of any record of the archive: a word that is asked of numbers, as in n > abc."""
+    """The query cannot match any record of the archive, for example because it compares a word with numbers."""
 
 
-class Finished(NamedTuple):
-    """How clp-s ended. error: its messages in one line, None if all went well; warnings: a line each."""
+class CompressResult(NamedTuple):
+    """The result of a run of clp-s.
+
+    Attributes:
+        error: its error messages in one line, or None if it succeeded.
+        warnings: its warnings, one line each.
+    """
 
     error: str | None
     warnings: Sequence[str]
 
 
-def program() -> Path:
-    """Where clp-s is. Raises NotInstalled if it is not installed."""
+def program_path() -> Path:
+    """Return the path of clp-s.
+
+    Raises:
+        NotInstalled: clp-s is not installed.
+    """
     package = find_spec("yscope_clp_core")
     path = Path(package.origin).parent / "bin" / "clp-s" if package is not None and package.origin else None
     if path is None or not path.is_file():
@@ -83,18 +104,37 @@ def search(
     ignore_case: bool = False,
     projection: Sequence[str] = (),
 ) -> Generator[bytes, None, None]:
-    """Records of an archive that match a query, as JSON, without the newline. archive: a path, or a descriptor of a
-    regular file; prefix: only of log files below that folder, or of that name; times: both inclusive. Memory: one
-    record. The program ends when the iterator is closed.
+    """Search an archive, and return the matching records as JSON, without newlines.
 
-    Raises ProgramFailed, MatchesNothing, NotInstalled."""
+    Memory: one record. The program ends when the iterator is closed.
+
+    Args:
+        archive: a path, or the descriptor of a regular file.
+        query: the query, in the language of clp-s.
+        prefix: if not empty, only log files in this folder, or with this name, are searched.
+        from_ms: earliest time, inclusive, in milliseconds since 1970-01-01 UTC.
+        to_ms: latest time, inclusive, in milliseconds since 1970-01-01 UTC.
+        ignore_case: True to ignore the case of letters.
+        projection: the columns to return; all if empty.
+
+    Raises:
+        ProgramFailed: clp-s ended with an error.
+        MatchesNothing: the query cannot match any record of the archive.
+        NotInstalled: clp-s is not installed.
+    """
     if (from_ms or 0) > _LAST_MS or (to_ms or 0) < -_LAST_MS:
         return
     descriptors = [archive] if isinstance(archive, int) else []
     path = f"/dev/fd/{archive}" if isinstance(archive, int) else archive
-    asked = below(prefix, query) if prefix else query
-    # What begins with a dash would be an option; space before a query means nothing.
-    command = [str(program()), "s", path, f" {asked}", *_options(from_ms, to_ms, ignore_case, projection)]
+    scoped_query = query_below(prefix, query) if prefix else query
+    # A query that begins with a dash would be parsed as an option. A leading space prevents that and is ignored.
+    command = [
+        str(program_path()),
+        "s",
+        path,
+        f" {scoped_query}",
+        *_options(from_ms, to_ms, ignore_case, projection),
+    ]
     with tempfile.TemporaryFile() as messages:
         with subprocess.Popen(
             command,
@@ -106,68 +146,90 @@ def search(
             process_group=0,
         ) as process:
             try:
-                assert process.stdout is not None  # noqa: S101 - it is a pipe
+                assert process.stdout is not None  # noqa: S101 - stdout=PIPE
                 for line in process.stdout:
-                    if line.endswith(b"\n"):  # when it aborts, it may be in the middle of a record
+                    if line.endswith(b"\n"):  # if clp-s aborts, its last record may be incomplete
                         yield line.removesuffix(b"\n")
-                code = process.wait()
+                exit_code = process.wait()
             finally:
                 process.kill()
-        if code:
-            raise _failure(code, _text(messages), archive)
+        if exit_code:
+            raise _failure(exit_code, _text(messages), archive)
 
 
 def _options(from_ms: int | None, to_ms: int | None, ignore_case: bool, projection: Sequence[str]) -> list[str]:
     options = [] if from_ms is None else ["--tge", str(max(from_ms, -_LAST_MS))]
     options += [] if to_ms is None else ["--tle", str(min(to_ms, _LAST_MS))]
     options += ["-i"] if ignore_case else []
-    # The same column twice is an error for it.
+    # clp-s refuses repeated columns.
     return options + (["--projection", *dict.fromkeys(projection)] if projection else [])
 
 
-def _failure(code: int, text: str, archive: str | int) -> ProgramFailed:
-    """What a search ended with. text: its messages."""
-    if code > 0 and text.endswith(_MATCHES_NOTHING):
-        return MatchesNothing("the query cannot be true of any record there")
-    if code < 0 and (old := _old_version(archive)) is not None:
-        return ProgramFailed(f"{old} (signal {-code} ended it)")
-    return ProgramFailed(f"clp-s: {_finished(code, text).error}")
+def _failure(exit_code: int, text: str, archive: str | int) -> ProgramFailed:
+    """Return the error for a failed search. `text` has the messages of clp-s."""
+    if exit_code > 0 and text.endswith(_MATCHES_NOTHING):
+        return MatchesNothing("the query cannot match any record of this archive")
+    if exit_code < 0 and (old := _old_version(archive)) is not None:
+        return ProgramFailed(f"{old} (signal {-exit_code} ended it)")
+    return ProgramFailed(f"clp-s: {_result(exit_code, text).error}")
 
 
 def _old_version(archive: str | int) -> str | None:
-    """What is to be said of an archive of an older version than clp-s writes now: at some of these it aborts."""
+    """Return a message if the archive is older than clp-s can search, or None.
+
+    clp-s aborts on some of these archives.
+    """
     with suppress(OSError, CafcatError), open(archive, "rb", closefd=isinstance(archive, str)) as file:
         size_bytes = file.seek(0, os.SEEK_END)
         file.seek(0)
         version = parse_header(file.read(HEADER_BYTES), size_bytes, str(archive)).version
         if version < _SEARCHED_SINCE:
-            return f"it is of version {'.'.join(map(str, version))}, which the installed clp-s cannot search"
+            return f"the installed clp-s cannot search archives of version {'.'.join(map(str, version))}"
     return None
 
 
 def check_query(query: str) -> None:
-    """Raises InvalidInput for a query that is none: the program says so before it opens an archive."""
+    """Check the syntax of a query. clp-s checks it before it opens an archive.
+
+    Raises:
+        InvalidInput: the query is invalid.
+    """
     try:
         for _ in search(os.devnull, query):
             pass
     except ProgramFailed as error:
         if (found := _QUERY_ERROR.search(error.message)) is not None:
             hint = "write key: value, as in level: ERROR"
-            raise InvalidInput(f"not a query: {found[1] or found[2]}", hint=hint) from error
+            raise InvalidInput(f"invalid query: {found[1] or found[2]}", hint=hint) from error
 
 
-def below(prefix: str, query: str) -> str:
-    """The query for records of log files below a folder, or of that name."""
+def query_below(prefix: str, query: str) -> str:
+    """Return a query for the records of log files in a folder, or with this name.
+
+    Args:
+        prefix: the folder or name.
+        query: the query for the records.
+    """
     name = _SPECIAL.sub(r"\\\g<0>", prefix)
     return f'($_filename: "{name}" OR $_filename: "{name}/*") AND ({query})'
 
 
 def compress(
     output: Path, names: Path, folder: Path, *, timestamp_key: str | None, checkpoint: Callable[[], object]
-) -> Finished:
-    """Makes single-file archives in the folder `output` of the log files that `names` lists, one a line, as seen
-    from `folder`. checkpoint: is called while it works, and may raise to end it. Raises NotInstalled."""
-    command = [str(program()), "c", "--single-file-archive"]
+) -> CompressResult:
+    """Let clp-s write single-file archives.
+
+    Args:
+        output: folder for the archives.
+        names: file with the names of the log files, one per line, relative to `folder`.
+        folder: working folder of clp-s.
+        timestamp_key: key of the timestamp in the records, or None.
+        checkpoint: called regularly while clp-s runs. It may raise to end clp-s.
+
+    Raises:
+        NotInstalled: clp-s is not installed.
+    """
+    command = [str(program_path()), "c", "--single-file-archive"]
     command += [] if timestamp_key is None else ["--timestamp-key", timestamp_key]
     with tempfile.TemporaryFile() as messages:
         with subprocess.Popen(
@@ -180,10 +242,10 @@ def compress(
             process_group=0,
         ) as process:
             try:
-                code = _wait(process, checkpoint)
+                exit_code = _wait(process, checkpoint)
             finally:
                 process.kill()
-        return _finished(code, _text(messages))
+        return _result(exit_code, _text(messages))
 
 
 def _wait(process: "subprocess.Popen[bytes]", checkpoint: Callable[[], object]) -> int:
@@ -196,16 +258,22 @@ def _wait(process: "subprocess.Popen[bytes]", checkpoint: Callable[[], object]) 
 
 def _text(messages: IO[bytes]) -> str:
     messages.seek(0)
-    return messages.read(_MESSAGES_BYTES).decode(errors="replace").rstrip()
+    return messages.read(_MAX_MESSAGES_BYTES).decode(errors="replace").rstrip()
 
 
-def _finished(code: int, text: str) -> Finished:
-    """Lines are "TIME [LEVEL] MESSAGE"; of others, as a hint how to use it, the first counts."""
+def _result(exit_code: int, text: str) -> CompressResult:
+    """Parse the messages of clp-s.
+
+    Its lines have the form "TIME [LEVEL] MESSAGE". If clp-s failed without such an error line, the first line
+    counts.
+    """
     lines = text.splitlines()
     found = [(match[1], match[2].strip()) for line in lines if (match := _MESSAGE.fullmatch(line))]
     warnings = [text[:_SHOWN_CHARACTERS] for level, text in found if level == "warning"]
-    if code == 0:
-        return Finished(None, warnings)
+    if exit_code == 0:
+        return CompressResult(None, warnings)
     errors = [text for level, text in found if level in ("error", "critical")] or lines[:1]
-    errors += [f"it was ended by signal {-code}"] if code < 0 else []
-    return Finished("; ".join(errors)[:_SHOWN_CHARACTERS] or f"it ended with code {code}", warnings)
+    errors += [f"clp-s was ended by signal {-exit_code}"] if exit_code < 0 else []
+    return CompressResult(
+        "; ".join(errors)[:_SHOWN_CHARACTERS] or f"clp-s ended with exit code {exit_code}", warnings
+    )

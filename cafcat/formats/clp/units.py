@@ -1,4 +1,4 @@
-"""Log files and times of a clp-s archive, as the rest of cafcat has them."""
+"""Converts the log files and the times of a clp-s archive to cafcat's model."""
 
 import json
 import math
@@ -7,74 +7,85 @@ from fractions import Fraction
 from typing import Final
 
 from cafcat.errors import Corrupt, Unsupported, shown_path
-from cafcat.formats.clp.metadata import LogRange, Noted, TimestampDictionary
+from cafcat.formats.clp.metadata import Annotation, LogRange, TimestampDictionary
 from cafcat.model import MAX_PATH_BYTES, ArchiveUnits, LogUnit, TimeRange
 
 __all__ = ["units_of"]
 
 _OWN_FIELD: Final = "_filename"
-_MOST_RECORDS: Final = 1 << 63
+_MAX_RECORDS: Final = 1 << 63
 _LARGEST_SECONDS: Final = 1e300
-"""Larger numbers of seconds are no time, and a thousand times as much may be no float."""
+"""Larger numbers of seconds are not times, and a float may not hold them in milliseconds."""
 
 
 def units_of(
-    ranges: Sequence[LogRange], timestamps: TimestampDictionary, noted: Noted | None, name: str
+    ranges: Sequence[LogRange], timestamps: TimestampDictionary, annotation: Annotation | None, name: str
 ) -> ArchiveUnits:
-    """name: of the archive. Raises Corrupt if they contradict each other, Unsupported for names, numbers and fields
-    that a catalog cannot hold."""
+    """Return the log files and times of an archive.
+
+    Args:
+        ranges: the ranges of records by log file.
+        timestamps: the timestamp dictionary.
+        annotation: the annotation by cafcat, or None.
+        name: name of the archive, for messages.
+
+    Raises:
+        Corrupt: the arguments contradict each other.
+        Unsupported: the catalog cannot store a name, a number or a field.
+    """
     sources: Sequence[tuple[int, int] | tuple[None, None]] = (
-        noted.sources if noted else [(None, None)] * len(ranges)
+        annotation.sources if annotation else [(None, None)] * len(ranges)
     )
     if len(sources) != len(ranges):
-        raise Corrupt(f"cafcat noted {len(sources):,} log files, its range index has {len(ranges):,}", chunk=name)
+        message = f"the annotation by cafcat has {len(sources):,} log files, the range index {len(ranges):,}"
+        raise Corrupt(message, chunk=name)
     units = [_unit(found, source, name) for found, source in zip(ranges, sources, strict=True)]
     return ArchiveUnits(units, _times(timestamps, name))
 
 
 def _unit(found: LogRange, source: tuple[int, int] | tuple[None, None], name: str) -> LogUnit:
     file_name = found.file_name or ""
-    if "\0" in file_name or len(file_name.encode()) > MAX_PATH_BYTES or found.end >= _MOST_RECORDS:
-        message = "a log file has a name, or a number of records, that the catalog cannot hold"
+    if "\0" in file_name or len(file_name.encode()) > MAX_PATH_BYTES or found.end >= _MAX_RECORDS:
+        message = "the catalog cannot store the name of a log file, or its number of records"
         raise Unsupported(message, path=shown_path(file_name), chunk=name)
     return LogUnit(file_name, found.start, found.end, _fields(found, name), *source)
 
 
 def _fields(found: LogRange, name: str) -> str:
-    """As JSON, without the name of the file."""
-    others = {key: value for key, value in found.fields.items() if key != _OWN_FIELD}
+    """Return the fields of a log file as JSON, without its name."""
+    other_fields = {key: value for key, value in found.fields.items() if key != _OWN_FIELD}
     try:
-        text = json.dumps(others, allow_nan=False)
+        text = json.dumps(other_fields, allow_nan=False)
     except (ValueError, RecursionError) as error:
-        raise Unsupported(f"the fields of a log file cannot be JSON: {error}", chunk=name) from error
+        raise Unsupported(f"the fields of a log file cannot be represented in JSON: {error}", chunk=name) from error
     if "\\u0000" in text:
-        raise Unsupported("the fields of a log file have a NUL, which the catalog cannot hold", chunk=name)
+        raise Unsupported("the fields of a log file contain a NUL, which the catalog cannot store", chunk=name)
     return text
 
 
 def _times(timestamps: TimestampDictionary, name: str) -> list[TimeRange]:
-    """One for each key: the widest, and no bound where one of its ranges has none."""
+    """Return one time range for each key: the union of its ranges, without a bound where one of them has none."""
     found: dict[str, TimeRange] = {}
     for key, _, begin, end in timestamps.ranges:
         if "\0" in key or len(key.encode()) > MAX_PATH_BYTES:
-            raise Unsupported("a timestamp key has a name that the catalog cannot hold", chunk=name)
+            raise Unsupported("the catalog cannot store the name of a timestamp key", chunk=name)
         time = TimeRange(key, _milliseconds(begin, math.floor), _milliseconds(end, math.ceil))
-        found[key] = time if key not in found else _both(found[key], time)
+        found[key] = time if key not in found else _union(found[key], time)
     return list(found.values())
 
 
-def _both(one: TimeRange, other: TimeRange) -> TimeRange:
+def _union(one: TimeRange, other: TimeRange) -> TimeRange:
     key, begin, end = one
     begin = None if begin is None or other.begin_ms is None else min(begin, other.begin_ms)
     end = None if end is None or other.end_ms is None else max(end, other.end_ms)
     return TimeRange(key, begin, end)
 
 
-def _milliseconds(value: int | float | None, rounded: Callable[[Fraction], int]) -> int | None:
-    """Return a bound of the timestamp dictionary in milliseconds; None if it is no time.
+def _milliseconds(value: int | float | None, round_bound: Callable[[Fraction], int]) -> int | None:
+    """Return a bound of the timestamp dictionary in milliseconds, or None if it is not a valid time.
 
     clp-s compares integers in the dictionary with milliseconds, and floats with seconds.
     """
     if not isinstance(value, float):
         return value
-    return rounded(Fraction(value) * 1000) if abs(value) <= _LARGEST_SECONDS else None
+    return round_bound(Fraction(value) * 1000) if abs(value) <= _LARGEST_SECONDS else None
