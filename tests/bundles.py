@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cafcat.formats.databundle import DATABUNDLE
-from cafcat.formats.databundle.bundles.compression import METHODS, NONE, compressed
+from cafcat.formats.databundle.bundles.compression import METHODS, NONE, compress_record
 from cafcat.formats.databundle.bundles.index import LEVELDB_BINDINGS, BundleIndex
 from cafcat.formats.databundle.layout import HEAD, MAGIC, VERSION_MAGIC, config_key, file_key, record_key
 from cafcat.formats.databundle.messages import messages
@@ -45,12 +45,12 @@ def spans_alone(folder: Path) -> dict[str, bytes]:
 
     Raises the error of the first file that cannot be read.
     """
-    spread = DATABUNDLE.open_folder(stored(folder))
-    assert spread is not None
+    bundle_archive = DATABUNDLE.open_folder(stored(folder))
+    assert bundle_archive is not None
     found = {}
-    for name in spread.names:
+    for name in bundle_archive.names:
         archive = stored(folder).open(name)
-        for entry in spread.reader(archive, name).entries():
+        for entry in bundle_archive.reader(archive, name).entries():
             span = archive.read_at(entry.start_byte, entry.end_byte)
             # In odd pieces, as it may come from a network.
             blocks = (span[at : at + 1013] for at in range(0, len(span), 1013))
@@ -109,7 +109,7 @@ def _shard(
         place = len(body) if any(record) else None
         rows[record_key(0, start)] = record_value(start, place, 0)
         if place is not None:
-            body += compressed(method, record) + bytes(padding[number % len(padding)])
+            body += compress_record(method, record) + bytes(padding[number % len(padding)])
     offset = 0
     for path, content in files:
         metadata = messages().FileMetadata(type=1, shard_uncompressed_offset=offset, uncompressed_size=len(content))

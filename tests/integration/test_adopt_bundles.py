@@ -286,7 +286,7 @@ def test_a_file_that_no_row_can_describe_is_refused_and_no_damage(local: cafcat.
     heard = Heard()
     report = adopt(local, tmp_path / "there", progress=heard)
     assert (report.files, report.files_failed) == (1, 1)
-    assert "too many runs of zeros" in heard.problems[0].message
+    assert "too many runs of zero records" in heard.problems[0].message
     assert local.read("b") == b"b" * 100
     assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"]
 
@@ -311,7 +311,7 @@ def test_shards_that_are_missing_or_anothers(local: cafcat.Repository, tmp_path:
     report = adopt(local, tmp_path / "there")
     assert report.archives == 1
     assert "shard-00000000" in report.failed[0]
-    assert "its head is of another shard" in report.failed[1]
+    assert "its head belongs to another shard" in report.failed[1]
     assert live(local) == set(list(FILES)[2::SHARDS])
 
 

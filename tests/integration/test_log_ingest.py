@@ -554,7 +554,7 @@ def test_where_clp_s_cannot_work_no_log_file_is_blamed(
     broken = tmp_path / "clp-s"
     broken.write_text("#!/bin/sh\necho 'T [error] no room' >&2\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(program, "program", lambda: broken)
+    monkeypatch.setattr(program, "program_path", lambda: broken)
     heard = Heard()
     with pytest.raises(program.ProgramFailed, match="cannot make any archive: no room"):
         ingest(local, tmp_path / "src", progress=heard)

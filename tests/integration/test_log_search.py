@@ -62,7 +62,7 @@ def test_clp_s_gets_no_secret_of_the_environment(
     script = tmp_path / "clp-s"
     script.write_text(f'#!/bin/sh\nenv >> {recorded}\nexec {clp_program} "$@"\n')
     script.chmod(0o755)
-    monkeypatch.setattr(program, "program", lambda: script)
+    monkeypatch.setattr(program, "program_path", lambda: script)
     secrets = (
         "CAFCAT_DATABASE_URL",
         "PGPASSWORD",

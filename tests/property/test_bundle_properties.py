@@ -113,11 +113,11 @@ def verified(folder: Path) -> tuple[dict[str, bytes], set[str]]:
 
 def read_all(bundle: Path) -> dict[str, bytes]:
     """What can be read as the index says it."""
-    spread = DATABUNDLE.open_folder(stored(bundle))
-    assert spread is not None
+    bundle_archive = DATABUNDLE.open_folder(stored(bundle))
+    assert bundle_archive is not None
     found = {}
-    for name in spread.names:
-        reader = spread.reader(stored(bundle).open(name), name)
+    for name in bundle_archive.names:
+        reader = bundle_archive.reader(stored(bundle).open(name), name)
         for entry in reader.entries():
             try:
                 found[entry.path] = b"".join(reader.open(entry))
@@ -135,10 +135,10 @@ def test_a_damaged_span_is_told_or_has_the_size_that_it_should(
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
         foreign_bundle(bundle, [("a", b"x" * 33), ("b", content)], name, record_bytes=record_bytes, padding=[5])
-        spread = DATABUNDLE.open_folder(stored(bundle))
-        assert spread is not None
+        bundle_archive = DATABUNDLE.open_folder(stored(bundle))
+        assert bundle_archive is not None
         archive = stored(bundle).open("shard-00000000")
-        [_, entry] = spread.reader(archive, "shard-00000000").entries()
+        [_, entry] = bundle_archive.reader(archive, "shard-00000000").entries()
         span = bytearray(archive.read_at(entry.start_byte, entry.end_byte))
     for _ in range(data.draw(st.integers(1, 3))):
         span[data.draw(st.integers(0, len(span) - 1))] ^= data.draw(st.integers(1, 255))

@@ -11,7 +11,7 @@ from cafcat.errors import CafcatError, Corrupt
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.bundles.bundle import Bundle, NewBundleFile, write_bundle
 from cafcat.formats.databundle.decoding import decoding_text, parse_decoding
-from cafcat.formats.databundle.layout import LARGE_BYTES, RECORD_BYTES, file_key, path_of, trailer
+from cafcat.formats.databundle.layout import LARGE_BYTES, RECORD_BYTES, file_key, parse_file_key, trailer
 from cafcat.model import MAX_PATH_BYTES, Entry
 from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink, pack
@@ -91,14 +91,14 @@ def test_what_cannot_be_compressed_is_not_larger_than_foretold(noise: bytes, tim
 
 @given(PATHS)
 def test_every_name_has_a_key(path: str) -> None:
-    assert path_of(file_key(path)) == path
+    assert parse_file_key(file_key(path)) == path
 
 
 @given(st.binary(max_size=40))
 @example(b"\x02a\0\0b\0\0")
 def test_any_key_is_a_name_or_none(key: bytes) -> None:
     try:
-        path = path_of(key)
+        path = parse_file_key(key)
     except ValueError:
         return
     assert path is None or file_key(path) == key

@@ -12,9 +12,13 @@ from cafcat.errors import CafcatError, Conflict, Corrupt, IndexMissing, NotInsta
 from cafcat.formats.base import UNSUPPORTED_PREFIX
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.bundles.bundle import NewBundleFile, write_bundle
-from cafcat.formats.databundle.bundles.compression import compressed
-from cafcat.formats.databundle.bundles.copied_index import opened_copy
-from cafcat.formats.databundle.bundles.record_decoding import LONGEST_RUNS, decode_records, parse_record_decoding
+from cafcat.formats.databundle.bundles.compression import compress_record
+from cafcat.formats.databundle.bundles.copied_index import open_index_copy
+from cafcat.formats.databundle.bundles.record_decoding import (
+    MAX_RUNS_CHARACTERS,
+    decode_records,
+    parse_record_decoding,
+)
 from cafcat.formats.databundle.bundles.shard import is_bundle
 from cafcat.formats.databundle.layout import RECORD_BYTES, config_key, file_key, record_key, trailer
 from cafcat.formats.databundle.messages import messages
@@ -49,16 +53,16 @@ def change(folder: Path, key: bytes, value: bytes | None) -> None:
 
 
 def entries(folder: Path) -> dict[str, Entry]:
-    spread = DATABUNDLE.open_folder(stored(folder))
-    assert spread is not None
-    [name] = spread.names
-    return {entry.path: entry for entry in spread.reader(stored(folder).open(name), name).entries()}
+    bundle_archive = DATABUNDLE.open_folder(stored(folder))
+    assert bundle_archive is not None
+    [name] = bundle_archive.names
+    return {entry.path: entry for entry in bundle_archive.reader(stored(folder).open(name), name).entries()}
 
 
 def opened(folder: Path, path: str) -> bytes:
-    spread = DATABUNDLE.open_folder(stored(folder))
-    assert spread is not None
-    reader = spread.reader(stored(folder).open(SHARD), SHARD)
+    bundle_archive = DATABUNDLE.open_folder(stored(folder))
+    assert bundle_archive is not None
+    reader = bundle_archive.reader(stored(folder).open(SHARD), SHARD)
     [entry] = [entry for entry in reader.entries() if entry.path == path]
     return b"".join(reader.open(entry))
 
@@ -66,7 +70,7 @@ def opened(folder: Path, path: str) -> bytes:
 def test_spans_and_decodings(folder: Path) -> None:
     foreign_bundle(folder, [("a", b"a" * 100), ("zeros", bytes(600)), ("b", b"b" * 100)], "zlib", record_bytes=100)
     found = entries(folder)
-    first, last = (len(compressed(3, letter * 100)) for letter in (b"a", b"b"))
+    first, last = (len(compress_record(3, letter * 100)) for letter in (b"a", b"b"))
     assert found["a"][1:3] == (100, 100 + first)
     assert found["b"][1:3] == (100 + first, 100 + first + last)
     assert {path: entry.decoding for path, entry in found.items()} == {
@@ -86,10 +90,10 @@ def test_a_file_that_begins_and_ends_within_zeros(folder: Path) -> None:
 
 def test_about(folder: Path) -> None:
     write_bundle(folder, [NewBundleFile("a", b"x"), NewBundleFile("d", None)], shards=5, compression="none")
-    spread = DATABUNDLE.open_folder(stored(folder))
-    assert spread is not None
-    assert spread.names == [SHARD]
-    assert spread.properties() == {
+    bundle_archive = DATABUNDLE.open_folder(stored(folder))
+    assert bundle_archive is not None
+    assert bundle_archive.names == [SHARD]
+    assert bundle_archive.properties() == {
         "version": "daBundleV1",
         "shards": 5,
         "compression": "none",
@@ -103,10 +107,10 @@ def test_a_shard_finds_its_index_beside_it(folder: Path) -> None:
     made(folder)
     reader = DATABUNDLE.reader(stored(folder).open(SHARD))
     assert {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()} == dict(FILES)
-    with pytest.raises(IndexMissing, match="not beside it"):
+    with pytest.raises(IndexMissing, match="is missing"):
         DATABUNDLE.reader(BytesArchive((folder / SHARD).read_bytes()))
     (folder / "index/CURRENT").unlink()
-    with pytest.raises(IndexMissing, match="not beside it"):
+    with pytest.raises(IndexMissing, match="is missing"):
         DATABUNDLE.reader(stored(folder).open(SHARD))
     assert DATABUNDLE.open_folder(stored(folder)) is None
 
@@ -144,11 +148,11 @@ def test_a_head_that_is_too_large(folder: Path) -> None:
 
 
 BAD_ROWS: dict[str, tuple[bytes, bytes | None, str]] = {
-    "no record": (record_key(0, 256), None, "one after the other"),
-    "no first record": (record_key(0, 0), None, "no record has byte 0"),
-    "no last record": (record_key(0, 640), None, "no record has byte"),
-    "a record that is no message": (record_key(0, 0), b"\xff", "cannot be read"),
-    "a record of another": (record_key(0, 0), record_value(128, 0, 0), "than its key says"),
+    "no record": (record_key(0, 256), None, "a gap or an overlap"),
+    "no first record": (record_key(0, 0), None, "no record contains byte 0"),
+    "no last record": (record_key(0, 640), None, "no record contains byte"),
+    "a record that is no message": (record_key(0, 0), b"\xff", "not a valid message"),
+    "a record of another": (record_key(0, 0), record_value(128, 0, 0), "of different records"),
     "a record beyond all data": (record_key(0, 0), record_value(0, (1 << 64) - 1, 0), ""),
     "a record beyond the shard": (record_key(0, 640), record_value(640, 1 << 40, 0), ""),
     "a record in the middle of one": (record_key(0, 64), record_value(64, 0, 0), ""),
@@ -177,25 +181,25 @@ def test_records_that_are_not_one_behind_the_other_are_refused(folder: Path) -> 
     places = [record_value(offset, 10_000 - offset, 0) for offset in (0, 128)]
     change(folder, record_key(0, 0), places[0])
     change(folder, record_key(0, 128), places[1])
-    assert entries(folder)["a"].decoding == f"{UNSUPPORTED_PREFIX}its records are not stored one behind the other"
-    with pytest.raises(Unsupported, match="one behind the other"):
+    assert entries(folder)["a"].decoding == f"{UNSUPPORTED_PREFIX}its records are not stored one after the other"
+    with pytest.raises(Unsupported, match="one after the other"):
         opened(folder, "a")
 
 
 def test_a_short_record_in_the_middle_of_a_file_is_refused(folder: Path) -> None:
     made(folder)
     change(folder, record_key(0, 100), record_value(100, 50, 0))
-    with pytest.raises(Unsupported, match="not of 128 bytes"):
+    with pytest.raises(Unsupported, match="does not have 128 bytes"):
         opened(folder, "a")
 
 
 def test_too_many_runs_of_zeros_are_refused(folder: Path) -> None:
     files = [("many", (b"x" + bytes(7)) * 2000), ("few", (b"x" + bytes(7)) * 100)]
     foreign_bundle(folder, files, "zlib", record_bytes=4)
-    with pytest.raises(Unsupported, match="too many runs of zeros"):
+    with pytest.raises(Unsupported, match="too many runs of zero records"):
         opened(folder, "many")
     assert opened(folder, "few") == files[1][1]
-    assert len(entries(folder)["few"].decoding or "") < LONGEST_RUNS
+    assert len(entries(folder)["few"].decoding or "") < MAX_RUNS_CHARACTERS
 
 
 BAD_FILES = {
@@ -238,7 +242,7 @@ def test_records_and_methods_that_are_not_known(folder: Path) -> None:
         config = messages().BundleConfig(version_magic="daBundleV1", record_size=size_bytes, shard_count=1)
         config.compression_method = method
         change(folder, config_key(), config.SerializeToString())
-        with pytest.raises(Unsupported, match="are not known"):
+        with pytest.raises(Unsupported, match="are not supported"):
             DATABUNDLE.open_folder(stored(folder))
 
 
@@ -317,7 +321,7 @@ def test_rows_of_a_damaged_log_are_not_left_out(folder: Path) -> None:
 
 def test_an_index_that_is_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(folder)
-    monkeypatch.setattr("cafcat.formats.databundle.bundles.copied_index._MOST_BYTES", 100)
+    monkeypatch.setattr("cafcat.formats.databundle.bundles.copied_index._MAX_BYTES", 100)
     with pytest.raises(Unsupported, match="more than 100 bytes"):
         DATABUNDLE.open_folder(stored(folder))
 
@@ -331,7 +335,7 @@ def test_an_index_that_changes_while_it_is_read(folder: Path) -> None:
                 (folder / name).unlink(missing_ok=True)
             return super().open(name)
 
-    with pytest.raises(Conflict, match="changed while it was read"):
+    with pytest.raises(Conflict, match="changed while it was copied"):
         DATABUNDLE.open_folder(Changing(stored(folder)._store))
 
 
@@ -352,7 +356,7 @@ def test_what_is_checked_is_what_leveldb_opens(folder: Path) -> None:
         def open(self, name: str) -> StoredObject:
             return Twofold(self._store, name) if name == "index/CURRENT" else super().open(name)
 
-    with pytest.raises(Corrupt, match="CURRENT names no manifest"):
+    with pytest.raises(Corrupt, match="CURRENT does not name a manifest"):
         DATABUNDLE.open_folder(Changing(stored(folder)._store))
 
 
@@ -402,7 +406,7 @@ def test_copies_of_an_index_that_killed_processes_left_are_removed(
         (temporary / name / "CURRENT").write_bytes(b"MANIFEST-000002\n")
     for name in ("cafcat-index-left", "cafcat-logs-other"):
         os.utime(temporary / name, (0, 0))
-    with opened_copy(stored(folder)):
+    with open_index_copy(stored(folder)):
         [used] = set(temporary.glob("cafcat-index-*")) - {temporary / "cafcat-index-young"}
         os.utime(used, (0, 0))
         assert DATABUNDLE.open_folder(stored(folder)) is not None
@@ -423,7 +427,7 @@ BAD_TEXTS = ["zlib 0 0", "zlib 8388609 0", "zlib 10 10", "zlib 10 0 1+1,2+1", "g
 @pytest.mark.parametrize("text", BAD_TEXTS)
 def test_texts_that_are_no_decoding(text: str) -> None:
     assert parse_record_decoding(text) is None
-    with pytest.raises(Unsupported, match="is decoded as"):
+    with pytest.raises(Unsupported, match="unknown decoding"):
         list(decode_records(iter(()), Entry("a", 0, 0, 0, None, 1, text)))
 
 
@@ -434,7 +438,7 @@ def spans(decoding: str, size_bytes: int, *records: bytes) -> bytes:
 
 
 def test_spans_that_are_not_what_they_should_be() -> None:
-    whole, short, long = (compressed(3, b"x" * count) for count in (10, 9, 11))
+    whole, short, long = (compress_record(3, b"x" * count) for count in (10, 9, 11))
     assert spans("zlib 10 0", 15, whole, bytes(3), short) == b"x" * 15
     for wrong in (
         ("zlib 10 0", 15, short, whole),
@@ -447,8 +451,8 @@ def test_spans_that_are_not_what_they_should_be() -> None:
         ("zlib 10 0", 10, b""),
         ("zlib 10 0 1+1", 10, whole),
         ("snappy 10 0", 10, whole),
-        ("snappy 10 0", 15, compressed(2, b"x" * 11), compressed(2, b"x" * 10)),
-        ("snappy 10 0", 15, compressed(2, b"x" * 9), compressed(2, b"x" * 10)),
+        ("snappy 10 0", 15, compress_record(2, b"x" * 11), compress_record(2, b"x" * 10)),
+        ("snappy 10 0", 15, compress_record(2, b"x" * 9), compress_record(2, b"x" * 10)),
         ("snappy 10 0", 10, b"\xff\x06\0\0sNaPpY" * 1000),
         ("snappy 10 0", 10, b"\x00\xff\xff\xff" + bytes(range(256)) * 100),
     ):
@@ -457,7 +461,7 @@ def test_spans_that_are_not_what_they_should_be() -> None:
 
 
 def test_without_snappy_the_extra_is_named_and_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = compressed(2, b"of no other test")
+    record = compress_record(2, b"of no other test")
     monkeypatch.setitem(sys.modules, "cramjam", None)
     for size_bytes in (5, 20):
         with pytest.raises(NotInstalled, match=r"cramjam.*cafcat\[databundle\]"):
@@ -465,11 +469,11 @@ def test_without_snappy_the_extra_is_named_and_no_damage(monkeypatch: pytest.Mon
 
 
 def test_damage_behind_a_file_does_it_no_harm() -> None:
-    record = bytearray(compressed(3, bytes(range(256)) * 30))
+    record = bytearray(compress_record(3, bytes(range(256)) * 30))
     record[-1] ^= 1
     assert spans("zlib 8000 0", 100, bytes(record)) == bytes(range(100))
     with pytest.raises(Corrupt):
-        spans("zlib 7680 0", 7700, bytes(record), compressed(3, b"x" * 99))
+        spans("zlib 7680 0", 7700, bytes(record), compress_record(3, b"x" * 99))
 
 
 def test_what_the_catalog_is_told_is_short(folder: Path) -> None:

@@ -10,17 +10,17 @@ import pytest
 from cafcat.errors import Corrupt, InvalidInput, NotInstalled, Unsupported
 from cafcat.formats import registry
 from cafcat.formats.databundle import DATABUNDLE
-from cafcat.formats.databundle.decoding import MOST_RUNS, decoding_text, parse_decoding
+from cafcat.formats.databundle.decoding import MAX_ZERO_RUNS, decoding_text, parse_decoding
 from cafcat.formats.databundle.layout import (
     ALIGNMENT,
     HEAD_BYTES,
     LARGE_BYTES,
     RECORD_BYTES,
     TRAILER_BYTES,
+    encode_head,
     file_key,
-    head_of,
+    parse_file_key,
     parse_head,
-    path_of,
     record_key,
     trailer,
 )
@@ -157,10 +157,10 @@ def test_a_file_of_zeros_alone_has_no_bytes() -> None:
 
 
 def test_zeros_in_many_places_are_stored_and_the_text_stays_short() -> None:
-    content = (bytes(RECORD_BYTES) + b"x" * RECORD_BYTES) * (MOST_RUNS + 4)
+    content = (bytes(RECORD_BYTES) + b"x" * RECORD_BYTES) * (MAX_ZERO_RUNS + 4)
     data, (entry,) = packed(("file", content))
     assert entry.decoding is not None
-    assert entry.decoding.count("+") == MOST_RUNS
+    assert entry.decoding.count("+") == MAX_ZERO_RUNS
     assert b"".join(DATABUNDLE.reader(BytesArchive(data)).open(entry)) == content
 
 
@@ -217,14 +217,14 @@ def test_detection_is_by_content() -> None:
 
 @pytest.mark.parametrize("path", ["a", "dir/a", "dir/", "/", "a//b", "é/ü", "x" * MAX_PATH_BYTES])
 def test_keys_of_files(path: str) -> None:
-    assert path_of(file_key(path)) == path
+    assert parse_file_key(file_key(path)) == path
 
 
 def test_keys_order_folders_and_records() -> None:
     assert file_key("b") == b"\x02\0\0b\0\0"
     assert file_key("a/b") == b"\x02a/\0\0b\0\0"
     assert record_key(1, 2) == bytes.fromhex("03 0000000000000001 0000000000000002")
-    assert path_of(record_key(0, 0)) is None
+    assert parse_file_key(record_key(0, 0)) is None
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_keys_order_folders_and_records() -> None:
 )
 def test_keys_that_nobody_writes(key: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        path_of(key)
+        parse_file_key(key)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_decodings_and_back(offset: int, runs: list[tuple[int, int]]) -> None:
         *("", "deflate", "deflate -1", "deflate 01", "deflate 262144", "deflate 0 ", "deflate 0 0+0", "pieces"),
         *("deflate 0 1+1,2+1", "deflate 0 2+1,0+1", "deflate 7 0+1", "deflate 0 0+1,", "deflate ٣"),
         "deflate 0 0+1" + ",9+1" * 99,
-        "deflate 0 " + ",".join(f"{2 * n}+1" for n in range(MOST_RUNS + 1)),
+        "deflate 0 " + ",".join(f"{2 * n}+1" for n in range(MAX_ZERO_RUNS + 1)),
     ],
 )
 def test_decodings_that_nobody_writes(text: str) -> None:
@@ -259,11 +259,11 @@ def test_decodings_that_nobody_writes(text: str) -> None:
 
 
 DAMAGED_SPANS = {
-    "cut": (lambda span: span[:-10], "ends before it does"),
-    "longer": (lambda span: span + zlib.compress(b"more")[2:], "goes on"),
-    "empty": (lambda _: b"", "ends before it does"),
-    "not deflated": (lambda span: b"\xff" * len(span), "not deflated"),
-    "of another size": (lambda _: zlib.compress(b"x"), "ends before"),
+    "cut": (lambda span: span[:-10], "ends before the end of the file"),
+    "longer": (lambda span: span + zlib.compress(b"more")[2:], "more bytes after the end"),
+    "empty": (lambda _: b"", "ends before the end of the file"),
+    "not valid DEFLATE": (lambda span: b"\xff" * len(span), "not valid DEFLATE"),
+    "of another size": (lambda _: zlib.compress(b"x"), "a record ends too early|ends within the span"),
 }
 
 
@@ -281,7 +281,7 @@ def test_a_record_with_another_adler32() -> None:
     span = bytearray(data[entry.start_byte : entry.end_byte])
     at = len(span.split(bytes(100))[0].rstrip(b"\0")) - 1  # the last byte of the first record
     span[at] ^= 1
-    with pytest.raises(Corrupt, match="not deflated"):
+    with pytest.raises(Corrupt, match="not valid DEFLATE"):
         list(DATABUNDLE.decode(iter([bytes(span)]), entry))
 
 
@@ -300,7 +300,7 @@ def test_records_that_are_not_of_the_size_of_the_file() -> None:
     span = zlib.compress(bytes(RECORD_BYTES + 10))
     with pytest.raises(Corrupt, match="more bytes than it should"):
         list(DATABUNDLE.decode(iter([span]), Entry("file", 4096, 9999, 0, None, RECORD_BYTES + 10, "deflate 0")))
-    with pytest.raises(Corrupt, match="ends before"):
+    with pytest.raises(Corrupt, match=r"a record ends too early|ends within the span"):
         list(DATABUNDLE.decode(iter([zlib.compress(b"x")]), Entry("file", 4096, 9999, 0, None, 1, "deflate 0")))
 
 
@@ -381,8 +381,8 @@ def test_a_table_that_makes_no_sense(what: str) -> None:
 
 
 def test_a_shard_whose_metadata_are_elsewhere() -> None:
-    data = head_of(3, metadata_at_eof=False) + bytes(8192)
-    with pytest.raises(Unsupported, match="which is not beside it"):
+    data = encode_head(3, metadata_at_eof=False) + bytes(8192)
+    with pytest.raises(Unsupported, match="is missing"):
         DATABUNDLE.reader(BytesArchive(data))
 
 

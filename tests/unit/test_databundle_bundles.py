@@ -18,15 +18,20 @@ from cafcat.errors import (
     Unsupported,
 )
 from cafcat.formats.databundle.bundles.bundle import Bundle, NewBundleFile, UserData, shard_path, write_bundle
-from cafcat.formats.databundle.bundles.compression import METHODS, compressed, decompressed, most_stored_bytes
+from cafcat.formats.databundle.bundles.compression import (
+    METHODS,
+    compress_record,
+    decompress_record,
+    max_stored_bytes,
+)
 from cafcat.formats.databundle.bundles.index import BundleIndex
-from cafcat.formats.databundle.decoding import MOST_RUNS
+from cafcat.formats.databundle.decoding import MAX_ZERO_RUNS
 from cafcat.formats.databundle.layout import (
     HEAD_BYTES,
     LARGE_BYTES,
     RECORD_BYTES,
     config_key,
-    config_of,
+    encode_config,
     file_key,
     parse_head,
     record_key,
@@ -155,7 +160,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(Refused):
         write_bundle(tmp_path / "b", [NewBundleFile("nul\0", b"")])
-    with pytest.raises(InvalidInput, match="each name once"):
+    with pytest.raises(InvalidInput, match="each name only once"):
         write_bundle(tmp_path / "b", [NewBundleFile("a", b""), NewBundleFile("a", None)])
     with pytest.raises(InvalidInput, match="none, snappy, zlib"):
         write_bundle(tmp_path / "b", [], compression="zstd")
@@ -175,7 +180,7 @@ def test_a_bundle_that_was_left_half_way_is_none(tmp_path: Path) -> None:
     with pytest.raises(SourceFailed) as caught:
         write_bundle(tmp_path / "b", [NewBundleFile("a", b"x"), missing], shards=2, workers=2)
     assert caught.value.path == "b"
-    with pytest.raises(Corrupt, match="not written to its end"):
+    with pytest.raises(Corrupt, match="so the bundle is incomplete"):
         Bundle(tmp_path / "b")
 
 
@@ -222,7 +227,7 @@ def test_verify_goes_on_behind_a_file_that_nobody_writes_so(tmp_path: Path) -> N
     files = [("many", (b"x" + bytes(7)) * 2000), ("next", b"after")]
     foreign_bundle(tmp_path / "b", files, "zlib", record_bytes=4)
     with Bundle(tmp_path / "b") as bundle:
-        with pytest.raises(Unsupported, match="too many runs of zeros"):
+        with pytest.raises(Unsupported, match="too many runs of zero records"):
             list(bundle.open("many"))
         check = bundle.verify()
     assert [(problem.path, problem.kind) for problem in check.problems] == [("many", ProblemKind.UNREADABLE)]
@@ -271,13 +276,13 @@ def test_an_index_that_makes_no_sense(tmp_path: Path, what: str) -> None:
 def test_a_record_that_has_no_end_is_not_made(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", [NewBundleFile("zeros", bytes(RECORD_BYTES))])
     change_row(tmp_path / "b", record_key(0, 1 << 50), record_value(1 << 50, 0, 0))
-    with Bundle(tmp_path / "b") as bundle, pytest.raises(Corrupt, match="not one after the other"):
+    with Bundle(tmp_path / "b") as bundle, pytest.raises(Corrupt, match="a gap or an overlap"):
         list(bundle.open("zeros"))
 
 
 def test_records_of_a_size_that_is_too_large(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", new_files())
-    config = messages().BundleConfig.FromString(config_of(3, 1))
+    config = messages().BundleConfig.FromString(encode_config(3, 1))
     config.record_size = 1 << 40
     change_row(tmp_path / "b", config_key(), config.SerializeToString())
     with Bundle(tmp_path / "b") as bundle, pytest.raises(Unsupported):
@@ -286,7 +291,7 @@ def test_records_of_a_size_that_is_too_large(tmp_path: Path) -> None:
 
 def test_a_bundle_that_says_it_has_shards_without_end(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", new_files())
-    change_row(tmp_path / "b", config_key(), config_of(3, 1 << 62))
+    change_row(tmp_path / "b", config_key(), encode_config(3, 1 << 62))
     with Bundle(tmp_path / "b") as bundle:
         (problem,) = bundle.verify().problems
     assert problem.path == "shard-00000000"
@@ -303,15 +308,15 @@ def test_an_index_that_leveldb_refuses(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["snappy", "zlib"])
 @pytest.mark.parametrize("data", [b"ab", NOISE[:RECORD_BYTES], b"text " * 50_000])
 def test_records_are_found_before_padding(name: str, data: bytes) -> None:
-    stored = compressed(METHODS[name], data)
-    assert len(stored) <= most_stored_bytes(len(data))
+    stored = compress_record(METHODS[name], data)
+    assert len(stored) <= max_stored_bytes(len(data))
     for padding in (b"", b"\0", bytes(4095), bytes(9000)):
-        assert decompressed(METHODS[name], stored + padding, RECORD_BYTES) == data
+        assert decompress_record(METHODS[name], stored + padding, RECORD_BYTES) == data
     with pytest.raises(ValueError, match=r".+"):
-        decompressed(METHODS[name], stored, len(data) - 1)
+        decompress_record(METHODS[name], stored, len(data) - 1)
     for wrong in (stored[:-1], b"\x01" + stored, b"junk" * 10):
         with pytest.raises(ValueError, match=r".+"):
-            decompressed(METHODS[name], wrong, RECORD_BYTES)
+            decompress_record(METHODS[name], wrong, RECORD_BYTES)
 
 
 def test_libraries_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,17 +349,17 @@ def test_a_large_file_begins_a_record(tmp_path: Path) -> None:
 
 
 def test_a_file_of_many_runs_of_zeros_can_be_adopted(tmp_path: Path) -> None:
-    sparse = (b"x" * RECORD_BYTES + bytes(RECORD_BYTES)) * (MOST_RUNS + 6) + bytes(3 * RECORD_BYTES)
+    sparse = (b"x" * RECORD_BYTES + bytes(RECORD_BYTES)) * (MAX_ZERO_RUNS + 6) + bytes(3 * RECORD_BYTES)
     files = [NewBundleFile("a", sparse), NewBundleFile("b", sparse), NewBundleFile("c", b"c" * LARGE_BYTES)]
     write_bundle(tmp_path / "b", files)
     zeros = [key for key, value in rows_of(tmp_path / "b").items() if key[0] == 3 and value.endswith(b"\x20\x01")]
-    assert len(zeros) == 2 * MOST_RUNS
+    assert len(zeros) == 2 * MAX_ZERO_RUNS
     expected = {file.path: file.content for file in files}
     assert contents(tmp_path / "b") == spans_alone(tmp_path / "b") == expected
 
 
 def test_a_long_run_of_zeros_is_one(tmp_path: Path) -> None:
-    sparse = (b"x" * RECORD_BYTES + bytes(RECORD_BYTES)) * MOST_RUNS + bytes(9 * RECORD_BYTES)
+    sparse = (b"x" * RECORD_BYTES + bytes(RECORD_BYTES)) * MAX_ZERO_RUNS + bytes(9 * RECORD_BYTES)
     write_bundle(tmp_path / "b", [NewBundleFile("a", sparse)])
     zeros = [key for key, value in rows_of(tmp_path / "b").items() if key[0] == 3 and value.endswith(b"\x20\x01")]
-    assert len(zeros) == MOST_RUNS + 9
+    assert len(zeros) == MAX_ZERO_RUNS + 9

@@ -1,4 +1,4 @@
-"""DataBundle (dennisss/dacha): compressed records in shard files. All about it: docs/formats/databundle.md."""
+"""DataBundle (dennisss/dacha): compressed records in shard files. See docs/formats/databundle.md."""
 
 from cafcat.formats.databundle.format import DATABUNDLE, DataBundleFormat
 

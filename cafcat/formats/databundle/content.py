@@ -1,4 +1,4 @@
-"""A file of any DataBundle: of a chunk that cafcat wrote, or of a shard of a bundle."""
+"""Reads the content of files in any DataBundle: in chunks of cafcat and in shards of bundles."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,20 @@ from cafcat.formats.databundle.decoding import decode
 from cafcat.formats.reading import read_span, verified_content
 from cafcat.model import Entry
 
-__all__ = ["FileReader", "decoded"]
+__all__ = ["FileReader", "decode_content"]
 
 
-def decoded(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Iterator[bytes]:
-    """The content of an entry with a decoding, in blocks of at most 1 MiB, out of the bytes of its span alone; see
-    decode and decode_records. Raises Corrupt, and Unsupported for a decoding of another kind."""
+def decode_content(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Iterator[bytes]:
+    """Return the content of an entry with a `decoding`, in blocks of at most 1 MiB.
+
+    Reads only the bytes of its span.
+
+    See `decoding.decode` for chunks of cafcat, and `record_decoding.decode_records` for shards of bundles.
+
+    Raises:
+        Corrupt: the bytes of the span are damaged.
+        Unsupported: the decoding is unknown.
+    """
     is_own = (entry.decoding or "").startswith("deflate ")
     return decode(span, entry, chunk) if is_own else decode_records(span, entry, chunk)
 
@@ -25,10 +33,14 @@ class FileReader:
         self._archive = archive
 
     def open(self, entry: Entry) -> Iterator[bytes]:
-        """Its content in blocks of at most 1 MiB. Raises Corrupt where data, size or CRC-32C are others;
-        Unsupported for what the format can list, and not read."""
+        """Return the content of an entry in blocks of at most 1 MiB.
+
+        Raises:
+            Corrupt: the data is damaged, or its size or CRC-32C is wrong.
+            Unsupported: the entry can only be listed.
+        """
         yield from verified_content(self._content(entry), entry, self._archive, "archive")
 
     def _content(self, entry: Entry) -> Iterator[bytes]:
         span = read_span(self._archive, entry)
-        return span if entry.decoding is None else decoded(span, entry, self._archive.name)
+        return span if entry.decoding is None else decode_content(span, entry, self._archive.name)

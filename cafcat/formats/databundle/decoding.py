@@ -1,8 +1,9 @@
-"""A file out of the bytes of its span, and of nothing else.
+"""Decodes a file of a chunk from the bytes of its span alone.
 
-What `Entry.decoding` says: "deflate OFFSET", with the offset of the file in its first record before compression;
-then, if records of it are zeros without bytes, which: "deflate 0 2+3,9+1" for the pieces 2, 3, 4 and 9. A piece is
-what a record has of the file. The compressor was flushed before each file, so the first one can be inflated alone.
+`Entry.decoding` is "deflate OFFSET": the offset of the file in its first record, before compression. If records of
+the file are zeros without stored bytes, a list follows: "deflate 0 2+3,9+1" for the pieces 2, 3, 4 and 9. A piece
+is the part of the file that is in one record. The compressor was flushed before each file, so the first piece can
+be inflated on its own.
 """
 
 import re
@@ -14,11 +15,11 @@ from cafcat.errors import Corrupt, Unsupported, shown_path
 from cafcat.formats.databundle.layout import RECORD_BYTES, ZEROS, padding_after
 from cafcat.model import Entry
 
-__all__ = ["MOST_RUNS", "Decoding", "decode", "decoding_text", "parse_decoding", "parse_runs", "runs_text"]
+__all__ = ["MAX_ZERO_RUNS", "Decoding", "decode", "decoding_text", "parse_decoding", "parse_runs", "runs_text"]
 
-MOST_RUNS: Final = 24
-"""Of zero records in one file of a chunk or bundle that cafcat writes; those beyond are stored as others. It bounds
-the text that the catalog keeps."""
+MAX_ZERO_RUNS: Final = 24
+"""Largest number of runs of zero records in one file that cafcat writes. Zeros in further runs are stored as other
+data. This limits the size of the text in the catalog."""
 
 _TEXT: Final = re.compile(r"deflate (0|[1-9][0-9]{0,5})(?: ([0-9+,]{3,1000}))?", re.ASCII)
 _RUN: Final = re.compile(r"(0|[1-9][0-9]{0,14})\+([1-9][0-9]{0,14})", re.ASCII)
@@ -27,79 +28,89 @@ _INPUT_BYTES: Final = 256 << 10
 
 
 class Decoding(NamedTuple):
-    """offset: of the file in its first record; runs: numbers of the first piece and of pieces that are zeros."""
+    """A parsed `Entry.decoding`.
+
+    Attributes:
+        offset: offset of the file in its first record, in bytes before compression.
+        runs: for each run of zero pieces, the number of the first one and their count.
+    """
 
     offset: int
     runs: Sequence[tuple[int, int]]
 
     @property
     def zero_records(self) -> int:
+        """Total number of zero records."""
         return sum(count for _, count in self.runs)
 
 
 def decoding_text(offset: int, runs: Sequence[tuple[int, int]]) -> str:
-    """As the catalog keeps it; see this module."""
+    """Return the text of a decoding for the catalog; see the module docstring."""
     return f"deflate {offset}{runs_text(runs)}"
 
 
 def runs_text(runs: Sequence[tuple[int, int]]) -> str:
-    """With a space before it; nothing of none."""
+    """Return the text of the runs with a leading space, or "" if there are none."""
     return " " + ",".join(f"{first}+{count}" for first, count in runs) if runs else ""
 
 
 def parse_decoding(text: str) -> Decoding | None:
-    """None if it is no such text."""
+    """Parse a decoding. Return None if the text is not a valid one."""
     found = _TEXT.fullmatch(text)
     if found is None or int(found[1]) >= RECORD_BYTES:
         return None
     runs = parse_runs(found[2])
-    if runs is None or len(runs) > MOST_RUNS:
+    if runs is None or len(runs) > MAX_ZERO_RUNS:
         return None
-    # Of whole records: the first piece is one only if it begins its record.
+    # Only complete records are zero records. The first piece is a complete record only if its offset is 0.
     begins_inside = found[1] != "0"
     return None if begins_inside and runs and not runs[0][0] else Decoding(int(found[1]), runs)
 
 
 def parse_runs(text: str | None) -> list[tuple[int, int]] | None:
-    """None if they are not in order and apart."""
+    """Parse the text of runs. Return None if they are not in order, or not separate."""
     matches = [_RUN.fullmatch(run) for run in text.split(",")] if text else []
     runs = [(int(run[1]), int(run[2])) for run in matches if run is not None]
     ends = [-1, *(first + count for first, count in runs)]
-    is_right = len(runs) == len(matches) and all(end < run[0] for end, run in zip(ends, runs, strict=False))
-    return runs if is_right else None
+    is_valid = len(runs) == len(matches) and all(end < run[0] for end, run in zip(ends, runs, strict=False))
+    return runs if is_valid else None
 
 
 def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Iterator[bytes]:
-    """The content of an entry in blocks of at most 256 KiB; memory: two of them, and a block of the span.
+    """Return the content of an entry in blocks of at most 256 KiB.
 
-    Raises Corrupt where the span is not what the entry says: too short or too long, other deflated data, another
-    Adler-32 of a record that the file has to its end. Unsupported for a decoding of another kind.
+    Memory: two such blocks, and a block of the span.
+
+    Raises:
+        Corrupt: the span is too short or too long, its data is damaged, or the Adler-32 of a record is wrong. The
+            Adler-32 is only checked for records that the file fills completely.
+        Unsupported: the decoding is unknown.
     """
     decoding = parse_decoding(entry.decoding or "")
     if decoding is None:
-        message = f"DataBundle has no content that is decoded as {shown_path(entry.decoding or '')!r}"
+        message = f"unknown decoding of a DataBundle entry: {shown_path(entry.decoding or '')!r}"
         raise Unsupported(message, path=entry.path, chunk=chunk)
-    source = _Span(span, entry, chunk)
+    source = _SpanReader(span, entry, chunk)
     zeros = dict(decoding.runs)
-    left, number, offset = entry.content_bytes or 0, 0, decoding.offset
-    while left > 0:
+    remaining, number, offset = entry.content_bytes or 0, 0, decoding.offset
+    while remaining > 0:
         count = zeros.get(number, 0)
-        if count * RECORD_BYTES > left:
-            raise source.corrupt("more of its records are zeros than it has")
+        if count * RECORD_BYTES > remaining:
+            raise source.corrupt("its decoding has more zero records than the file")
         for _ in range(count):
             yield ZEROS
-        left, number = left - count * RECORD_BYTES, number + count
-        if left and not count:
-            size_bytes = min(left, RECORD_BYTES - offset)
-            yield source.piece(size_bytes, offset)
-            left, number, offset = left - size_bytes, number + 1, 0
+        remaining, number = remaining - count * RECORD_BYTES, number + count
+        if remaining and not count:
+            size_bytes = min(remaining, RECORD_BYTES - offset)
+            yield source.read_piece(size_bytes, offset)
+            remaining, number, offset = remaining - size_bytes, number + 1, 0
     if any(first >= number for first in zeros):
-        raise source.corrupt("more of its records are zeros than it has")
-    source.end()
+        raise source.corrupt("its decoding has more zero records than the file")
+    source.check_end()
 
 
-class _Span:
-    """The bytes of the span, taken one after the other."""
+class _SpanReader:
+    """Reads the bytes of a span in order."""
 
     def __init__(self, span: Iterator[bytes], entry: Entry, chunk: str | None) -> None:
         self._span = span
@@ -108,9 +119,14 @@ class _Span:
         self._position = entry.start_byte
         self._block = memoryview(b"")
 
-    def piece(self, size_bytes: int, offset: int) -> bytes:
-        """The next so many bytes of the file; offset: of them in their record before compression."""
-        # Who begins a record has the head of zlib before its data; who is flushed to has not.
+    def read_piece(self, size_bytes: int, offset: int) -> bytes:
+        """Return the next bytes of the file.
+
+        Args:
+            size_bytes: size of the piece in bytes.
+            offset: offset of the piece in its record, in bytes before compression.
+        """
+        # The zlib header precedes only the piece at the start of a record. Later pieces begin after a flush.
         inflater = zlib.decompressobj(-zlib.MAX_WBITS if offset else zlib.MAX_WBITS)
         parts: list[bytes] = []
         found = 0
@@ -120,48 +136,54 @@ class _Span:
         if offset + size_bytes == RECORD_BYTES:
             self._end_record(inflater, with_checksum=not offset)
         elif not inflater.eof:
-            self._pass_flush(inflater)
+            self._skip_flush(inflater)
         else:
-            raise self.corrupt("its last record ends before it does")
+            raise self.corrupt("its last record ends within the span of the file")
         return b"".join(parts)
 
     def _inflate(self, inflater: "zlib._Decompress", max_bytes: int) -> bytes:
-        """What the next bytes inflate to: nothing only if there was not enough of them. Keeps what is left."""
+        """Inflate the next bytes.
+
+        The result is empty only if there was not enough input. Unused input stays in the buffer.
+        """
         if inflater.eof:
-            raise self.corrupt("a record ends before the file does")
-        data = self._some()
+            raise self.corrupt("a record ends too early")
+        data = self._next_input()
         try:
             part = inflater.decompress(data, max_bytes)
         except zlib.error as error:
-            raise self.corrupt(f"its data are not deflated: {error}") from error
-        self._keep(data, len(inflater.unconsumed_tail) + len(inflater.unused_data))
+            raise self.corrupt(f"its data is not valid DEFLATE: {error}") from error
+        self._consume(data, len(inflater.unconsumed_tail) + len(inflater.unused_data))
         return part
 
     def _end_record(self, inflater: "zlib._Decompress", *, with_checksum: bool) -> None:
-        """Its end, Adler-32 and padding. zlib checks the Adler-32 of a record that it has seen from its begin."""
+        """Read the end of a record, its Adler-32, and the padding.
+
+        zlib checks the Adler-32 of a record that was read from its start.
+        """
         while not inflater.eof:
             if self._inflate(inflater, 1):
                 raise self.corrupt("a record has more bytes than it should")
         if not with_checksum:
-            self._pass(_CHECKSUM_BYTES)
-        self._pass(padding_after(self._position))
+            self._skip(_CHECKSUM_BYTES)
+        self._skip(padding_after(self._position))
 
-    def _pass_flush(self, inflater: "zlib._Decompress") -> None:
-        """What the flush behind the file has left: no data, and the end of the span."""
+    def _skip_flush(self, inflater: "zlib._Decompress") -> None:
+        """Skip the bytes of the flush after the file. They contain no data, and the span ends with them."""
         while self._has_more():
             if self._inflate(inflater, 1) or inflater.eof:
-                raise self.corrupt("its span goes on after its end")
+                raise self.corrupt("its span has more bytes after the end of the file")
 
-    def _pass(self, size_bytes: int) -> None:
+    def _skip(self, size_bytes: int) -> None:
         while size_bytes:
-            part = self._some()[:size_bytes]
-            self._keep(self._block, len(self._block) - len(part))
+            part = self._next_input()[:size_bytes]
+            self._consume(self._block, len(self._block) - len(part))
             size_bytes -= len(part)
 
-    def end(self) -> None:
-        """Nothing may be left."""
+    def check_end(self) -> None:
+        """Check that the span has no further bytes."""
         if self._has_more():
-            raise self.corrupt("its span goes on after its end")
+            raise self.corrupt("its span has more bytes after the end of the file")
 
     def _has_more(self) -> bool:
         while not self._block:
@@ -171,16 +193,16 @@ class _Span:
             self._block = memoryview(block)
         return True
 
-    def _some(self) -> memoryview:
-        """Of the bytes that come next."""
+    def _next_input(self) -> memoryview:
+        """Return some of the next bytes, at least one, without consuming them."""
         if not self._has_more():
-            raise self.corrupt("its span ends before it does")
+            raise self.corrupt("its span ends before the end of the file")
         return self._block[:_INPUT_BYTES]
 
-    def _keep(self, of: memoryview, left_bytes: int) -> None:
-        taken = len(of) - left_bytes
-        self._position += taken
-        self._block = self._block[taken:]
+    def _consume(self, data: memoryview, unused_bytes: int) -> None:
+        used_bytes = len(data) - unused_bytes
+        self._position += used_bytes
+        self._block = self._block[used_bytes:]
 
     def corrupt(self, message: str) -> Corrupt:
         return Corrupt(message, path=self._entry.path, chunk=self._chunk, byte=self._position)

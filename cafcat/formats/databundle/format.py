@@ -1,4 +1,4 @@
-"""The format, as others use it."""
+"""The DataBundle format object."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -7,8 +7,8 @@ from cafcat.formats.base import ArchiveFolder, MultiFileFormat, RandomReader, Si
 from cafcat.model import Entry
 
 if TYPE_CHECKING:
+    from cafcat.formats.databundle.bundles.bundle_archive import BundleArchive
     from cafcat.formats.databundle.bundles.shard import BundleShard
-    from cafcat.formats.databundle.bundles.spread import BundleSpread
     from cafcat.formats.databundle.reader import DataBundleReader
     from cafcat.formats.databundle.writer import DataBundleWriter
 
@@ -18,8 +18,11 @@ _MAGIC: Final = b"daBS"
 
 
 class DataBundleFormat:
-    """A chunk is one shard file with its metadata at its end; shards of bundles are read, too. What writes and
-    reads is imported when it is asked for: telling what an archive is needs none of it."""
+    """DataBundle. Implements `Format` and `MultiFileFormat`.
+
+    A chunk of cafcat is one shard file with its metadata at its end; shards of bundles can be read, too. The
+    modules for reading and writing are imported on first use, because detecting the format does not need them.
+    """
 
     name: Final = "databundle"
     suffix: Final = ".dbs"
@@ -27,34 +30,43 @@ class DataBundleFormat:
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """True if the file begins as a shard does."""
-        del tail  # the end of a shard may be elsewhere
+        """Return True if the archive begins with the magic number of a shard."""
+        del tail  # the metadata of a shard may be in another file
         return head.startswith(_MAGIC)
 
     def writer(self, sink: Sink) -> "DataBundleWriter":
-        """Raises NotInstalled if protobuf is not installed."""
+        """Return a writer for a new chunk.
+
+        Raises:
+            NotInstalled: protobuf is not installed.
+        """
         from cafcat.formats.databundle.writer import DataBundleWriter
 
         return DataBundleWriter(sink)
 
     def reader(self, archive: RandomReader) -> "DataBundleReader | BundleShard":
-        """Of a chunk, or of a shard of a bundle. Raises Corrupt or Unsupported; IndexMissing if the index that
-        lists its files is not beside it; NotInstalled."""
+        """Return a reader for a chunk of cafcat or for a shard of a bundle.
+
+        Raises:
+            Corrupt, Unsupported: the archive is damaged, or uses an unknown feature.
+            IndexMissing: the archive is a shard of a bundle, and the index of the bundle is missing.
+            NotInstalled: protobuf, or a library for the index or the compression, is not installed.
+        """
         from cafcat.formats.databundle.opening import open_shard
 
         return open_shard(archive)
 
-    def open_folder(self, folder: ArchiveFolder) -> "BundleSpread | None":
-        """The bundle in a folder; see spread.spread."""
-        from cafcat.formats.databundle.bundles.spread import spread
+    def open_folder(self, folder: ArchiveFolder) -> "BundleArchive | None":
+        """Return the bundle in a folder; see `bundle_archive.open_bundle`."""
+        from cafcat.formats.databundle.bundles.bundle_archive import open_bundle
 
-        return spread(folder)
+        return open_bundle(folder)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-        """See content.decoded."""
-        from cafcat.formats.databundle.content import decoded
+        """Return the content of an entry; see `content.decode_content`."""
+        from cafcat.formats.databundle.content import decode_content
 
-        return decoded(span, entry)
+        return decode_content(span, entry)
 
 
 DATABUNDLE: Final[MultiFileFormat] = DataBundleFormat()

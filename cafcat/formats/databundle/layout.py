@@ -1,4 +1,4 @@
-"""What stands where in a shard file: its head, its end, and the keys of its rows."""
+"""The layout of a shard file: its head, its end, and the keys of its rows."""
 
 import struct
 from typing import Any, Final, NamedTuple
@@ -11,48 +11,57 @@ __all__ = [
     "HEAD_BYTES",
     "LARGE_BYTES",
     "MAGIC",
-    "MOST_OFFSET",
-    "MOST_RECORD_BYTES",
+    "MAX_OFFSET",
+    "MAX_RECORD_BYTES",
     "RECORD_BYTES",
     "TRAILER_BYTES",
     "VERSION_MAGIC",
     "ZEROS",
     "Trailer",
     "config_key",
-    "config_of",
+    "encode_config",
+    "encode_head",
     "file_key",
-    "head_of",
     "padding_after",
+    "parse_file_key",
     "parse_head",
     "parse_trailer",
-    "path_of",
     "record_key",
     "shard_name",
     "trailer",
 ]
 
 MAGIC: Final = b"daBS"
+"""The first bytes of a shard file."""
 VERSION_MAGIC: Final = "daBundleV1"
+"""The value of BundleConfig.version_magic."""
 ALIGNMENT: Final = 4096
+"""Records begin at multiples of this many bytes."""
 RECORD_BYTES: Final = 256 << 10
-MOST_RECORD_BYTES: Final = 8 << 20
-"""Of records that others write, before compression."""
+"""Size in bytes, before compression, of the records that cafcat writes."""
+MAX_RECORD_BYTES: Final = 8 << 20
+"""Largest record of other programs in bytes, before compression, that is read."""
 LARGE_BYTES: Final = 1 << 20
-"""A file of so many bytes or more begins a record of its own."""
+"""A file of at least this size in bytes begins a new record."""
 HEAD: Final = struct.Struct("<4sII")
+"""The magic number, the size of the header, and the position of the first data byte."""
 HEAD_BYTES: Final = ALIGNMENT
-"""Of the shards that cafcat writes: records begin there."""
+"""Size in bytes of the head of shards that cafcat writes. The records follow."""
 ZEROS: Final = bytes(RECORD_BYTES)
-MOST_OFFSET: Final = (1 << 62) - 1
+"""The content of a zero record."""
+MAX_OFFSET: Final = (1 << 62) - 1
+"""Largest offset in the data of a shard."""
 
 BUNDLE_CONFIG: Final = 1
+"""First byte of the key of the configuration row."""
 FILE_METADATA: Final = 2
+"""First byte of the keys of file rows."""
 SHARD_METADATA: Final = 3
-"""Tables: the first byte of a key."""
+"""First byte of the keys of record rows."""
 
 _NUMBERS: Final = struct.Struct(">BQQ")
-# Field 15 of BundleMetadataTable: its tag, its size, then where the table begins, where data begin, the CRC-32C of
-# the rows, and a word. So table and trailer are one message, in which others pass over a field they do not know.
+# The trailer is field 15 of BundleMetadataTable: tag, size, start of the table, start of the data, CRC-32C of the
+# rows, and a magic word. So table and trailer are one message, and other programs skip the unknown field.
 _TRAILER: Final = struct.Struct("<2sQII8s")
 _TRAILER_TAG: Final = b"\x7a\x18"
 _TRAILER_WORD: Final = b"daBSmeta"
@@ -60,7 +69,13 @@ TRAILER_BYTES: Final = _TRAILER.size
 
 
 class Trailer(NamedTuple):
-    """Positions in the file, and the CRC-32C of the rows between table_start and the trailer."""
+    """The trailer of a chunk.
+
+    Attributes:
+        table_start: start of the table in bytes.
+        data_start: start of the records in bytes.
+        crc32c: CRC-32C of the rows between `table_start` and the trailer.
+    """
 
     table_start: int
     data_start: int
@@ -68,12 +83,22 @@ class Trailer(NamedTuple):
 
 
 def trailer(table_start: int, checksum: int) -> bytes:
-    """The last bytes of a shard that cafcat writes as a chunk."""
+    """Return the last bytes of a chunk.
+
+    Args:
+        table_start: start of the table in bytes.
+        checksum: CRC-32C of its rows.
+    """
     return _TRAILER.pack(_TRAILER_TAG, table_start, HEAD_BYTES, checksum, _TRAILER_WORD)
 
 
 def parse_trailer(data: bytes, size_bytes: int) -> Trailer | None:
-    """None if these last bytes of a file of this size are no trailer."""
+    """Parse the trailer of a chunk. Return None if the bytes are not a trailer.
+
+    Args:
+        data: the last bytes of the file.
+        size_bytes: size of the file in bytes.
+    """
     if len(data) != TRAILER_BYTES:
         return None
     tag, table_start, data_start, checksum, word = _TRAILER.unpack(data)
@@ -84,8 +109,15 @@ def parse_trailer(data: bytes, size_bytes: int) -> Trailer | None:
     return Trailer(table_start, data_start, checksum)
 
 
-def head_of(compression: int, *, shard: int = 0, shards: int = 1, metadata_at_eof: bool) -> bytes:
-    """The first 4096 bytes of a shard; its metadata are at its end, or elsewhere."""
+def encode_head(compression: int, *, shard: int = 0, shards: int = 1, metadata_at_eof: bool) -> bytes:
+    """Return the first 4096 bytes of a shard.
+
+    Args:
+        compression: the compression method.
+        shard: number of the shard.
+        shards: number of shards in the bundle.
+        metadata_at_eof: True if the metadata is at the end of the file, False if it is in another file.
+    """
     header = messages().ShardHeader(
         shard_index=shard,
         shard_count=shards,
@@ -103,34 +135,40 @@ def head_of(compression: int, *, shard: int = 0, shards: int = 1, metadata_at_eo
 
 
 def parse_head(data: bytes) -> Any:
-    """The BundleShardHeader of a file that begins so. Raises ValueError; NotInstalled without protobuf."""
+    """Return the BundleShardHeader of a file with these first bytes.
+
+    Raises:
+        ValueError: the head is invalid.
+        NotInstalled: protobuf is not installed.
+    """
     if len(data) < HEAD.size or not data.startswith(MAGIC):
-        raise ValueError("it does not begin as one")
+        raise ValueError("it does not begin with the magic number of a shard")
     _, header_bytes, data_start = HEAD.unpack_from(data)
     if HEAD.size + header_bytes > min(data_start, len(data)):
-        raise ValueError("its header ends before it should")
+        raise ValueError("its header is cut")
     try:
         return messages().ShardHeader.FromString(data[HEAD.size : HEAD.size + header_bytes])
     except messages().DecodeError as error:
-        raise ValueError("its header cannot be read") from error
+        raise ValueError("its header is not a valid message") from error
 
 
 def padding_after(position: int) -> int:
-    """Zero bytes from a position to where a record may begin."""
+    """Return the number of zero bytes from a position to the next possible start of a record."""
     return -position % ALIGNMENT
 
 
 def shard_name(shard: int) -> str:
-    """Of a shard file of a bundle."""
+    """Return the name of a shard file in a bundle, as the published design has it."""
     return f"shard-{shard:08}"
 
 
 def config_key() -> bytes:
+    """Return the key of the configuration row."""
     return bytes([BUNDLE_CONFIG])
 
 
-def config_of(compression: int, shards: int) -> bytes:
-    """BundleConfig, the value of that key."""
+def encode_config(compression: int, shards: int) -> bytes:
+    """Return a BundleConfig, the value of the configuration row."""
     encoded: bytes = (
         messages()
         .BundleConfig(
@@ -146,27 +184,37 @@ def config_of(compression: int, shards: int) -> bytes:
 
 
 def file_key(path: str) -> bytes:
-    """Table, folder with its slash, name: strings with 00 as 00 ff, and 00 00 behind. "a/" has the name ""."""
+    """Return the key of a file row: table, folder with its slash, name.
+
+    Each string ends with 00 00; a byte 00 in it becomes 00 ff. A path "a/" has the name "".
+    """
     at = path.rfind("/") + 1
     folder, name = (part.encode().replace(b"\0", b"\0\xff") for part in (path[:at], path[at:]))
     return b"%c%b\0\0%b\0\0" % (FILE_METADATA, folder, name)
 
 
-def path_of(key: bytes) -> str | None:
-    """The way back; None if it is a key of another table. Raises ValueError if nobody writes such a key."""
+def parse_file_key(key: bytes) -> str | None:
+    """Return the path in the key of a file row, or None if the key belongs to another table.
+
+    Raises:
+        ValueError: the key is malformed.
+    """
     if key[:1] != bytes([FILE_METADATA]):
         return None
     if b"\xff" in key:
-        raise ValueError("a name with NUL, or one that is not UTF-8")
+        raise ValueError("the name contains a NUL or is not valid UTF-8")
     parts = key[1:].split(b"\0\0")
     if len(parts) != 3 or parts[2] or b"\0" in parts[0] + parts[1]:
-        raise ValueError("no two strings")
+        raise ValueError("the key does not consist of two strings")
     folder, name = parts[0].decode(), parts[1].decode()
     if "/" in name or (folder and not folder.endswith("/")):
-        raise ValueError("no folder and name")
+        raise ValueError("the key does not consist of a folder and a name")
     return folder + name
 
 
 def record_key(shard: int, offset: int) -> bytes:
-    """Table, number of the shard, offset in its uncompressed data: big-endian, so that they are in order."""
+    """Return the key of a record row: table, number of the shard, and offset in its data before compression.
+
+    The numbers are big-endian, so that the order of the keys is that of the records.
+    """
     return _NUMBERS.pack(SHARD_METADATA, shard, offset)

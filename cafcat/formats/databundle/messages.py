@@ -1,36 +1,40 @@
-"""The messages of the published design (proto3, package `storage`), and one of cafcat's own, as protobuf classes.
+"""The protobuf messages of the published design (proto3, package `storage`), and one message of cafcat, as classes.
 
-They are described here and not generated: a few lines say what hundreds would. Importing protobuf takes some 30 ms,
-so nobody does before a bundle is read or written.
+The messages are described here instead of in generated code, which would be much longer. Importing protobuf takes
+some 30 ms, so it is imported only when a DataBundle is read or written.
 """
 
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from cafcat.formats.databundle.extras import extra
+from cafcat.formats.databundle.extras import import_extra
 
 __all__ = ["DIRECTORY", "FILE_TYPE_URL", "REGULAR", "Messages", "messages"]
 
 REGULAR: Final = 1
+"""Value of BundleFileMetadata.type for files."""
 DIRECTORY: Final = 2
+"""Value of BundleFileMetadata.type for directories."""
 FILE_TYPE_URL: Final = "type.googleapis.com/cafcat.BundleFile"
+"""Type of the user_data of files in chunks of cafcat."""
 
-_Described = dict[str, tuple[str, ...]]
+_Definitions = dict[str, tuple[str, ...]]
 
-# Each field: number, type, name; a type with a dot is a message, "repeated" and "optional" go before it, and
-# "/metadata" behind the name puts it into that oneof.
-_STORAGE: Final[_Described] = {
+# Each field has a number, a type and a name. A type with a dot is a message. "repeated" or "optional" may precede
+# the type. "/metadata" after the name makes the field part of the oneof "metadata".
+_STORAGE: Final[_Definitions] = {
     "BundleShardHeader": (
         "1 uint64 shard_index",
         "2 uint64 shard_count",
         "3 uint64 record_size",
         "4 uint64 record_alignment",
-        "5 int32 compression_method",  # an enum: the same bytes, and a number that is not known yet does no harm
+        # An enum in the design. As int32 it has the same bytes, and unknown values are read, too.
+        "5 int32 compression_method",
         "6 .storage.BundleMetadataTable inline_metadata_table/metadata",
         "7 bool metadata_at_eof/metadata",
         "8 bool external_metadata/metadata",
     ),
-    # Only a comment in the published file has the first three; the others are this program's.
+    # The published file has the first three fields, in a comment. cafcat adds the other two.
     "BundleConfig": (
         "1 string version_magic",
         "2 uint64 block_size",
@@ -55,7 +59,7 @@ _STORAGE: Final[_Described] = {
         "4 bool all_zeros/storage",
     ),
 }
-_CAFCAT: Final[_Described] = {
+_CAFCAT: Final[_Definitions] = {
     "BundleFile": (
         "1 optional sint64 modified_ns",
         "2 uint64 start_byte",
@@ -66,7 +70,7 @@ _CAFCAT: Final[_Described] = {
 
 
 class Messages(NamedTuple):
-    """Classes of protobuf messages. DecodeError is what their FromString raises."""
+    """The classes of the protobuf messages. `DecodeError` is the error of their `FromString` methods."""
 
     Any: Any
     BundleConfig: Any
@@ -81,35 +85,39 @@ class Messages(NamedTuple):
 
 @cache
 def messages() -> Messages:
-    """Raises NotInstalled if protobuf is not installed."""
-    any_pb2 = extra("google.protobuf.any_pb2")
-    factory = extra("google.protobuf.message_factory")
-    pool = extra("google.protobuf.descriptor_pool").DescriptorPool()
-    pool.AddSerializedFile(any_pb2.DESCRIPTOR.serialized_pb)
-    for package, described in (("storage", _STORAGE), ("cafcat", _CAFCAT)):
-        pool.Add(_file(package, described))
+    """Return the message classes.
 
-    def made(name: str) -> Any:
+    Raises:
+        NotInstalled: protobuf is not installed.
+    """
+    any_pb2 = import_extra("google.protobuf.any_pb2")
+    factory = import_extra("google.protobuf.message_factory")
+    pool = import_extra("google.protobuf.descriptor_pool").DescriptorPool()
+    pool.AddSerializedFile(any_pb2.DESCRIPTOR.serialized_pb)
+    for package, definitions in (("storage", _STORAGE), ("cafcat", _CAFCAT)):
+        pool.Add(_file(package, definitions))
+
+    def message_class(name: str) -> Any:
         return factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
     return Messages(
-        made("google.protobuf.Any"),
-        made("storage.BundleConfig"),
-        made("cafcat.BundleFile"),
-        made("storage.BundleFileMetadata"),
-        made("storage.BundleRecordMetadata"),
-        made("storage.BundleMetadataRow"),
-        made("storage.BundleShardHeader"),
-        made("storage.BundleMetadataTable"),
-        extra("google.protobuf.message").DecodeError,
+        message_class("google.protobuf.Any"),
+        message_class("storage.BundleConfig"),
+        message_class("cafcat.BundleFile"),
+        message_class("storage.BundleFileMetadata"),
+        message_class("storage.BundleRecordMetadata"),
+        message_class("storage.BundleMetadataRow"),
+        message_class("storage.BundleShardHeader"),
+        message_class("storage.BundleMetadataTable"),
+        import_extra("google.protobuf.message").DecodeError,
     )
 
 
-def _file(package: str, described: _Described) -> Any:
-    descriptors = extra("google.protobuf.descriptor_pb2")
+def _file(package: str, definitions: _Definitions) -> Any:
+    descriptors = import_extra("google.protobuf.descriptor_pb2")
     file = descriptors.FileDescriptorProto(name=f"{package}/bundle.proto", package=package, syntax="proto3")
     file.dependency.append("google/protobuf/any.proto")
-    for name, fields in described.items():
+    for name, fields in definitions.items():
         message = file.message_type.add(name=name)
         for line in fields:
             _add_field(message, *line.split())
@@ -118,15 +126,15 @@ def _file(package: str, described: _Described) -> Any:
 
 def _add_field(message: Any, number: str, *words: str) -> None:
     *rule, kind, name = words
-    name, _, union = name.partition("/")
+    name, _, oneof = name.partition("/")
     field = message.field.add(name=name, number=int(number))
     field.label = field.LABEL_REPEATED if rule == ["repeated"] else field.LABEL_OPTIONAL
     field.type = field.TYPE_MESSAGE if "." in kind else getattr(field, f"TYPE_{kind.upper()}")
     if "." in kind:
         field.type_name = kind
-    if rule == ["optional"]:  # proto3 knows of a number whether it is there by a oneof of its own
-        field.proto3_optional, union = True, f"_{name}"
-    if union and all(known.name != union for known in message.oneof_decl):
-        message.oneof_decl.add(name=union)
-    if union:
+    if rule == ["optional"]:  # in proto3 the presence of a number is tracked by a oneof with this field only
+        field.proto3_optional, oneof = True, f"_{name}"
+    if oneof and all(existing.name != oneof for existing in message.oneof_decl):
+        message.oneof_decl.add(name=oneof)
+    if oneof:
         field.oneof_index = len(message.oneof_decl) - 1

@@ -1,38 +1,47 @@
-"""Which of both a shard file is: a chunk that cafcat wrote, or a shard of a bundle."""
+"""Opens a shard file: either a chunk that cafcat wrote, or a shard of a bundle."""
 
 from typing import Final
 
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.base import LocatedArchive, RandomReader
-from cafcat.formats.databundle.bundles.shard import BundleShard, listed_by_itself, read_head
+from cafcat.formats.databundle.bundles.shard import BundleShard, read_head, shard_file_list
 from cafcat.formats.databundle.layout import TRAILER_BYTES, parse_trailer
 from cafcat.formats.databundle.messages import messages
 from cafcat.formats.databundle.reader import DataBundleReader
 
 __all__ = ["open_shard"]
 
-_OF_BUNDLES: Final = ("inline_metadata_table", "external_metadata")
+_BUNDLE_METADATA: Final = ("inline_metadata_table", "external_metadata")
+"""Values of the oneof "metadata" in the head of a shard of a bundle."""
 
 
 def open_shard(archive: RandomReader) -> DataBundleReader | BundleShard:
-    """Its reader. The end of a chunk is enough. Raises Corrupt if that is missing, IndexMissing if the index of a
-    bundle is not beside it, NotInstalled, Unsupported."""
+    """Return a reader for a shard file. For a chunk of cafcat, the end of the file is enough.
+
+    Raises:
+        Corrupt: the archive is damaged, or is a chunk without its end.
+        IndexMissing: the archive is a shard of a bundle, and the index of the bundle is missing.
+        NotInstalled: protobuf, or a library for the index or the compression, is not installed.
+        Unsupported: the archive uses an unknown feature.
+    """
     messages()  # raises NotInstalled
     size_bytes = archive.size_bytes
-    place = parse_trailer(archive.read_at(max(0, size_bytes - TRAILER_BYTES), size_bytes), size_bytes)
-    if place is not None and not (isinstance(archive, LocatedArchive) and _begins_as_of_a_bundle(archive)):
-        return DataBundleReader(archive, place)
+    trailer = parse_trailer(archive.read_at(max(0, size_bytes - TRAILER_BYTES), size_bytes), size_bytes)
+    if trailer is not None and not (isinstance(archive, LocatedArchive) and _head_is_of_bundle(archive)):
+        return DataBundleReader(archive, trailer)
     head = read_head(archive)
     if head.header.WhichOneof("metadata") == "metadata_at_eof":
-        message = "not a whole DataBundle shard: its metadata should be at its end, and are not"
+        message = "not a complete DataBundle shard: the metadata at its end is missing"
         raise Corrupt(message, chunk=archive.name, byte=size_bytes)
-    return BundleShard(archive, head, listed_by_itself(archive, head), int(head.header.shard_index))
+    return BundleShard(archive, head, shard_file_list(archive, head), int(head.header.shard_index))
 
 
-def _begins_as_of_a_bundle(archive: RandomReader) -> bool:
-    """Where all of it can be read, its head has the word, unless that is damaged: the last file of a bundle may end
-    as a chunk does."""
+def _head_is_of_bundle(archive: RandomReader) -> bool:
+    """Return True if the head states that the metadata is not at the end of the file.
+
+    The last file of a bundle's shard may end like a chunk, so a valid head decides.
+    """
     try:
-        return read_head(archive).header.WhichOneof("metadata") in _OF_BUNDLES
+        return read_head(archive).header.WhichOneof("metadata") in _BUNDLE_METADATA
     except (Corrupt, Unsupported):
         return False

@@ -1,32 +1,45 @@
-"""Files into records that are deflated as they come, so that each file's place is known when it is written.
+"""Packs files into records.
 
-A record is one zlib stream (RFC 1950), as in the published design. Behind each file the compressor is flushed
-fully (Z_FULL_FLUSH): what follows can be inflated without what was before, and begins with a byte of its own.
+Data is compressed as it arrives, so that the span of a file is known once it is written.
+
+A record is one zlib stream (RFC 1950), as in the published design. After each file the compressor is flushed fully
+(Z_FULL_FLUSH). So the next file can be inflated without the data before it, and it begins at a byte boundary.
 """
 
 import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from cafcat.formats.databundle.decoding import MOST_RUNS, decoding_text
+from cafcat.formats.databundle.decoding import MAX_ZERO_RUNS, decoding_text
 from cafcat.formats.databundle.layout import HEAD_BYTES, RECORD_BYTES, ZEROS, padding_after
 
-__all__ = ["FilePacking", "Packed", "RecordPacker", "largest_bytes"]
+__all__ = ["FilePacking", "PackedFile", "RecordPacker", "max_packed_bytes"]
 
 _RECORD_OVERHEAD_BYTES: Final = 4096 + 64
-"""Padding, head and end of a record; end of the one before."""
+"""Upper bound in bytes for padding, head and end of a record, and for the end of the record before it."""
 _FLUSH_BYTES: Final = 64
+"""Upper bound in bytes for the flush after a file."""
 
 
-def largest_bytes(size_bytes: int) -> int:
-    """That many bytes of a file take no more in records, the end of the last one included. What cannot be deflated
-    is stored in blocks with some bytes before each."""
+def max_packed_bytes(size_bytes: int) -> int:
+    """Return the largest size in bytes that a file of this size can have in records.
+
+    It includes the end of the last record. Data that cannot be compressed is stored in blocks with some bytes
+    before each.
+    """
     records = size_bytes // RECORD_BYTES + 2
     return size_bytes + (size_bytes >> 7) + _FLUSH_BYTES + records * _RECORD_OVERHEAD_BYTES
 
 
-class Packed(NamedTuple):
-    """Where a file came to be: its span, and its offset in all data before compression; decoding as in Entry."""
+class PackedFile(NamedTuple):
+    """The position of a file that was packed.
+
+    Attributes:
+        start_byte: start of its span.
+        end_byte: end of its span.
+        offset: its offset in the data of the chunk, in bytes before compression.
+        decoding: as in Entry.
+    """
 
     start_byte: int
     end_byte: int
@@ -35,111 +48,121 @@ class Packed(NamedTuple):
 
 
 class RecordPacker:
-    """Writes records from position 4096 on, through `put`. Tells `begun` of each: its offset in the uncompressed
-    data, and its position in the file, or None for zeros without bytes. What `put` raises breaks it."""
+    """Writes records from position 4096 on. An error of `write` breaks the packer.
 
-    def __init__(self, put: Callable[[bytes], object], begun: Callable[[int, int | None], None]) -> None:
-        self._put_bytes = put
-        self._begun = begun
+    Attributes:
+        position: current position in the file in bytes.
+        offset: current offset in the data, in bytes before compression.
+        open_bytes: number of bytes in the open record, before compression.
+    """
+
+    def __init__(self, write: Callable[[bytes], object], on_record: Callable[[int, int | None], None]) -> None:
+        """Begin without an open record.
+
+        Args:
+            write: appends bytes to the file.
+            on_record: called for each new record, with its offset in the data before compression, and its position
+                in the file. The position is None for a record of zeros, which has no bytes.
+        """
+        self._write_bytes = write
+        self._on_record = on_record
         self._deflater: zlib._Compress | None = None
         self.position = HEAD_BYTES
         self.offset = 0
-        """In the uncompressed data."""
-        self.in_record = 0
-        """Bytes before compression in the record that is open."""
+        self.open_bytes = 0
 
     @property
-    def most_end(self) -> int:
-        """Where the records end at most, if nothing comes."""
+    def max_end(self) -> int:
+        """Upper bound for the end of the records in bytes, if no more data is added."""
         return self.position if self._deflater is None else self.position + _RECORD_OVERHEAD_BYTES
 
-    def pack(self, content: bytes) -> Packed:
-        """A whole small file."""
+    def pack(self, content: bytes) -> PackedFile:
+        """Pack a whole small file."""
         file = self.begin()
-        at = 0
-        while at < len(content):
-            piece = content[at : at + file.room_bytes]
-            file.piece(piece)
-            at += len(piece)
-        return file.end()
+        position = 0
+        while position < len(content):
+            piece = content[position : position + file.space_bytes]
+            file.add_piece(piece)
+            position += len(piece)
+        return file.finish()
 
     def begin(self) -> "FilePacking":
-        """A file that comes in pieces."""
+        """Begin a file that is packed in pieces."""
         return FilePacking(self)
 
-    def piece(self, data: bytes) -> None:
-        """At most as much as the record has room for."""
+    def add_piece(self, data: bytes) -> None:
+        """Add data to the open record, or begin one. The data must fit into the record."""
         if self._deflater is None:
-            self._begun(self.offset, self.position)
+            self._on_record(self.offset, self.position)
             self._deflater = zlib.compressobj()
-        self._put(self._deflater.compress(data))
+        self._write(self._deflater.compress(data))
         self.offset += len(data)
-        self.in_record += len(data)
-        if self.in_record == RECORD_BYTES:
+        self.open_bytes += len(data)
+        if self.open_bytes == RECORD_BYTES:
             self.end_record()
 
-    def zeros(self) -> None:
-        """A record of zeros, which has no bytes. No record may be open."""
-        self._begun(self.offset, None)
+    def add_zero_record(self) -> None:
+        """Add a record of zeros, which has no bytes. No other record may be open."""
+        self._on_record(self.offset, None)
         self.offset += RECORD_BYTES
 
     def flush(self) -> None:
-        """What comes next can be inflated by itself."""
+        """Flush the compressor, so that the next data can be inflated on its own."""
         if self._deflater is not None:
-            self._put(self._deflater.flush(zlib.Z_FULL_FLUSH))
+            self._write(self._deflater.flush(zlib.Z_FULL_FLUSH))
 
     def end_record(self) -> None:
-        """Ends the record that is open, if one is."""
+        """End the open record, if there is one."""
         if self._deflater is not None:
-            self._put(self._deflater.flush())
-            self._put(bytes(padding_after(self.position)))
+            self._write(self._deflater.flush())
+            self._write(bytes(padding_after(self.position)))
             self._deflater = None
-            self.in_record = 0
+            self.open_bytes = 0
 
-    def _put(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         self.position += len(data)
-        self._put_bytes(data)
+        self._write_bytes(data)
 
 
 class FilePacking:
-    """One file on its way into records."""
+    """A file that is being packed in pieces."""
 
     def __init__(self, packer: RecordPacker) -> None:
         self._packer = packer
         self._start = packer.position
-        self._in_record = packer.in_record
+        self._first_offset = packer.open_bytes
         self._runs: list[tuple[int, int]] = []
         self._pieces = 0
         self._offset = packer.offset
 
     @property
-    def room_bytes(self) -> int:
-        """Size that the next piece has, if it is not the last."""
-        return RECORD_BYTES - self._packer.in_record
+    def space_bytes(self) -> int:
+        """Size in bytes that the next piece must have, unless it is the last one."""
+        return RECORD_BYTES - self._packer.open_bytes
 
-    def piece(self, data: bytes) -> None:
-        """The next one. Zeros that are a record need no bytes."""
-        if data == ZEROS and (len(self._runs) < MOST_RUNS or self._continues_run()):
-            self._packer.zeros()
-            self._note_zeros()
+    def add_piece(self, data: bytes) -> None:
+        """Add the next piece. A piece that is a complete record of zeros needs no bytes."""
+        if data == ZEROS and (len(self._runs) < MAX_ZERO_RUNS or self._continues_run()):
+            self._packer.add_zero_record()
+            self._count_zero_record()
         else:
-            self._packer.piece(data)
+            self._packer.add_piece(data)
         self._pieces += 1
 
     def _continues_run(self) -> bool:
         return bool(self._runs) and sum(self._runs[-1]) == self._pieces
 
-    def _note_zeros(self) -> None:
+    def _count_zero_record(self) -> None:
         if self._continues_run():
             first, count = self._runs[-1]
             self._runs[-1] = first, count + 1
         else:
             self._runs.append((self._pieces, 1))
 
-    def end(self) -> Packed:
-        """Afterwards the next file can begin. An empty one is where it stands, and is not decoded."""
+    def finish(self) -> PackedFile:
+        """Finish the file and return its position. An empty file has an empty span and no decoding."""
         packer = self._packer
         if not self._pieces:
-            return Packed(self._start, self._start, self._offset, None)
+            return PackedFile(self._start, self._start, self._offset, None)
         packer.flush()
-        return Packed(self._start, packer.position, self._offset, decoding_text(self._in_record, self._runs))
+        return PackedFile(self._start, packer.position, self._offset, decoding_text(self._first_offset, self._runs))

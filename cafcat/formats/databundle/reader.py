@@ -1,4 +1,4 @@
-"""Reading a chunk that cafcat wrote. What is refused, and how, is listed in docs/formats/databundle.md."""
+"""Reads a chunk that cafcat wrote. docs/formats/databundle.md lists all refused cases."""
 
 from collections.abc import Iterator
 
@@ -12,20 +12,27 @@ __all__ = ["DataBundleReader"]
 
 
 class DataBundleReader(FileReader):
-    """Reads one chunk by the table at its end; nothing before that is read for listing. Memory: that of Table;
-    reading a file, a block of 1 MiB and two of 256 KiB."""
+    """Reads one chunk by the table at its end. Listing reads only the table.
 
-    def __init__(self, archive: RandomReader, place: Trailer) -> None:
-        """Args: place: what its trailer says."""
+    Memory: that of Table. For reading a file, a block of 1 MiB and two of 256 KiB.
+    """
+
+    def __init__(self, archive: RandomReader, trailer: Trailer) -> None:
+        """Open a chunk.
+
+        Args:
+            archive: the chunk.
+            trailer: its trailer.
+        """
         super().__init__(archive)
         self._end = archive.size_bytes - TRAILER_BYTES
-        self._place = place
+        self._trailer = trailer
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """Of the rows of metadata; the trailer is behind them."""
-        return self._place.table_start, self._end
+        """The span `[start, end)` of the rows of metadata in bytes. The trailer follows them."""
+        return self._trailer.table_start, self._end
 
     def entries(self) -> Iterator[Entry]:
-        """The files in the order in which they were written; see Table.entries."""
-        return Table(self._archive, self._place, self._end).entries()
+        """Return the files in the order in which they were written; see `Table.entries`."""
+        return Table(self._archive, self._trailer, self._end).entries()

@@ -1,50 +1,63 @@
-"""Rows of metadata: made for the table at the end of a chunk, or for the index of a bundle."""
+"""Encodes rows of metadata, for the table of a chunk or for the index of a bundle."""
 
 from cafcat.formats.databundle.layout import file_key, record_key
 from cafcat.formats.databundle.messages import FILE_TYPE_URL, REGULAR, messages
-from cafcat.formats.databundle.packing import Packed
+from cafcat.formats.databundle.packing import PackedFile
 from cafcat.formats.index_text import longest_text_bytes
 
-__all__ = ["LONGEST_RECORD_ROW", "file_row", "longest_row_bytes", "record_row", "row"]
+__all__ = ["MAX_RECORD_ROW_BYTES", "file_row", "max_row_bytes", "record_row", "row"]
 
-LONGEST_RECORD_ROW = 64
+MAX_RECORD_ROW_BYTES = 64
+"""Upper bound in bytes for the row of a record."""
 _LONGEST_MEMBERS = 1024
-"""Numbers of a file, 24 runs of zeros, tags and sizes; 760 bytes at most."""
+"""Upper bound in bytes for the row of a file without its path: numbers, 24 runs of zeros, tags and sizes (at most
+760)."""
 
 _INT64_MIN = -(1 << 63)
 _INT64_MAX = (1 << 63) - 1
 
 
 def row(key: bytes, value: bytes) -> bytes:
-    """As the table has it: a field of BundleMetadataTable."""
-    made = messages()
-    encoded: bytes = made.Table(rows=[made.Row(key=key, value=value)]).SerializeToString()
+    """Return a row as a field of BundleMetadataTable."""
+    classes = messages()
+    encoded: bytes = classes.Table(rows=[classes.Row(key=key, value=value)]).SerializeToString()
     return encoded
 
 
-def file_row(path: str, packed: Packed, size_bytes: int, checksum: int, modified_ns: int | None) -> bytes:
-    """A file of a chunk. A time that is no signed 64-bit number of nanoseconds is left out."""
-    made = messages()
-    file = made.BundleFile(start_byte=packed.start_byte, end_byte=packed.end_byte, decoding=packed.decoding or "")
+def file_row(path: str, packed: PackedFile, size_bytes: int, checksum: int, modified_ns: int | None) -> bytes:
+    """Return the row of a file in a chunk.
+
+    A modification time that does not fit a signed 64-bit number of nanoseconds is left out.
+    """
+    classes = messages()
+    file = classes.BundleFile(
+        start_byte=packed.start_byte, end_byte=packed.end_byte, decoding=packed.decoding or ""
+    )
     if modified_ns is not None and _INT64_MIN <= modified_ns <= _INT64_MAX:
         file.modified_ns = modified_ns
-    metadata = made.FileMetadata(
+    metadata = classes.FileMetadata(
         type=REGULAR,
         shard_uncompressed_offset=packed.offset,
         uncompressed_size=size_bytes,
         crc32c=checksum,
-        user_data=made.Any(type_url=FILE_TYPE_URL, value=file.SerializeToString()),
+        user_data=classes.Any(type_url=FILE_TYPE_URL, value=file.SerializeToString()),
     )
     return row(file_key(path), metadata.SerializeToString())
 
 
 def record_row(offset: int, byte_offset: int | None, shard: int = 0) -> bytes:
-    """A record. byte_offset: from the first data byte; None: all zeros."""
+    """Return the row of a record.
+
+    Args:
+        offset: offset of the record in the data of its shard, in bytes before compression.
+        byte_offset: position of the record in bytes after the first data byte; None for a record of zeros.
+        shard: number of the shard.
+    """
     return row(record_key(shard, offset), record_value(offset, byte_offset, shard))
 
 
 def record_value(offset: int, byte_offset: int | None, shard: int) -> bytes:
-    """BundleRecordMetadata."""
+    """Return a BundleRecordMetadata; see `record_row` for the arguments."""
     record = messages().RecordMetadata(shard_index=shard, shard_uncompressed_offset=offset)
     if byte_offset is None:
         record.all_zeros = True
@@ -54,6 +67,6 @@ def record_value(offset: int, byte_offset: int | None, shard: int) -> bytes:
     return encoded
 
 
-def longest_row_bytes(path: str) -> int:
-    """Size in bytes that no row of a file of this path exceeds. Raises Refused."""
+def max_row_bytes(path: str) -> int:
+    """Return the largest size in bytes that the row of a file with this path can have. Raises Refused."""
     return longest_text_bytes(path) + _LONGEST_MEMBERS

@@ -1,7 +1,8 @@
-"""A bundle as the published design has it: a folder of shard files, and an index of them all.
+"""Bundles as in the published design: a folder of shard files, and an index for all of them.
 
-Nothing of this knows of catalogs or stores. `write_bundle` makes a bundle, `Bundle` reads and verifies one: by its
-index, opened where it is, and else as adopted shards are read (`RecordSpans`, `ShardHead`, `FileReader`).
+This module uses no catalogs and no stores. `write_bundle` writes a bundle, `Bundle` reads and verifies one.
+`Bundle` opens the index in place; otherwise it reads like an adopted shard is read (`RecordSpans`, `ShardHead`,
+`FileReader`).
 """
 
 from collections import defaultdict
@@ -22,15 +23,15 @@ from cafcat.errors import (
     Unsupported,
 )
 from cafcat.formats.base import RandomReader
-from cafcat.formats.databundle.bundles.compression import method_of
+from cafcat.formats.databundle.bundles.compression import method_by_name
 from cafcat.formats.databundle.bundles.index import BundleIndex
 from cafcat.formats.databundle.bundles.record_spans import RecordSpans
 from cafcat.formats.databundle.bundles.rows import BundleFile, BundleRows, UserData
 from cafcat.formats.databundle.bundles.shard import read_head
 from cafcat.formats.databundle.bundles.shard_file import ShardFile
-from cafcat.formats.databundle.bundles.shard_writer import ShardPlace, ShardWriter
+from cafcat.formats.databundle.bundles.shard_writer import ShardWriter, StoredFile
 from cafcat.formats.databundle.content import FileReader
-from cafcat.formats.databundle.layout import config_key, config_of, file_key, shard_name
+from cafcat.formats.databundle.layout import config_key, encode_config, file_key, shard_name
 from cafcat.formats.databundle.messages import DIRECTORY, REGULAR, messages
 from cafcat.formats.index_text import longest_text_bytes
 from cafcat.model import FileProblem, ProblemKind
@@ -40,12 +41,18 @@ from cafcat.support.syncing import sync_ancestors, sync_file, sync_folder
 __all__ = ["Bundle", "BundleCheck", "BundleFile", "BundleSummary", "NewBundleFile", "UserData", "write_bundle"]
 
 _BLOCK_BYTES: Final = 1 << 20
-_MOST_SHARDS: Final = 100_000_000
-"""Names of shard files have eight digits."""
+_MAX_SHARDS: Final = 100_000_000
+"""The names of shard files have eight digits."""
 
 
 class NewBundleFile(NamedTuple):
-    """path: its name in the bundle; content: its bytes, a file to read, or None for a directory."""
+    """A file or directory to write.
+
+    Attributes:
+        path: its name in the bundle.
+        content: its bytes, or the path of a file to read, or None for a directory.
+        user_data: data of the application, or None.
+    """
 
     path: str
     content: bytes | Path | None
@@ -53,7 +60,14 @@ class NewBundleFile(NamedTuple):
 
 
 class BundleSummary(NamedTuple):
-    """Counts; sizes in bytes: data_bytes of the files, stored_bytes of the shard files."""
+    """Counts of a bundle.
+
+    Attributes:
+        files: number of files.
+        directories: number of directories.
+        data_bytes: total size of the files in bytes.
+        stored_bytes: total size of the shard files in bytes.
+    """
 
     files: int
     directories: int
@@ -62,7 +76,13 @@ class BundleSummary(NamedTuple):
 
 
 class BundleCheck(NamedTuple):
-    """What verify found: files and bytes that were read, and what is wrong."""
+    """The result of `Bundle.verify`.
+
+    Attributes:
+        files: number of files that were read.
+        data_bytes: total size of these files in bytes.
+        problems: the problems that were found.
+    """
 
     files: int
     data_bytes: int
@@ -77,34 +97,48 @@ def write_bundle(
     workers: int = 1,
     compression: str = "zlib",
 ) -> BundleSummary:
-    """Makes a bundle in a folder that is empty or not there. So many threads write a shard file each at a time.
-    File n goes to shard n modulo shards, so the same files make the same shards. compression: "none", "snappy" or
-    "zlib". Memory: the list of files, and 2 MiB for each thread. The row BUNDLE_CONFIG is written last: a
-    folder that was left half-way is no bundle. The bundle is durable when this returns.
+    """Write a bundle into a folder that is empty or does not exist.
 
-    Raises Conflict if the folder has something; Refused for a name, InvalidInput for one that comes twice;
-    SourceFailed for a file that cannot be read; StoreFailed; NotInstalled if a library is not installed.
+    File n goes to shard n modulo shards, so the same files produce the same shards. The bundle is durable when this
+    function returns. The row BUNDLE_CONFIG is written last: without it, an incomplete folder is not a bundle.
+    Memory: the list of files, and 2 MiB for each thread.
+
+    Args:
+        folder: the folder.
+        files: the files and directories.
+        shards: number of shard files.
+        workers: number of threads; each writes one shard file at a time.
+        compression: "none", "snappy" or "zlib".
+
+    Raises:
+        Conflict: the folder is not empty.
+        Refused: a name cannot be stored.
+        InvalidInput: a name is repeated, or an argument is invalid.
+        SourceFailed: a file cannot be read.
+        StoreFailed: the bundle cannot be written.
+        NotInstalled: a library is not installed.
     """
-    method = method_of(compression)
-    if not 1 <= shards < _MOST_SHARDS or workers < 1:
-        raise InvalidInput(f"no bundle has {shards} shards, written by {workers} threads")
-    listed = _checked(files)
-    with _writing(folder):
+    method = method_by_name(compression)
+    if not 1 <= shards < _MAX_SHARDS or workers < 1:
+        message = f"a bundle must have 1 to {_MAX_SHARDS - 1:,} shards (not {shards}) and at least 1 worker"
+        raise InvalidInput(message)
+    file_list = _check_names(files)
+    with _translate_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise Conflict(f"the folder of a bundle has to be empty: {folder}")
+            raise Conflict(f"the folder for a bundle must be empty: {folder}")
         index = BundleIndex(folder / "index", create=True)
         try:
             jobs = [
-                _ShardJob(folder, index, method, shard, shards, listed[shard::shards]) for shard in range(shards)
+                _ShardJob(folder, index, method, shard, shards, file_list[shard::shards]) for shard in range(shards)
             ]
-            done = list(in_order(_write_shard, jobs, most_in_flight=workers))
-            sync_folder(str(folder))  # the last row promises all shard files
-            index.put_last(config_key(), config_of(method, shards))
+            summaries = list(in_order(_write_shard, jobs, most_in_flight=workers))
+            sync_folder(str(folder))  # the last row guarantees that all shard files exist
+            index.put_durably(config_key(), encode_config(method, shards))
         finally:
             index.close()
         _sync(folder)
-    return BundleSummary(*(sum(column) for column in zip(*done, strict=True)))
+    return BundleSummary(*(sum(column) for column in zip(*summaries, strict=True)))
 
 
 def _sync(folder: Path) -> None:
@@ -119,19 +153,19 @@ def _sync(folder: Path) -> None:
     sync_ancestors(str(folder))
 
 
-def _checked(files: Iterable[NewBundleFile]) -> list[NewBundleFile]:
-    listed = list(files)
+def _check_names(files: Iterable[NewBundleFile]) -> list[NewBundleFile]:
+    file_list = list(files)
     seen: set[str] = set()
-    for file in listed:
+    for file in file_list:
         longest_text_bytes(file.path)  # raises Refused
         if file.path in seen:
-            raise InvalidInput("a bundle has each name once", path=file.path)
+            raise InvalidInput("this name is repeated, but a bundle must have each name only once", path=file.path)
         seen.add(file.path)
-    return listed
+    return file_list
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _translate_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -153,10 +187,10 @@ def _write_shard(job: _ShardJob) -> BundleSummary:
     with job.rows.batch() as rows, ShardWriter(path, job.method, job.shard, job.shards, rows.put) as writer:
         for file in job.files:
             is_directory = file.content is None
-            place = (writer.offset, 0, 0) if is_directory else writer.add(_blocks(file))
-            rows.put(file_key(file.path), _file_value(job.shard, place, file))
+            stored = (writer.offset, 0, 0) if is_directory else writer.add(_blocks(file))
+            rows.put(file_key(file.path), _file_value(job.shard, stored, file))
             directories += is_directory
-            data_bytes += place[1]
+            data_bytes += stored[1]
         writer.finish()
         return BundleSummary(len(job.files) - directories, directories, data_bytes, writer.stored_bytes)
 
@@ -174,10 +208,10 @@ def _blocks(file: NewBundleFile) -> Iterator[bytes]:
         raise SourceFailed(f"cannot be read: {error.strerror or error}", path=file.path) from error
 
 
-def _file_value(shard: int, place: ShardPlace, file: NewBundleFile) -> bytes:
-    made = messages()
-    offset, size_bytes, checksum = place
-    metadata = made.FileMetadata(
+def _file_value(shard: int, stored: StoredFile, file: NewBundleFile) -> bytes:
+    classes = messages()
+    offset, size_bytes, checksum = stored
+    metadata = classes.FileMetadata(
         type=DIRECTORY if file.content is None else REGULAR,
         shard_index=shard,
         shard_uncompressed_offset=offset,
@@ -191,20 +225,28 @@ def _file_value(shard: int, place: ShardPlace, file: NewBundleFile) -> bytes:
 
 
 def shard_path(folder: Path, shard: int) -> Path:
-    """As the published design names them."""
+    """Return the path of a shard file, as the published design has it."""
     return folder / shard_name(shard)
 
 
 class Bundle:
-    """Reads one bundle. A context manager; threads may share it. Memory: twice a record for each file that is read,
-    and for each thread that read one."""
+    """Reads one bundle. A context manager; threads may share it.
+
+    Memory: two records for each file that is being read, and for each thread that read one.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Raises NotFound, Corrupt if it is no whole bundle, Unsupported for one of another version, NotInstalled
-        without plyvel or protobuf."""
+        """Open a bundle.
+
+        Raises:
+            NotFound: the folder has no index.
+            Corrupt: the index is damaged or incomplete.
+            Unsupported: the bundle has another version.
+            NotInstalled: plyvel or protobuf is not installed.
+        """
         self._folder = folder
         if not (folder / "index").is_dir():
-            raise NotFound(f"no bundle: there is no folder {folder / 'index'}")
+            raise NotFound(f"not a bundle: the folder {folder / 'index'} is missing")
         self._index = BundleIndex(folder / "index")
         try:
             self._rows = BundleRows(self._index, str(folder))
@@ -214,24 +256,34 @@ class Bundle:
 
     @property
     def shards(self) -> int:
-        """How many shard files there are."""
+        """Number of shard files."""
         return self._rows.config.shards
 
     def files(self) -> Iterator[BundleFile]:
-        """All files and directories, by folder and name. Raises Corrupt."""
+        """Return all files and directories, by folder and name. Raises Corrupt."""
         return self._rows.files()
 
     def file(self, path: str) -> BundleFile:
-        """One of them. Raises NotFound; Corrupt."""
+        """Return one file or directory.
+
+        Raises:
+            NotFound: the bundle has no such file.
+            Corrupt: its row is damaged.
+        """
         file = self._rows.get(file_key(path))
         if file is None:
             raise NotFound("the bundle has no such file", path=path)
         return file
 
     def open(self, path: str) -> Iterator[bytes]:
-        """The content of a file in blocks of at most 1 MiB; of a directory none. Raises NotFound; Corrupt where
-        records, size or CRC-32C are others, at the latest in place of the end; Unsupported for a compression that
-        is not known, or records that nobody writes so."""
+        """Return the content of a file in blocks of at most 1 MiB; nothing for a directory.
+
+        Raises:
+            NotFound: the bundle has no such file.
+            Corrupt: the content is damaged, or its size or CRC-32C is wrong. Raised after the last block at the
+                latest.
+            Unsupported: the compression is unknown, or the records have an unsupported layout.
+        """
         file = self.file(path)
         with self._shard_file(file.shard) as archive:
             yield from _Shard(archive, file.shard, self._rows).open(file)
@@ -240,8 +292,16 @@ class Bundle:
         return ShardFile(shard_path(self._folder, shard))
 
     def verify(self, workers: int = 1) -> BundleCheck:
-        """Reads every file. So many threads read a shard file each at a time. Memory: the list of files. Raises
-        Corrupt if the index itself cannot be read; what is wrong with a file or a shard is told, and not raised."""
+        """Read and check every file. Memory: the list of files.
+
+        Problems of files and shards are returned, not raised.
+
+        Args:
+            workers: number of threads; each reads one shard file at a time.
+
+        Raises:
+            Corrupt: the index itself is damaged.
+        """
         by_shard: dict[int, list[BundleFile]] = defaultdict(list)
         for file in self.files():
             by_shard[file.shard].append(file)
@@ -267,7 +327,7 @@ class Bundle:
         return BundleCheck(len(files), size_bytes, problems)
 
     def close(self) -> None:
-        """Others may open it."""
+        """Close the index, so that other processes can open it."""
         self._index.close()
 
     def __enter__(self) -> Self:
@@ -280,24 +340,29 @@ class Bundle:
 
 
 class _Shard:
-    """Reads files of one shard file by the rows of the index. For one thread at a time."""
+    """Reads files of one shard file by the rows of the index. Not thread-safe."""
 
     def __init__(self, archive: RandomReader, shard: int, rows: BundleRows) -> None:
-        """Raises Corrupt if its head is of another; Unsupported for a compression that is not known."""
-        rows.config.check_known(archive.name)
+        """Read the head of the shard.
+
+        Raises:
+            Corrupt: the head belongs to another bundle or another shard.
+            Unsupported: the compression is unknown.
+        """
+        rows.config.check_supported(archive.name)
         self._head = read_head(archive)
-        self._head.check_is(rows.config, shard, archive.name)
+        self._head.check_belongs(rows.config, shard, archive.name)
         self._size_bytes = archive.size_bytes
-        self._places = RecordSpans(rows)
+        self._spans = RecordSpans(rows)
         self._files = FileReader(archive)
 
     def open(self, file: BundleFile) -> Iterator[bytes]:
-        """As Bundle.open has it."""
-        return self._files.open(self._head.placed(self._places.entry(file), self._size_bytes))
+        """Return the content of a file; see `Bundle.open`."""
+        return self._files.open(self._head.with_file_span(self._spans.entry(file), self._size_bytes))
 
 
 def _verify_file(shard: _Shard, file: BundleFile, problems: list[FileProblem]) -> int:
-    """Returns its size in bytes."""
+    """Read a file and return its size in bytes. Adds a problem if it is damaged."""
     try:
         return sum(map(len, shard.open(file)))
     except (Corrupt, Unsupported) as error:

@@ -1,5 +1,7 @@
-"""Whole records of bundles, compressed and back, by the methods of the published design. Chunks that cafcat packs
-flush the compressor behind each file instead: `packing.py`, `decoding.py`."""
+"""Compresses and decompresses complete records of bundles, with the methods of the published design.
+
+Chunks of cafcat are different: their compressor is flushed after each file (`packing.py`, `decoding.py`).
+"""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -7,7 +9,7 @@ from io import BytesIO
 from typing import Final
 
 from cafcat.errors import InvalidInput
-from cafcat.formats.databundle.extras import extra
+from cafcat.formats.databundle.extras import import_extra
 
 __all__ = [
     "METHODS",
@@ -15,10 +17,10 @@ __all__ = [
     "NONE",
     "SNAPPY",
     "ZLIB",
-    "compressed",
-    "decompressed",
-    "method_of",
-    "most_stored_bytes",
+    "compress_record",
+    "decompress_record",
+    "max_stored_bytes",
+    "method_by_name",
     "snappy_frames",
 ]
 
@@ -26,49 +28,69 @@ NONE: Final = 1
 SNAPPY: Final = 2
 ZLIB: Final = 3
 METHODS: Final = {"none": NONE, "snappy": SNAPPY, "zlib": ZLIB}
-"""By the values of BundleShardHeader.compression_method."""
+"""Values of BundleShardHeader.compression_method by the names of the methods."""
 METHOD_NAMES: Final = {method: name for name, method in METHODS.items()}
+"""Names of the methods by their values."""
 
 _FRAME: Final = 4
-"""Of a snappy frame, its type and size come first."""
+"""Size in bytes of the type and the size at the start of a snappy frame."""
 _COMPRESSED_FRAME: Final = 0x00
 _STORED_FRAME: Final = 0x01
 
 
-def method_of(name: str) -> int:
-    """Raises InvalidInput; NotInstalled if its library is not installed."""
+def method_by_name(name: str) -> int:
+    """Return the compression method with this name.
+
+    Raises:
+        InvalidInput: there is no such method.
+        NotInstalled: its library is not installed.
+    """
     if name not in METHODS:
-        raise InvalidInput(f"no compression of DataBundle: {name!r}", hint=f"there are {', '.join(METHODS)}")
+        raise InvalidInput(f"DataBundle has no compression {name!r}", hint=f"use one of: {', '.join(METHODS)}")
     if name == "snappy":
-        extra("cramjam")
+        import_extra("cramjam")
     return METHODS[name]
 
 
-def compressed(method: int, data: bytes) -> bytes:
-    """A record. SNAPPY is the framing format: of the raw one nobody could tell where it ends in its padding."""
+def compress_record(method: int, data: bytes) -> bytes:
+    """Return a compressed record.
+
+    SNAPPY uses the framing format: the end of raw snappy data could not be found before the padding.
+    """
     if method == SNAPPY:
-        return bytes(extra("cramjam").snappy.compress(data))
+        return bytes(import_extra("cramjam").snappy.compress(data))
     if method == ZLIB:
         return zlib.compress(data)
-    raise AssertionError(f"no record is compressed by method {method}")
+    raise AssertionError(f"records cannot have the compression method {method}")
 
 
-def most_stored_bytes(record_bytes: int) -> int:
-    """A record of so many bytes takes no more, as what cannot be compressed is stored in blocks."""
+def max_stored_bytes(record_bytes: int) -> int:
+    """Return the largest size in bytes that a compressed record of `record_bytes` bytes can have.
+
+    Data that cannot be compressed is stored in blocks.
+    """
     return record_bytes + (record_bytes >> 6) + 4096
 
 
-def decompressed(method: int, data: bytes, max_bytes: int) -> bytes:
-    """The record that data begin with; what follows is passed over. Raises ValueError if there is none, or it has
-    more than so many bytes, which are all that is allocated for it."""
+def decompress_record(method: int, data: bytes, max_bytes: int) -> bytes:
+    """Return the record at the start of the data; bytes after the record are ignored.
+
+    Args:
+        method: the compression method.
+        data: the compressed bytes.
+        max_bytes: largest allowed size of the record in bytes. No more memory is allocated.
+
+    Raises:
+        ValueError: there is no valid record, or it is larger than `max_bytes`.
+    """
     if method == SNAPPY:
-        return _unframed(data, max_bytes)
+        return _decode_frames(data, max_bytes)
     if method == ZLIB:
-        return _inflated(data, max_bytes)
-    raise AssertionError(f"no record is compressed by method {method}")
+        return _inflate(data, max_bytes)
+    raise AssertionError(f"records cannot have the compression method {method}")
 
 
-def _inflated(data: bytes, max_bytes: int) -> bytes:
+def _inflate(data: bytes, max_bytes: int) -> bytes:
     inflater = zlib.decompressobj()
     try:
         found = inflater.decompress(data, max_bytes)
@@ -76,28 +98,33 @@ def _inflated(data: bytes, max_bytes: int) -> bytes:
             if inflater.decompress(inflater.unconsumed_tail, 1):
                 raise ValueError(f"it has more than {max_bytes:,} bytes")
     except zlib.error as error:
-        raise ValueError(f"it is no zlib stream: {error}") from error
+        raise ValueError(f"it is not a zlib stream: {error}") from error
     if not inflater.eof:
-        raise ValueError("its zlib stream is cut")
+        raise ValueError("its zlib stream is incomplete")
     return found
 
 
-def _unframed(data: bytes, max_bytes: int) -> bytes:
+def _decode_frames(data: bytes, max_bytes: int) -> bytes:
     frames = b"".join(frame for frame, _ in snappy_frames(BytesIO(data).read))
     output = bytearray(max_bytes)
-    library = extra("cramjam")
+    library = import_extra("cramjam")
     try:
         count = library.snappy.decompress_into(frames, output)
     except library.DecompressionError as error:
-        raise ValueError(f"it is not of snappy frames, or larger than {max_bytes:,} bytes: {error}") from error
+        raise ValueError(
+            f"it does not consist of valid snappy frames, or is larger than {max_bytes:,} bytes: {error}"
+        ) from error
     return bytes(output[:count])
 
 
 def snappy_frames(read: Callable[[int], bytes]) -> Iterator[tuple[bytes, int]]:
-    """Each frame from a place on, and how many bytes of content it says that it has: they are checked when it is
-    decompressed. Padding ends them: it looks like a frame of data without a checksum, and there are none.
+    """Return each snappy frame, and the size in bytes that it states for its content.
 
-    Args: read: gives the next so many bytes, as a file does: fewer only at the end.
+    The stated size is checked when the frame is decompressed. Padding ends the frames: it looks like a frame of
+    data without a checksum, which does not exist.
+
+    Args:
+        read: returns the next bytes, like `read` of a file: fewer only at the end.
     """
     while len(head := read(_FRAME)) == _FRAME and head != bytes(_FRAME):
         body = read(int.from_bytes(head[1:], "little"))
@@ -105,14 +132,17 @@ def snappy_frames(read: Callable[[int], bytes]) -> Iterator[tuple[bytes, int]]:
 
 
 def _content_bytes(kind: int, body: bytes) -> int:
-    """CRC-32C comes first; then compressed data begin with their size, a varint."""
+    """Return the stated content size of a frame.
+
+    The CRC-32C comes first. Compressed data then begins with its size, a varint.
+    """
     if kind == _STORED_FRAME:
         return max(0, len(body) - 4)
     if kind != _COMPRESSED_FRAME:
         return 0
     size_bytes = 0
-    for at, byte in enumerate(body[4:9]):
-        size_bytes |= (byte & 0x7F) << 7 * at
+    for position, byte in enumerate(body[4:9]):
+        size_bytes |= (byte & 0x7F) << 7 * position
         if byte < 0x80:
             return size_bytes
     return 0

@@ -1,4 +1,4 @@
-"""The index of a bundle of somebody else: a copy of it is opened, as LevelDB writes where it only reads, too."""
+"""Opens a copy of the index of an adopted bundle, because LevelDB writes into a folder even if it only reads."""
 
 import re
 from collections.abc import Iterator
@@ -12,32 +12,41 @@ from cafcat.formats.databundle.bundles.index import BundleIndex
 from cafcat.support.spool import temporary_file_of
 from cafcat.support.temporary_folder import temporary_folder
 
-__all__ = ["INDEX", "opened_copy"]
+__all__ = ["INDEX", "open_index_copy"]
 
 INDEX: Final = "index/"
-_MOST_BYTES: Final = 64 << 30
-_MOST_FILES: Final = 100_000
-"""LevelDB's files have 2 MiB each."""
+"""Prefix of the index files in the folder of a bundle."""
+_MAX_BYTES: Final = 64 << 30
+"""Largest total size of an index in bytes."""
+_MAX_FILES: Final = 100_000
+"""Largest number of files of an index. Files of LevelDB have 2 MiB each."""
 _BLOCK_BYTES: Final = 8 << 20
-_WHAT: Final = "the index of a bundle"
+_LABEL: Final = "the index of a bundle"
 
-_NEEDED: Final = re.compile(r"CURRENT|MANIFEST-[0-9]+|[0-9]+\.(?:log|ldb|sst)", re.ASCII)
-"""The others of its files are a lock and what it noted for people."""
+_INDEX_FILES: Final = re.compile(r"CURRENT|MANIFEST-[0-9]+|[0-9]+\.(?:log|ldb|sst)", re.ASCII)
+"""Names of the files that are copied. The other files of LevelDB are a lock and logs for humans."""
 _CURRENT: Final = re.compile(rb"MANIFEST-[0-9]+\n")
 _TABLES: Final = (".ldb", ".sst")
 _FOOTER_BYTES: Final = 48
 _TABLE_MAGIC: Final = bytes.fromhex("57fb808b247547db")
+"""The last bytes of a table of LevelDB."""
 
 
 @contextmanager
-def opened_copy(folder: ArchiveFolder) -> Iterator[BundleIndex]:
-    """The index of the bundle in a folder, in a temporary folder. Raises Corrupt if it is damaged,
-    Unsupported if it has more than 64 GiB, NotInstalled without plyvel, Conflict if somebody writes it,
-    TemporaryFileFailed."""
-    with temporary_file_of(_WHAT), temporary_folder("cafcat-index-", _WHAT) as copy:
+def open_index_copy(folder: ArchiveFolder) -> Iterator[BundleIndex]:
+    """Provide the index of the bundle in a folder, copied to a temporary folder.
+
+    Raises:
+        Corrupt: the index is damaged.
+        Unsupported: the index has more than 64 GiB or too many files.
+        NotInstalled: plyvel is not installed.
+        Conflict: another process changed the index during the copy.
+        TemporaryFileFailed: the copy cannot be written.
+    """
+    with temporary_file_of(_LABEL), temporary_folder("cafcat-index-", _LABEL) as copy:
         for source, size_bytes in _files(folder):
             _copy(folder, source, copy / source.removeprefix(INDEX), size_bytes)
-        index = BundleIndex(copy, is_copy=True, shown=f"{folder.name}/{INDEX}".rstrip("/"))
+        index = BundleIndex(copy, is_copy=True, label=f"{folder.name}/{INDEX}".rstrip("/"))
         try:
             yield index
         finally:
@@ -45,38 +54,45 @@ def opened_copy(folder: ArchiveFolder) -> Iterator[BundleIndex]:
 
 
 def _files(folder: ArchiveFolder) -> list[tuple[str, int]]:
-    """Those that LevelDB reads, with their sizes."""
+    """Return the names and sizes (bytes) of the files that LevelDB reads."""
     found: list[tuple[str, int]] = []
     total_bytes = 0
     for name, size_bytes in folder.files(INDEX):
-        if _NEEDED.fullmatch(name.removeprefix(INDEX)):
+        if _INDEX_FILES.fullmatch(name.removeprefix(INDEX)):
             found.append((name, size_bytes))
             total_bytes += size_bytes
-        if total_bytes > _MOST_BYTES or len(found) > _MOST_FILES:
-            message = f"the index of the bundle has more than {_MOST_BYTES:,} bytes, or {_MOST_FILES:,} files"
+        if total_bytes > _MAX_BYTES or len(found) > _MAX_FILES:
+            message = f"the index of the bundle has more than {_MAX_BYTES:,} bytes, or {_MAX_FILES:,} files"
             raise Unsupported(message, chunk=folder.name)
     return found
 
 
-def _copy(folder: ArchiveFolder, name: str, to: Path, size_bytes: int) -> None:
+def _copy(folder: ArchiveFolder, name: str, target: Path, size_bytes: int) -> None:
     try:
         source = folder.open(name)
-        with to.open("xb") as copy:
+        with target.open("xb") as copy:
             for start in range(0, size_bytes, _BLOCK_BYTES):
                 copy.write(source.read_at(start, min(start + _BLOCK_BYTES, size_bytes)))
     except (NotFound, Corrupt) as error:
-        raise Conflict(f"the index of the bundle changed while it was read: {error}") from error
-    _check(to, source.name)
+        raise Conflict(f"the index of the bundle changed while it was copied: {error}") from error
+    _check(target, source.name)
 
 
-def _check(copy: Path, shown: str) -> None:
-    """What LevelDB believes without a checksum: which file to begin with, and where a table has its index. Of the
-    copy, as that is what it opens: the source may be another by now. Raises Corrupt."""
+def _check(copy: Path, label: str) -> None:
+    """Check the facts in a file that LevelDB trusts without a checksum. Raises Corrupt.
+
+    These are the name of the first file to read, and the position of each table's index. The copy is checked,
+    because LevelDB opens the copy; the source may have changed since.
+    """
     size_bytes = copy.stat().st_size
     if copy.name == "CURRENT" and (size_bytes > 64 or not _CURRENT.fullmatch(copy.read_bytes())):
-        raise Corrupt("the index of the bundle cannot be used: its CURRENT names no manifest", chunk=shown)
+        raise Corrupt(
+            "the index of the bundle cannot be used: its file CURRENT does not name a manifest", chunk=label
+        )
     if copy.suffix in _TABLES and not _is_table(_last_bytes(copy, _FOOTER_BYTES), size_bytes):
-        raise Corrupt("the index of the bundle cannot be used: a table of it is cut or damaged", chunk=shown)
+        raise Corrupt(
+            "the index of the bundle cannot be used: one of its tables is incomplete or damaged", chunk=label
+        )
 
 
 def _last_bytes(path: Path, count: int) -> bytes:
@@ -86,7 +102,10 @@ def _last_bytes(path: Path, count: int) -> bytes:
 
 
 def _is_table(footer: bytes, size_bytes: int) -> bool:
-    """Whether these are the last bytes of one: two handles (position and size, as varints), zeros, a number."""
+    """Return True if these are the last bytes of a table of LevelDB.
+
+    They are two handles (position and size as varints), zeros, and the magic number.
+    """
     if len(footer) != _FOOTER_BYTES or not footer.endswith(_TABLE_MAGIC):
         return False
     numbers: list[int] = []

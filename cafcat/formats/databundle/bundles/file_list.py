@@ -1,4 +1,4 @@
-"""Which files each shard of a bundle holds, and where: made once of all rows, which nobody needs afterwards."""
+"""The files in each shard of a bundle, with their spans. The list is made once from all rows of the index."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -11,80 +11,98 @@ from cafcat.model import Entry
 from cafcat.support.sorting import ExternalSort
 from cafcat.support.spool import Spool, packed
 
-__all__ = ["BundleList"]
+__all__ = ["BundleFileList"]
 
 _MEMORY_BYTES: Final = 16 << 20
 _SORTED: Final = struct.Struct(">QQQI")
-"""Shard, offset, size and CRC-32C of a file, sorted by the first three. Its path follows."""
+"""The sort key of a file (shard, offset, size), and its CRC-32C. The path follows."""
 _LISTED: Final = struct.Struct(">QQQIH")
-"""Start, end, size, CRC-32C, bytes of the decoding; decoding and path follow."""
+"""Start, end, size, CRC-32C, and size of the decoding in bytes. The decoding and the path follow."""
 
 
-class BundleList:
-    """The files of each shard in the order of their bytes, in a temporary file if they are many.
+class BundleFileList:
+    """The files of each shard in the order of their bytes. A long list is in a temporary file.
 
-    config: of the bundle; files, directories: how many there are; shards: numbers of those that hold files. Memory:
-    that of ExternalSort, 16 MiB, and some 200 bytes for each shard.
+    Memory: that of ExternalSort, 16 MiB, and some 200 bytes for each shard.
+
+    Attributes:
+        config: configuration of the bundle.
+        files: number of files in the list.
+        directories: number of directories in the whole bundle.
     """
 
-    def __init__(self, rows: BundleRows, name: str, only: int | None = None) -> None:
-        """Args: name: of the bundle, for messages; only: the shard whose files are wanted, in place of all. Goes
-        through all rows. Raises Corrupt, Unsupported, TemporaryFileFailed."""
+    def __init__(self, rows: BundleRows, name: str, only_shard: int | None = None) -> None:
+        """Read all rows of the index.
+
+        Args:
+            rows: the rows.
+            name: name of the bundle, for messages.
+            only_shard: if not None, only files of this shard are listed.
+
+        Raises:
+            Corrupt: a row is damaged.
+            Unsupported: the compression is unknown.
+            TemporaryFileFailed: the temporary file failed.
+        """
         self.config: BundleConfig = rows.config
-        self.config.check_known(name)
+        self.config.check_supported(name)
         self.files = self.directories = 0
         self._entries = Spool("the files of a bundle", _MEMORY_BYTES)
-        self._parts: dict[int, tuple[int, int]] = {}
+        self._shard_spans: dict[int, tuple[int, int]] = {}
         with closing(ExternalSort("the files of a bundle")) as files:
-            self._sort(rows, only, files)
-            self._place_all(rows, files)
+            self._sort_files(rows, only_shard, files)
+            self._store_entries(rows, files)
 
     @property
     def shards(self) -> Sequence[int]:
-        return list(self._parts)
+        """Numbers of the shards that hold files."""
+        return list(self._shard_spans)
 
-    def _sort(self, rows: BundleRows, only: int | None, files: ExternalSort) -> None:
+    def _sort_files(self, rows: BundleRows, only_shard: int | None, files: ExternalSort) -> None:
         for file in rows.files():
             if file.is_directory:
                 self.directories += 1
-            elif only is None or file.shard == only:
+            elif only_shard is None or file.shard == only_shard:
                 _, _, shard, offset, size_bytes, checksum, _ = file
                 files.add(_SORTED.pack(shard, offset, size_bytes, checksum) + file.path.encode())
         self.files = files.count
 
-    def _place_all(self, rows: BundleRows, files: ExternalSort) -> None:
+    def _store_entries(self, rows: BundleRows, files: ExternalSort) -> None:
         position = 0
-        places = RecordSpans(rows)
+        spans = RecordSpans(rows)
         for record in files:
             shard, offset, size_bytes, checksum = _SORTED.unpack_from(record)
             file = BundleFile(record[_SORTED.size :].decode(), False, shard, offset, size_bytes, checksum)
-            listed = packed(_packed(places.entry(file)))
-            self._entries.write(listed)
-            start, _ = self._parts.get(shard, (position, position))
-            position += len(listed)
-            self._parts[shard] = start, position
+            record_bytes = packed(_pack(spans.entry(file)))
+            self._entries.write(record_bytes)
+            start, _ = self._shard_spans.get(shard, (position, position))
+            position += len(record_bytes)
+            self._shard_spans[shard] = start, position
         self._entries.flush()
 
     def entries(self, shard: int) -> Iterator[Entry]:
-        """Its files; spans are counted from its first data byte. They end at the latest there: the last record of a
-        shard has no other end than that of the file."""
-        return map(_unpacked, self._entries.records(*self._parts.get(shard, (0, 0))))
+        """Return the files of a shard. Spans are relative to its first data byte.
+
+        The span of a file in the last record may exceed the shard file: only the end of the file limits that
+        record.
+        """
+        return map(_unpack, self._entries.records(*self._shard_spans.get(shard, (0, 0))))
 
 
-def _packed(entry: Entry) -> bytes:
+def _pack(entry: Entry) -> bytes:
     path, start, end, checksum, _, content_bytes, decoding = entry
-    word = (decoding or "").encode()
-    assert checksum is not None  # noqa: S101 - every row of a file has one
+    text = (decoding or "").encode()
+    assert checksum is not None  # noqa: S101 - every file row has a checksum
     size_bytes = end - start if content_bytes is None else content_bytes
-    return _LISTED.pack(start, end, size_bytes, checksum, len(word)) + word + path.encode()
+    return _LISTED.pack(start, end, size_bytes, checksum, len(text)) + text + path.encode()
 
 
-def _unpacked(record: bytes) -> Entry:
-    start, end, size_bytes, checksum, word_bytes = _LISTED.unpack_from(record)
-    path_at = _LISTED.size + word_bytes
-    path, word = record[path_at:].decode(), record[_LISTED.size : path_at].decode()
+def _unpack(record: bytes) -> Entry:
+    start, end, size_bytes, checksum, decoding_bytes = _LISTED.unpack_from(record)
+    path_start = _LISTED.size + decoding_bytes
+    path, text = record[path_start:].decode(), record[_LISTED.size : path_start].decode()
     return (
-        Entry(path, start, end, checksum, None, size_bytes, word)
-        if word
+        Entry(path, start, end, checksum, None, size_bytes, text)
+        if text
         else Entry(path, start, end, checksum, None)
     )

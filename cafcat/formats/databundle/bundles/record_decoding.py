@@ -1,10 +1,12 @@
-"""A file of a bundle out of the records that hold it, and of nothing else: no index is needed.
+"""Decodes a file of a bundle from the records that hold it. No index is needed.
 
-What `Entry.decoding` says: "zlib 262144 OFFSET" or "snappy 262144 OFFSET", with the bytes of a record before
-compression and the offset of the file in its first record; then, if records of it are zeros without bytes, which:
-"zlib 262144 0 2+3,9+1" for the records 2, 3, 4 and 9, counted from the first of the file. All records of a file but
-its last are whole. Where each ends in the span follows: a zlib stream ends by itself, snappy frames tell how much
-they are of, and zeros go to where the next begins, which never begins with a zero.
+`Entry.decoding` is "zlib 262144 OFFSET" or "snappy 262144 OFFSET": the size of a record before compression, and the
+offset of the file in its first record. If records of the file are zeros without stored bytes, a list follows: "zlib
+262144 0 2+3,9+1" for the records 2, 3, 4 and 9, counted from the first record of the file.
+
+All records of a file except its last one are complete, so the end of each one is found as follows. A zlib stream
+has an end of its own. Snappy frames state the size of their content. Padding consists of zeros, and a record never
+begins with a zero.
 """
 
 import re
@@ -18,23 +20,24 @@ from cafcat.formats.base import UNSUPPORTED_PREFIX
 from cafcat.formats.databundle.bundles.compression import (
     METHODS,
     SNAPPY,
-    decompressed,
-    most_stored_bytes,
+    decompress_record,
+    max_stored_bytes,
     snappy_frames,
 )
 from cafcat.formats.databundle.decoding import parse_runs, runs_text
-from cafcat.formats.databundle.layout import MOST_RECORD_BYTES
+from cafcat.formats.databundle.layout import MAX_RECORD_BYTES
 from cafcat.model import Entry
 
-__all__ = ["DAMAGED", "LONGEST_RUNS", "RecordDecoding", "decode_records", "parse_record_decoding"]
+__all__ = ["DAMAGED", "MAX_RUNS_CHARACTERS", "RecordDecoding", "decode_records", "parse_record_decoding"]
 
-LONGEST_RUNS: Final = 4000
-"""Characters: a bound for what the catalog keeps of one file, some 500 runs of zeros."""
+MAX_RUNS_CHARACTERS: Final = 4000
+"""Largest number of characters for the runs of zero records, some 500 runs. This limits the size of the text in the
+catalog."""
 DAMAGED: Final = "damaged: "
-"""What `decoding` begins with of a file whose records cannot be right; the rest says why."""
+"""Prefix of `Entry.decoding` for a file with invalid records. The rest is the reason."""
 
 _TEXT: Final = re.compile(
-    rf"(zlib|snappy) ([1-9][0-9]{{0,6}}) (0|[1-9][0-9]{{0,6}})(?: ([0-9+,]{{3,{LONGEST_RUNS}}}))?", re.ASCII
+    rf"(zlib|snappy) ([1-9][0-9]{{0,6}}) (0|[1-9][0-9]{{0,6}})(?: ([0-9+,]{{3,{MAX_RUNS_CHARACTERS}}}))?", re.ASCII
 )
 _BLOCK_BYTES: Final = 1 << 20
 _INPUT_BYTES: Final = 64 << 10
@@ -42,8 +45,14 @@ _ZEROS: Final = bytes(_BLOCK_BYTES)
 
 
 class RecordDecoding(NamedTuple):
-    """method: "zlib" or "snappy"; record_bytes: before compression; offset: of the file in its first record; runs:
-    numbers of the first record and of records that are zeros."""
+    """A parsed `Entry.decoding`.
+
+    Attributes:
+        method: "zlib" or "snappy".
+        record_bytes: size of a record in bytes before compression.
+        offset: offset of the file in its first record, in bytes before compression.
+        runs: for each run of zero records, the number of the first one and their count.
+    """
 
     method: str
     record_bytes: int
@@ -55,95 +64,105 @@ class RecordDecoding(NamedTuple):
 
 
 def parse_record_decoding(text: str) -> RecordDecoding | None:
-    """None if it is no such text."""
+    """Parse a decoding. Return None if the text is not a valid one."""
     found = _TEXT.fullmatch(text)
     if found is None:
         return None
     record_bytes, offset, runs = int(found[2]), int(found[3]), parse_runs(found[4])
-    if runs is None or not offset < record_bytes <= MOST_RECORD_BYTES:
+    if runs is None or not offset < record_bytes <= MAX_RECORD_BYTES:
         return None
     return RecordDecoding(found[1], record_bytes, offset, runs)
 
 
 def decode_records(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Iterator[bytes]:
-    """The content of an entry in blocks of at most 1 MiB; what follows its last byte need not be right. Memory: a
-    record, compressed and not, and a block of the span; each thread keeps one for files that share it.
+    """Return the content of an entry in blocks of at most 1 MiB. Data after its last byte is not checked.
 
-    Raises Corrupt where the span is not what the entry says: too short, not of whole records, or not compressed so.
-    Unsupported for a decoding of another kind, NotInstalled if a library is not installed.
+    Memory: a record, compressed and decompressed, and a block of the span. Each thread caches one record for files
+    that share it.
+
+    Raises:
+        Corrupt: the span is too short, its records are incomplete, or its data is damaged.
+        Unsupported: the decoding is unknown.
+        NotInstalled: a library is not installed.
     """
     decoding = parse_record_decoding(entry.decoding or "")
     if decoding is None:
-        raise _not_known(entry, chunk)
+        raise _unknown_decoding(entry, chunk)
     record = b""
     if _shares_record(decoding, entry):
         stored = b"".join(span)
-        record, span = _whole_record(decoding, stored), iter((stored,))
+        record, span = _decompress_cached(decoding, stored), iter((stored,))
     end = decoding.offset + entry.size_bytes
     if end <= len(record):
         yield from _blocks(record, decoding.offset, end)
     else:
-        yield from _streamed(_Span(span, decoding, entry, chunk), decoding, entry)
+        yield from _stream_records(_SpanReader(span, decoding, entry, chunk), decoding, entry)
 
 
 def _shares_record(decoding: RecordDecoding, entry: Entry) -> bool:
-    """Whether it lies in one record that is stored."""
+    """Return True if the file is in a single stored record."""
     fits = decoding.offset + entry.size_bytes <= decoding.record_bytes
     return (
-        fits and not decoding.runs and entry.end_byte - entry.start_byte <= most_stored_bytes(decoding.record_bytes)
+        fits and not decoding.runs and entry.end_byte - entry.start_byte <= max_stored_bytes(decoding.record_bytes)
     )
 
 
-class _Kept(local):
-    """The record that a thread had last."""
+class _RecordCache(local):
+    """The last record that a thread decompressed."""
 
     method = 0
     stored = record = b""
 
 
-_KEPT: Final = _Kept()
+_CACHE: Final = _RecordCache()
 
 
-def _whole_record(decoding: RecordDecoding, stored: bytes) -> bytes:
-    """What these bytes are decompressed to; nothing if they are damaged anywhere: the file may be before that. Of
-    files one after the other most have the same."""
+def _decompress_cached(decoding: RecordDecoding, stored: bytes) -> bytes:
+    """Return the record in these bytes, or b"" if it is damaged: the file may be before the damage.
+
+    Adjacent files often share a record, so the last one is cached.
+    """
     method = METHODS[decoding.method]
-    if (_KEPT.method, _KEPT.stored) != (method, stored):
+    if (_CACHE.method, _CACHE.stored) != (method, stored):
         try:
-            record = decompressed(method, stored, decoding.record_bytes)
+            record = decompress_record(method, stored, decoding.record_bytes)
         except ValueError:
             return b""
-        _KEPT.method, _KEPT.stored, _KEPT.record = method, stored, record
-    return _KEPT.record
+        _CACHE.method, _CACHE.stored, _CACHE.record = method, stored, record
+    return _CACHE.record
 
 
 def _blocks(record: bytes, start: int, end: int) -> Iterator[bytes]:
-    for at in range(start, end, _BLOCK_BYTES):
-        yield record[at : min(at + _BLOCK_BYTES, end)]
+    for position in range(start, end, _BLOCK_BYTES):
+        yield record[position : min(position + _BLOCK_BYTES, end)]
 
 
-def _streamed(source: "_Span", decoding: RecordDecoding, entry: Entry) -> Iterator[bytes]:
-    left, number, offset = entry.content_bytes or 0, 0, decoding.offset
+def _stream_records(source: "_SpanReader", decoding: RecordDecoding, entry: Entry) -> Iterator[bytes]:
+    remaining, number, offset = entry.content_bytes or 0, 0, decoding.offset
     runs = iter((*decoding.runs, (-1, 0)))
     first, count = next(runs)
-    while left > 0:
-        size_bytes = min(left, decoding.record_bytes - offset)
+    while remaining > 0:
+        size_bytes = min(remaining, decoding.record_bytes - offset)
         is_zeros = first <= number < first + count
-        yield from _zeros(size_bytes) if is_zeros else source.piece(offset, size_bytes, is_last=size_bytes == left)
-        left, number, offset = left - size_bytes, number + 1, 0
+        yield from (
+            _zeros(size_bytes)
+            if is_zeros
+            else source.read_piece(offset, size_bytes, is_last=size_bytes == remaining)
+        )
+        remaining, number, offset = remaining - size_bytes, number + 1, 0
         if number == first + count:
             first, count = next(runs)
     if first >= number:
-        raise source.corrupt("more of its records are zeros than it has")
+        raise source.corrupt("its decoding has more zero records than the file")
 
 
-def _not_known(entry: Entry, chunk: str | None) -> Corrupt | Unsupported:
+def _unknown_decoding(entry: Entry, chunk: str | None) -> Corrupt | Unsupported:
     text = entry.decoding or ""
     if text.startswith(DAMAGED):
         return Corrupt(text.removeprefix(DAMAGED), path=entry.path, chunk=chunk)
     if text.startswith(UNSUPPORTED_PREFIX):
         return Unsupported(text.removeprefix(UNSUPPORTED_PREFIX), path=entry.path, chunk=chunk)
-    message = f"DataBundle has no content that is decoded as {shown_path(text)!r}"
+    message = f"unknown decoding of a DataBundle entry: {shown_path(text)!r}"
     return Unsupported(message, path=entry.path, chunk=chunk)
 
 
@@ -152,8 +171,8 @@ def _zeros(size_bytes: int) -> Iterator[bytes]:
         yield _ZEROS[: size_bytes - start]
 
 
-class _Span:
-    """The bytes of the span, taken one after the other, record by record."""
+class _SpanReader:
+    """Reads the bytes of a span in order, record by record."""
 
     def __init__(self, span: Iterator[bytes], decoding: RecordDecoding, entry: Entry, chunk: str | None) -> None:
         self._span = span
@@ -164,82 +183,94 @@ class _Span:
         self._position = entry.start_byte
         self._block = memoryview(b"")
 
-    def piece(self, offset: int, size_bytes: int, *, is_last: bool) -> Iterator[bytes]:
-        """What the next record has of the file, in blocks. Only the last record need not be whole."""
+    def read_piece(self, offset: int, size_bytes: int, *, is_last: bool) -> Iterator[bytes]:
+        """Return the part of the file that is in the next record, in blocks.
+
+        Only the last record may be incomplete.
+        """
         if self._position > self._entry.start_byte:
-            self._pass_padding()
+            self._skip_padding()
         needed = offset + size_bytes if is_last else self._record_bytes
-        record = self._unframed(needed) if self._method == SNAPPY else self._inflated(needed, is_whole=not is_last)
+        record = (
+            self._decode_snappy(needed)
+            if self._method == SNAPPY
+            else self._inflate_record(needed, to_end=not is_last)
+        )
         yield from _blocks(record, offset, offset + size_bytes)
 
-    def _pass_padding(self) -> None:
-        """A record never begins with a zero."""
-        while (block := self._some())[0] == 0:
+    def _skip_padding(self) -> None:
+        """Skip zeros. A record never begins with a zero."""
+        while (block := self._next_block())[0] == 0:
             zeros = len(block) - len(bytes(block).lstrip(b"\0"))
-            self._take(zeros)
+            self._advance(zeros)
 
-    def _inflated(self, needed: int, *, is_whole: bool) -> bytes:
-        """The first so many bytes of a record; or all of it, which are so many."""
+    def _inflate_record(self, needed: int, *, to_end: bool) -> bytes:
+        """Return the first `needed` bytes of a record.
+
+        If `to_end` is True, the record must have exactly this size.
+        """
         inflater = zlib.decompressobj()
         parts: list[bytes] = []
-        left = needed
-        while left or (is_whole and not inflater.eof):
-            part = self._inflate(inflater, left or 1)
-            if len(part) > left:
+        remaining = needed
+        while remaining or (to_end and not inflater.eof):
+            part = self._inflate(inflater, remaining or 1)
+            if len(part) > remaining:
                 raise self.corrupt("a record has more bytes than it should")
             parts.append(part)
-            left -= len(part)
-            if inflater.eof and left:
-                raise self.corrupt("a record ends before it should")
+            remaining -= len(part)
+            if inflater.eof and remaining:
+                raise self.corrupt("a record ends too early")
         return b"".join(parts)
 
     def _inflate(self, inflater: "zlib._Decompress", max_bytes: int) -> bytes:
-        """What the next bytes inflate to: nothing only if there was not enough of them."""
-        data = self._some()[:_INPUT_BYTES]
+        """Inflate the next bytes. The result is empty only if there was not enough input."""
+        data = self._next_block()[:_INPUT_BYTES]
         try:
             part = inflater.decompress(data, max_bytes)
         except zlib.error as error:
-            raise self.corrupt(f"a record is no zlib stream: {error}") from error
-        self._take(len(data) - len(inflater.unconsumed_tail) - len(inflater.unused_data))
+            raise self.corrupt(f"a record is not a zlib stream: {error}") from error
+        self._advance(len(data) - len(inflater.unconsumed_tail) - len(inflater.unused_data))
         return part
 
-    def _unframed(self, needed: int) -> bytes:
-        """The first so many bytes of a record, in whole frames: all of it, if it has no more."""
+    def _decode_snappy(self, needed: int) -> bytes:
+        """Return the first `needed` bytes of a record, in whole frames, or the whole record if it is not larger."""
         frames = bytearray()
-        found, most = 0, most_stored_bytes(self._record_bytes)
-        for frame, content_bytes in snappy_frames(lambda size_bytes: self._exactly(min(size_bytes, most))):
+        found, max_bytes = 0, max_stored_bytes(self._record_bytes)
+        for frame, content_bytes in snappy_frames(
+            lambda size_bytes: self._read_exactly(min(size_bytes, max_bytes))
+        ):
             frames += frame
             found += content_bytes
-            if found >= needed or len(frames) > most:
+            if found >= needed or len(frames) > max_bytes:
                 break
-        if not needed <= found <= self._record_bytes or len(frames) > most:
-            raise self.corrupt("a record is not of snappy frames, or larger than it should")
+        if not needed <= found <= self._record_bytes or len(frames) > max_bytes:
+            raise self.corrupt("a record does not consist of snappy frames, or is too large")
         try:
-            record = decompressed(SNAPPY, bytes(frames), found)
+            record = decompress_record(SNAPPY, bytes(frames), found)
         except ValueError as error:
             raise self.corrupt(f"a record is damaged: {error}") from error
         if len(record) != found:
-            raise self.corrupt(f"a record has {len(record):,} bytes where its frames say {found:,}")
+            raise self.corrupt(f"a record has {len(record):,} bytes, but its frames state {found:,}")
         return record
 
-    def _exactly(self, size_bytes: int) -> bytes:
+    def _read_exactly(self, size_bytes: int) -> bytes:
         data = bytearray()
         while len(data) < size_bytes:
-            part = self._some()[: size_bytes - len(data)]
+            part = self._next_block()[: size_bytes - len(data)]
             data += part
-            self._take(len(part))
+            self._advance(len(part))
         return bytes(data)
 
-    def _some(self) -> memoryview:
-        """Of the bytes that come next, at least one."""
+    def _next_block(self) -> memoryview:
+        """Return some of the next bytes, at least one, without consuming them."""
         while not self._block:
             block = next(self._span, None)
             if block is None:
-                raise self.corrupt("its span ends before it does")
+                raise self.corrupt("its span ends before the end of the file")
             self._block = memoryview(block)
         return self._block
 
-    def _take(self, size_bytes: int) -> None:
+    def _advance(self, size_bytes: int) -> None:
         self._position += size_bytes
         self._block = self._block[size_bytes:]
 

@@ -1,4 +1,4 @@
-"""A shard file of a bundle as an archive by itself: it holds files, and their list is elsewhere."""
+"""Shard files of bundles as archives. A shard holds files; the list of its files is in the index of the bundle."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 from cafcat.errors import Corrupt, IndexMissing, InvalidInput, NotFound, Unsupported
 from cafcat.formats.base import ArchiveFolder, LocatedArchive, RandomReader
 from cafcat.formats.databundle.bundles.compression import METHOD_NAMES
-from cafcat.formats.databundle.bundles.copied_index import INDEX, opened_copy
-from cafcat.formats.databundle.bundles.file_list import BundleList
+from cafcat.formats.databundle.bundles.copied_index import INDEX, open_index_copy
+from cafcat.formats.databundle.bundles.file_list import BundleFileList
 from cafcat.formats.databundle.bundles.inline_rows import InlineRows
 from cafcat.formats.databundle.bundles.record_decoding import DAMAGED
 from cafcat.formats.databundle.bundles.rows import BundleConfig, BundleRows
@@ -15,90 +15,129 @@ from cafcat.formats.databundle.content import FileReader
 from cafcat.formats.databundle.layout import HEAD, VERSION_MAGIC, parse_head
 from cafcat.model import Entry
 
-__all__ = ["BundleShard", "ShardHead", "about_bundle", "is_bundle", "listed", "listed_by_itself", "read_head"]
+__all__ = [
+    "BundleShard",
+    "ShardHead",
+    "bundle_properties",
+    "is_bundle",
+    "read_file_list",
+    "read_head",
+    "shard_file_list",
+]
 
 _CURRENT: Final = f"{INDEX}CURRENT"
 _FIRST_BYTES: Final = 4096
-_MOST_HEAD_BYTES: Final = 16 << 20
-"""With rows in it; without, a head has some 30 bytes."""
+"""Number of bytes that are read first; most heads are smaller."""
+_MAX_HEAD_BYTES: Final = 16 << 20
+"""Largest head in bytes. A head without rows has some 30 bytes."""
 
 
 class ShardHead(NamedTuple):
-    """header: the message BundleShardHeader; data_start: position of the first data byte."""
+    """The head of a shard.
+
+    Attributes:
+        header: the BundleShardHeader message.
+        data_start: position of the first data byte.
+    """
 
     header: Any
     data_start: int
 
     @property
     def config(self) -> BundleConfig:
-        """What it says of its bundle."""
+        """The configuration of its bundle, as stored in the head."""
         header = self.header
         return BundleConfig(int(header.shard_count), int(header.record_size), int(header.compression_method))
 
-    def check_is(self, config: BundleConfig, shard: int, name: str) -> None:
-        """Raises Corrupt if it is the head of another bundle, or another shard. name: of the file, for messages."""
-        if self.config != config:
-            raise Corrupt("the shard is damaged: its head is of another bundle", chunk=name, byte=0)
-        if self.header.shard_index != shard:
-            raise Corrupt("the shard is damaged: its head is of another shard", chunk=name, byte=0)
+    def check_belongs(self, config: BundleConfig, shard: int, name: str) -> None:
+        """Check that the head belongs to this shard of this bundle.
 
-    def placed(self, entry: Entry, size_bytes: int) -> Entry:
-        """An entry of RecordSpans in a shard file of this size: its span is in the file."""
+        Args:
+            config: configuration of the bundle.
+            shard: number of the shard.
+            name: name of the file, for messages.
+
+        Raises:
+            Corrupt: the head belongs to another bundle or another shard.
+        """
+        if self.config != config:
+            raise Corrupt("the shard is damaged: its head belongs to another bundle", chunk=name, byte=0)
+        if self.header.shard_index != shard:
+            raise Corrupt("the shard is damaged: its head belongs to another shard", chunk=name, byte=0)
+
+    def with_file_span(self, entry: Entry, size_bytes: int) -> Entry:
+        """Return an entry of RecordSpans with a span relative to the start of the shard file.
+
+        Args:
+            entry: the entry; its span is relative to the first data byte.
+            size_bytes: size of the shard file in bytes.
+        """
         start, end = (self.data_start + byte for byte in (entry.start_byte, entry.end_byte))
         if end > size_bytes and entry.decoding is None and start < end:
-            reason = f"{DAMAGED}it goes on beyond the end of the shard"
+            reason = f"{DAMAGED}its span exceeds the shard file"
             entry = entry._replace(content_bytes=entry.size_bytes, decoding=reason)
-        # The last record of a shard has no other end than that of the file.
+        # The last record of a shard ends with the file.
         return entry._replace(start_byte=min(start, size_bytes), end_byte=min(end, size_bytes))
 
 
 def read_head(archive: RandomReader) -> ShardHead:
-    """Raises Corrupt; Unsupported for one of more than 16 MiB."""
+    """Return the head of a shard file.
+
+    Raises:
+        Corrupt: the head is invalid.
+        Unsupported: the head has more than 16 MiB.
+    """
     head = archive.read_at(0, min(_FIRST_BYTES, archive.size_bytes))
     if len(head) >= HEAD.size:
         end = HEAD.size + HEAD.unpack_from(head)[1]
-        if end > _MOST_HEAD_BYTES:
-            message = f"the head of the DataBundle shard has more than {_MOST_HEAD_BYTES:,} bytes"
+        if end > _MAX_HEAD_BYTES:
+            message = f"the head of the DataBundle shard has more than {_MAX_HEAD_BYTES:,} bytes"
             raise Unsupported(message, chunk=archive.name, byte=0)
         head += archive.read_at(len(head), max(len(head), min(end, archive.size_bytes)))
     try:
         return ShardHead(parse_head(head), HEAD.unpack_from(head)[2])
     except ValueError as error:
-        raise Corrupt(f"not a whole DataBundle shard: {error}", chunk=archive.name, byte=0) from error
+        raise Corrupt(f"not a complete DataBundle shard: {error}", chunk=archive.name, byte=0) from error
 
 
 def is_bundle(folder: ArchiveFolder) -> bool:
-    """Whether there is something that may be the index of one."""
+    """Return True if the folder has a file that may belong to the index of a bundle."""
     try:
         folder.open(_CURRENT)
-    except (NotFound, InvalidInput):  # or a name that no store has there
+    except (NotFound, InvalidInput):  # InvalidInput: the store cannot have such a name
         return False
     return True
 
 
-def listed(folder: ArchiveFolder, only: int | None = None) -> BundleList:
-    """What the index in the folder of a bundle says of all shards, or of one. Raises as opened_copy and
-    BundleList."""
-    with opened_copy(folder) as index:
-        return BundleList(BundleRows(index, folder.name), folder.name, only)
+def read_file_list(folder: ArchiveFolder, only: int | None = None) -> BundleFileList:
+    """Return the files of all shards, or of one shard, by the index in the folder of a bundle.
+
+    Raises the errors of `open_index_copy` and `BundleFileList`.
+    """
+    with open_index_copy(folder) as index:
+        return BundleFileList(BundleRows(index, folder.name), folder.name, only)
 
 
-def listed_by_itself(archive: RandomReader, head: ShardHead) -> BundleList:
-    """What tells the files of a shard: rows in its head, else the index beside it. Raises IndexMissing if there is
-    none, and as `listed`."""
+def shard_file_list(archive: RandomReader, head: ShardHead) -> BundleFileList:
+    """Return the files of a shard, by the rows in its head, or else by the index in its folder.
+
+    Raises:
+        IndexMissing: there are no rows and no index. Also raises the errors of `read_file_list`.
+    """
     shard = int(head.header.shard_index)
     if head.header.WhichOneof("metadata") == "inline_metadata_table":
         rows = BundleRows(InlineRows(head.header.inline_metadata_table.rows), archive.name, head.config)
-        return BundleList(rows, archive.name, shard)
+        return BundleFileList(rows, archive.name, shard)
     folder = archive.parent_folder() if isinstance(archive, LocatedArchive) else None
     if folder is None or not is_bundle(folder):
-        message = "the files of this DataBundle shard are listed in the index of its bundle, which is not beside it"
-        raise IndexMissing(message, chunk=archive.name, hint="name the shard in the folder of its bundle")
-    return listed(folder, shard)
+        message = "the index of the bundle, which lists the files of this DataBundle shard, is missing"
+        hint = "give the path of the shard in the folder of its bundle, beside the folder index"
+        raise IndexMissing(message, chunk=archive.name, hint=hint)
+    return read_file_list(folder, shard)
 
 
-def about_bundle(config: BundleConfig, files: int, directories: int) -> dict[str, Any]:
-    """As HasProperties.about has it."""
+def bundle_properties(config: BundleConfig, files: int, directories: int) -> dict[str, Any]:
+    """Return the properties of a bundle; see `HasProperties.properties`."""
     return {
         "version": VERSION_MAGIC,
         "shards": config.shards,
@@ -110,27 +149,42 @@ def about_bundle(config: BundleConfig, files: int, directories: int) -> dict[str
 
 
 class BundleShard(FileReader):
-    """Reads one shard file by a list of its bundle. Memory: that of decode_records."""
+    """Reads one shard file by a list of its files. Memory: that of `decode_records`."""
 
-    def __init__(self, archive: RandomReader, head: ShardHead, files: BundleList, shard: int) -> None:
-        """Args: shard: its number. Raises Corrupt if its head is of another bundle, or another shard."""
+    def __init__(self, archive: RandomReader, head: ShardHead, files: BundleFileList, shard: int) -> None:
+        """Open a shard file.
+
+        Args:
+            archive: the file.
+            head: its head.
+            files: the list of files.
+            shard: number of the shard.
+
+        Raises:
+            Corrupt: the head belongs to another bundle or another shard.
+        """
         super().__init__(archive)
-        head.check_is(files.config, shard, archive.name)
+        head.check_belongs(files.config, shard, archive.name)
         self._head = head
         self._files = files
         self._shard = shard
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """Its list is elsewhere."""
+        """An empty span at the end: the list of files is not in the shard."""
         return self._archive.size_bytes, self._archive.size_bytes
 
     def properties(self) -> dict[str, Any]:
-        """Of its bundle, with the files of this shard. Directories are those of the bundle."""
-        return about_bundle(self._files.config, self._files.files, self._files.directories)
+        """Return the properties of the bundle, with the number of files in this shard.
+
+        Directories are those of the bundle.
+        """
+        return bundle_properties(self._files.config, self._files.files, self._files.directories)
 
     def entries(self) -> Iterator[Entry]:
-        """Its files in the order of their bytes. One that the index says nonsense of is listed, and raises Corrupt
-        when it is opened."""
+        """Return the files of the shard in the order of their bytes.
+
+        If the index is wrong about a file, the file is listed, and opening it raises Corrupt.
+        """
         for entry in self._files.entries(self._shard):
-            yield self._head.placed(entry, self._archive.size_bytes)
+            yield self._head.with_file_span(entry, self._archive.size_bytes)

@@ -1,4 +1,4 @@
-"""A shard file on the disk, for who reads a bundle without any store."""
+"""A local shard file, for reading a bundle without a store."""
 
 import os
 from pathlib import Path
@@ -11,27 +11,42 @@ __all__ = ["ShardFile"]
 
 
 class ShardFile:
-    """A RandomReader and a context manager. Threads may share it."""
+    """A RandomReader and a context manager. Threads may share it.
+
+    Attributes:
+        name: path of the file.
+        size_bytes: size of the file in bytes.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises NotFound, StoreFailed."""
+        """Open a shard file.
+
+        Raises:
+            NotFound: the file is missing.
+            StoreFailed: the file cannot be opened.
+        """
         self.name = str(path)
         try:
             self._file = path.open("rb", buffering=0)
         except FileNotFoundError as error:
-            raise NotFound(f"the bundle lacks its shard file {path.name}", chunk=self.name) from error
+            raise NotFound(f"the shard file {path.name} of the bundle is missing", chunk=self.name) from error
         except OSError as error:
             raise self._failed(error) from error
         self.size_bytes = os.fstat(self._file.fileno()).st_size
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """As RandomReader has it. Raises StoreFailed, too."""
+        """Return exactly the bytes of `[start_byte, end_byte)`.
+
+        Raises:
+            Corrupt: the file ends earlier.
+            StoreFailed: the file cannot be read.
+        """
         try:
             data = os.pread(self._file.fileno(), end_byte - start_byte, start_byte)
         except OSError as error:
             raise self._failed(error) from error
         if len(data) != end_byte - start_byte:
-            message = "the shard is damaged: it ends before it should"
+            message = "the shard is damaged: it ends too early"
             raise Corrupt(message, chunk=self.name, byte=start_byte + len(data))
         return data
 

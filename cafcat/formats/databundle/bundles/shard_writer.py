@@ -1,86 +1,101 @@
-"""Writing one shard file of a bundle: records of 256 KiB, each compressed as a whole."""
+"""Writes one shard file of a bundle: records of 256 KiB, each compressed on its own."""
 
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from cafcat.formats.databundle.bundles.compression import NONE, compressed
-from cafcat.formats.databundle.decoding import MOST_RUNS
+from cafcat.formats.databundle.bundles.compression import NONE, compress_record
+from cafcat.formats.databundle.decoding import MAX_ZERO_RUNS
 from cafcat.formats.databundle.layout import (
     HEAD_BYTES,
     LARGE_BYTES,
     RECORD_BYTES,
     ZEROS,
-    head_of,
+    encode_head,
     padding_after,
     record_key,
 )
 from cafcat.formats.databundle.rows import record_value
 from cafcat.support.checksums import crc32c
 
-__all__ = ["ShardPlace", "ShardWriter"]
+__all__ = ["ShardWriter", "StoredFile"]
 
-ShardPlace = tuple[int, int, int]
-"""Of a file: its offset in the shard's data before compression, its size in bytes, its CRC-32C."""
+StoredFile = tuple[int, int, int]
+"""The position of a file: its offset in the data of the shard (bytes before compression), its size in bytes, its
+CRC-32C."""
 _BUFFER_BYTES: Final = 1 << 20
 
 
 class ShardWriter:
-    """A context manager. Memory: a record, and 1 MiB of a file. Errors are OSError."""
+    """Writes one shard file. A context manager. Errors are OSError.
+
+    Memory: a record, and 1 MiB of a file.
+
+    Attributes:
+        offset: current offset in the data of the shard, in bytes before compression.
+    """
 
     def __init__(
-        self, path: Path, method: int, shard: int, shards: int, put_row: Callable[[bytes, bytes], None]
+        self, path: Path, method: int, shard: int, shards: int, write_row: Callable[[bytes, bytes], None]
     ) -> None:
-        """put_row: takes key and value of each record; of NONE there are none, as offsets are places then."""
+        """Create the file and write its head.
+
+        Args:
+            path: path of the file, which must not exist.
+            method: the compression method.
+            shard: number of the shard.
+            shards: number of shards in the bundle.
+            write_row: receives the key and the value of each record row. With the method NONE there are no such
+                rows, because offsets are positions.
+        """
         self._file = path.open("xb", buffering=_BUFFER_BYTES)
         self._method = method
         self._shard = shard
-        self._put_row = put_row
+        self._write_row = write_row
         self._record = bytearray()
         self._position = 0
         self.offset = 0
-        """In the data before compression."""
         self._zero_runs = 0
-        """Of the file that is being added."""
+        """Number of runs of zero records in the current file."""
         self._after_zeros = False
-        self._file.write(head_of(method, shard=shard, shards=shards, metadata_at_eof=False))
+        self._file.write(encode_head(method, shard=shard, shards=shards, metadata_at_eof=False))
 
     @property
     def stored_bytes(self) -> int:
-        """Of the shard file so far."""
+        """Current size of the shard file in bytes."""
         return HEAD_BYTES + self._position
 
-    def add(self, blocks: Iterable[bytes]) -> ShardPlace:
-        """A file. One of 1 MiB or more begins a record."""
+    def add(self, blocks: Iterable[bytes]) -> StoredFile:
+        """Add a file. A file of 1 MiB or more begins a new record."""
         self._zero_runs, self._after_zeros = 0, False
-        held, is_large, checksum, size_bytes = bytearray(), False, 0, 0
+        buffer, is_large, checksum, size_bytes = bytearray(), False, 0, 0
         for block in blocks:
             checksum = crc32c(block, checksum)
             size_bytes += len(block)
-            held += block
-            if not is_large and len(held) >= LARGE_BYTES:
+            buffer += block
+            if not is_large and len(buffer) >= LARGE_BYTES:
                 is_large = True
                 self.end_record()
             if is_large:
-                self._put(held)
-                held.clear()
-        self._put(held)
+                self._add_bytes(buffer)
+                buffer.clear()
+        self._add_bytes(buffer)
         return self.offset - size_bytes, size_bytes, checksum
 
-    def _put(self, data: bytearray) -> None:
-        at = 0
-        while at < len(data):
-            room = RECORD_BYTES - len(self._record)
-            part = data[at : at + room]
+    def _add_bytes(self, data: bytearray) -> None:
+        offset = 0
+        while offset < len(data):
+            space = RECORD_BYTES - len(self._record)
+            part = data[offset : offset + space]
             self._record += part
             self.offset += len(part)
-            at += len(part)
+            offset += len(part)
             if len(self._record) == RECORD_BYTES:
                 self.end_record()
 
     def end_record(self) -> None:
-        """The next byte begins a record."""
+        """End the open record."""
         record = bytes(self._record)
         self._record.clear()
         if self._method == NONE:
@@ -89,27 +104,30 @@ class ShardWriter:
         elif record:
             begin = self.offset - len(record)
             is_zeros = self._is_zeros(record)
-            place = None if is_zeros else self._position
-            self._put_row(record_key(self._shard, begin), record_value(begin, place, self._shard))
+            position = None if is_zeros else self._position
+            self._write_row(record_key(self._shard, begin), record_value(begin, position, self._shard))
             if not is_zeros:
-                self._write(compressed(self._method, record))
+                self._write(compress_record(self._method, record))
 
     def _is_zeros(self, record: bytes) -> bool:
-        """Whether a record has no bytes. Zeros have some after so many runs: their places in a file stay few."""
-        is_zeros = record == ZEROS[: len(record)] and (self._after_zeros or self._zero_runs < MOST_RUNS)
+        """Return True if a record is stored without bytes.
+
+        Zeros get stored bytes after too many runs, so that the list of runs of a file stays short.
+        """
+        is_zeros = record == ZEROS[: len(record)] and (self._after_zeros or self._zero_runs < MAX_ZERO_RUNS)
         if is_zeros and not self._after_zeros:
             self._zero_runs += 1
         self._after_zeros = is_zeros
         return is_zeros
 
     def _write(self, data: bytes) -> None:
-        """With padding."""
+        """Write the data and its padding."""
         padding = padding_after(len(data))
         self._file.write(data + bytes(padding))
         self._position += len(data) + padding
 
     def finish(self) -> None:
-        """Makes it durable."""
+        """End the last record and make the file durable."""
         self.end_record()
         self._file.flush()
         os.fsync(self._file.fileno())
