@@ -356,7 +356,7 @@ def test_what_cannot_be_decoded_here_costs_only_itself(
     monkeypatch.setitem(sys.modules, "cramjam", None)
     report = local.extract("", tmp_path / "out")
     assert (report.files, report.files_failed) == (1, 1)
-    assert "needs cramjam" in report.failed[0].message
+    assert "needs the library cramjam" in report.failed[0].message
     found = dict(local.read_many(["own", "there"]))
     assert found["own"] == b"own"
     assert isinstance(found["there"], NotInstalled)

@@ -18,5 +18,5 @@ def import_extra(module: str) -> Any:
         return import_module(module)
     except ImportError as error:
         name = ".".join(module.split(".")[:2]) if module.startswith("google.") else module
-        message = f"this DataBundle archive needs the library {name}, which is not installed"
+        message = f"DataBundle needs the library {name}, which is not installed"
         raise NotInstalled(message, hint="pip install 'cafcat[databundle]'") from error
