@@ -91,6 +91,12 @@ class NewArchive:
     """
 
     def __init__(self, writer: Writer, progress: Progress) -> None:
+        """Begin an archive.
+
+        Args:
+            writer: writes the archive.
+            progress: receives the number of files and bytes.
+        """
         self._writer = writer
         self._progress = progress
         self._group: list[NewFile] = []

@@ -78,11 +78,15 @@ def _check_path(path: str) -> None:
 
 
 class IndexText:
-    """The text of an index that is being written. Text beyond 8 MiB spills to a temporary file."""
+    """The text of an index that is being written. Text beyond 8 MiB spills to a temporary file.
+
+    Attributes:
+        size_bytes: size in bytes of the whole index if it ended now.
+    """
 
     def __init__(self) -> None:
+        """Begin an index without entries."""
         self.size_bytes = len(_HEAD) + len(_TAIL) + CHECKSUM_BYTES
-        """Size in bytes of the whole index if it ended now."""
         self._checksum = 0
         self._pending = bytearray(_HEAD)
         self._spool = Spool("an index", _INDEX_MEMORY_BYTES)

@@ -43,6 +43,13 @@ class JsonCursor:
     """
 
     def __init__(self, archive: RandomReader, start_byte: int, end_byte: int) -> None:
+        """Move to the first token.
+
+        Args:
+            archive: the archive.
+            start_byte: start of the JSON text in bytes.
+            end_byte: end of the JSON text in bytes, exclusive.
+        """
         self.text = b""
         self.position = 0
         self.path: str | None = None

@@ -20,9 +20,14 @@ WriterT = TypeVar("WriterT", bound="ArchiveWriter")
 
 
 class ArchiveWriter(ABC):
-    """Base class of writers. After an error of the sink, and after `finalize`, every call raises."""
+    """Base class of writers. After an error of the sink, and after `finalize`, every call raises.
+
+    Attributes:
+        file_count: number of files added so far.
+    """
 
     def __init__(self) -> None:
+        """Begin without files."""
         self._open: FileWriter[Any] | None = None
         self._ended = ""
         self._cause: BaseException | None = None
@@ -135,6 +140,13 @@ class FileWriter(Generic[WriterT]):
     """Base class of entry writers: one file that is being written in blocks."""
 
     def __init__(self, writer: WriterT, path: str, modified_ns: int | None) -> None:
+        """Begin a file.
+
+        Args:
+            writer: the writer of the archive.
+            path: name of the entry.
+            modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
+        """
         self.path = path
         self._writer = writer
         self._modified_ns = modified_ns
@@ -162,6 +174,7 @@ class BufferedBytes:
     """
 
     def __init__(self, sink: Sink) -> None:
+        """Begin with an empty buffer for this sink."""
         self._sink = sink
         self._parts: list[bytes] = []
         self._size_bytes = 0

@@ -126,6 +126,13 @@ class CafEntryWriter(FileWriter[CafWriter]):
     """Writes one file of a CAF archive in blocks. Created by `CafWriter.open`."""
 
     def __init__(self, writer: CafWriter, path: str, modified_ns: int | None) -> None:
+        """Begin a file at the current position.
+
+        Args:
+            writer: the writer of the archive.
+            path: name of the entry.
+            modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
+        """
         super().__init__(writer, path, modified_ns)
         self._start = writer._position
 

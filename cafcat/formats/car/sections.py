@@ -130,6 +130,7 @@ class SectionStream:
     """
 
     def __init__(self, stream: Iterator[bytes]) -> None:
+        """Begin at the first section of a stream, given in blocks of any size."""
         self._stream = stream
         self._buffer = b""
         self._offset = 0

@@ -45,6 +45,7 @@ class TreeSize:
     """
 
     def __init__(self) -> None:
+        """Begin with an empty tree."""
         self._link_bytes = 0
         self._links = 0
         self._folders = 0

@@ -107,6 +107,14 @@ class TreeReader:
     """
 
     def __init__(self, archive: RandomReader, table: BlockTable, root: bytes, payload_bytes: int) -> None:
+        """Prepare to list a tree.
+
+        Args:
+            archive: the archive.
+            table: the blocks of the archive.
+            root: CID of the root of the tree.
+            payload_bytes: size of the payload in bytes. It limits the number of links that are followed.
+        """
         self._archive = archive
         self._table = table
         self._root = root

@@ -29,6 +29,7 @@ class TreeWriter:
     """
 
     def __init__(self) -> None:
+        """Begin without files."""
         self._files = ExternalSort("a tree of files")
         self._links = _LinkStack()
         self._open: list[tuple[bytes, int, int]] = []

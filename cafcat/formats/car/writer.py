@@ -197,6 +197,13 @@ class CarEntryWriter(FileWriter[CarWriter]):
     """Writes one file of a CAR in blocks. Created by `CarWriter.open`."""
 
     def __init__(self, writer: CarWriter, path: str, modified_ns: int | None) -> None:
+        """Begin a file at the current position.
+
+        Args:
+            writer: the writer of the archive.
+            path: name of the entry.
+            modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
+        """
         super().__init__(writer, path, modified_ns)
         self._start = writer._position
         self._buffer = bytearray()

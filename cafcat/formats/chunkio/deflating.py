@@ -65,6 +65,7 @@ class Deflater:
     """
 
     def __init__(self, level: int = zlib.Z_DEFAULT_COMPRESSION) -> None:
+        """Begin an empty content. `level` is the compression level of zlib."""
         self._stream: zlib._Compress | None = zlib.compressobj(level, zlib.DEFLATED, _RAW)
         self._parts: list[bytes] = []
         self.size_bytes = 0

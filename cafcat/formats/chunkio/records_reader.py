@@ -43,6 +43,7 @@ class RecordReader:
     """
 
     def __init__(self, archive: RandomReader) -> None:
+        """Prepare to read a file. No bytes are read yet."""
         self._window = Window(archive)
         self._last: Record | None = None
         self._certain_end: tuple[Record, bool] | None = None

@@ -22,6 +22,7 @@ class Window:
     """
 
     def __init__(self, archive: RandomReader) -> None:
+        """Begin with an empty buffer for this file."""
         self._archive = archive
         self._start = 0
         self._data = b""

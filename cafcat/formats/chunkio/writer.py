@@ -164,6 +164,13 @@ class ChunkIoEntryWriter(FileWriter[ChunkIoWriter]):
     """Writes one file of a chunk in blocks. Created by `ChunkIoWriter.open`."""
 
     def __init__(self, writer: ChunkIoWriter, path: str, modified_ns: int | None) -> None:
+        """Begin a file at the current position.
+
+        Args:
+            writer: the writer of the chunk.
+            path: name of the entry.
+            modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
+        """
         super().__init__(writer, path, modified_ns)
         self._start = writer._position
         self._piece = bytearray()

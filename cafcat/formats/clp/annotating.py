@@ -6,13 +6,13 @@ The annotation is a metadata packet that clp-s skips: checksums of the sections,
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from cafcat.support.checksums import crc32c
 from cafcat.errors import Corrupt
 from cafcat.formats.clp.metadata import Annotation, pack_annotation
 from cafcat.formats.clp.packing import pack_head
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.formats.clp.units import units_of
 from cafcat.model import ArchiveUnits, Entry
+from cafcat.support.checksums import crc32c
 
 __all__ = ["AnnotatedArchive", "LogSource", "annotate"]
 

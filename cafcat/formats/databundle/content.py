@@ -30,6 +30,7 @@ class FileReader:
     """Reads files of one archive by their entries."""
 
     def __init__(self, archive: RandomReader) -> None:
+        """Read files of this archive."""
         self._archive = archive
 
     def open(self, entry: Entry) -> Iterator[bytes]:

@@ -128,6 +128,7 @@ class FilePacking:
     """A file that is being packed in pieces."""
 
     def __init__(self, packer: RecordPacker) -> None:
+        """Begin a file at the current position of the packer."""
         self._packer = packer
         self._start = packer.position
         self._first_offset = packer.open_bytes

@@ -181,6 +181,13 @@ class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
     """
 
     def __init__(self, writer: DataBundleWriter, path: str, modified_ns: int | None) -> None:
+        """Begin a file.
+
+        Args:
+            writer: the writer of the chunk.
+            path: name of the entry.
+            modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
+        """
         super().__init__(writer, path, modified_ns)
         self._buffer = bytearray()
         self._packing: FilePacking | None = None

@@ -32,6 +32,7 @@ class BundleArchive:
     """A bundle. Implements `MultiFileArchive`."""
 
     def __init__(self, files: BundleFileList) -> None:
+        """Use this list of the files in the bundle."""
         self._files = files
         self._shards = {shard_name(shard): shard for shard in files.shards}
 

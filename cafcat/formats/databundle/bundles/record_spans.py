@@ -33,6 +33,7 @@ class RecordSpans:
     """
 
     def __init__(self, rows: BundleRows) -> None:
+        """Use these rows of the bundle."""
         self._rows = rows
         self._shards, self._record_bytes, self._method = rows.config
         self._shard = -1
