@@ -188,7 +188,7 @@ class Writer(Protocol):
 
         Returns:
             The entries of the files that were added. Empty if not even the first file fits into `max_bytes` or into
-                the limits of the format.
+            the limits of the format.
 
         Raises:
             Refused: one of the files cannot be stored; then no bytes were written.

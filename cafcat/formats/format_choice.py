@@ -10,7 +10,7 @@ __all__ = ["DETECT_FORMAT", "FormatChoice", "allow_zero_padding"]
 
 
 class FormatChoice(NamedTuple):
-    """How archives are read.
+    """The format to read archives with, and whether they may be padded with zeros.
 
     Attributes:
         format: name of the format, or None to detect it from the content.

@@ -55,7 +55,6 @@ def by_name(name: str) -> Format:
 
     Raises:
         Unsupported: there is no such format.
-        NotInstalled: a library that the format needs is not installed.
     """
     if name in _BUILT_IN:
         return _built_in(name)

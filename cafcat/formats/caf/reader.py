@@ -228,7 +228,7 @@ class _IndexParser:
 
         Returns:
             The entries and the position of their end, or None if the next entry does not match. The next entry may
-                be the last one of the index, cut by the end of the window, or in another notation.
+            be the last one of the index, cut by the end of the window, or in another notation.
         """
         # A scanner is an undocumented part of `re`: each match begins where the previous match ended. findall()
         # would skip text that does not match, and finditer() would search for a match up to the end of the window.

@@ -99,7 +99,7 @@ _UNCHECKED_NAMES: Final = {
     BLAKE3: "BLAKE3",
     0x56: "double SHA-256",
     0xD5: "MD5",
-    0x1012: "SHA-256 cut to 254 bits",
+    0x1012: "SHA-256 truncated to 254 bits",
     0xB401: "Poseidon",
 }
 

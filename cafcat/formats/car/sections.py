@@ -47,7 +47,7 @@ def _parse_head(window: bytes, offset: int, zero_padding: bool) -> tuple[int, in
 
     Returns:
         The offsets of the CID, of the block, and of the end of the section. None for a zero byte that ends the
-            payload (only with `zero_padding`).
+        payload (only with `zero_padding`).
 
     Raises:
         Truncated: the window ends within the head.

@@ -147,7 +147,7 @@ class Table:
                 yield row.key, row.value, offset
             text, offset = text[cut:], offset + cut
         if text:
-            raise self._corrupt("the last row of the table is cut", offset)
+            raise self._corrupt("the last row of the table is incomplete", offset)
 
     def _window(self, start: int, end: int) -> bytes:
         data = self._archive.read_at(start, end)
