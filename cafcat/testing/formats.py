@@ -1,4 +1,4 @@
-"""What every format must do. Inherit FormatSuite, give it your format, run pytest."""
+"""The conformance tests for archive formats. Inherit FormatSuite, override its fixture, and run pytest."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ TIMES = [None, 0, 1, -1, 1_700_000_000_123_456_789, -(1 << 63), (1 << 63) - 1]
 
 
 class BytesArchive:
-    """A RandomReader over bytes; keeps the spans that were read."""
+    """A RandomReader over bytes in memory. `reads` lists the spans that were read."""
 
     def __init__(self, data: bytes, name: str = "test-archive") -> None:
         self.name = name
@@ -31,7 +31,11 @@ class BytesArchive:
         self._data = data
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Exactly those bytes; raises Corrupt if they end earlier."""
+        """Return exactly the bytes of `[start_byte, end_byte)`.
+
+        Raises:
+            Corrupt: the archive ends before `end_byte`.
+        """
         assert 0 <= start_byte <= end_byte, f"[{start_byte}, {end_byte}) makes no sense"
         if end_byte > self.size_bytes:
             raise Corrupt(f"the object ends at byte {self.size_bytes}", chunk=self.name, byte=self.size_bytes)
@@ -40,7 +44,7 @@ class BytesArchive:
 
 
 class ListSink:
-    """A sink that keeps what it is given; formats that know their head last may write it anew."""
+    """A HeadSink that stores all blocks in a list."""
 
     def __init__(self) -> None:
         self.blocks: list[bytes] = []
@@ -49,7 +53,7 @@ class ListSink:
         self.blocks.append(bytes(data))
 
     def rewrite_head(self, data: bytes) -> None:
-        assert len(data) <= len(self.blocks[0]), "only what the first write had can be written anew"
+        assert len(data) <= len(self.blocks[0]), "only bytes of the first write can be rewritten"
         self.blocks[0] = data + self.blocks[0][len(data) :]
 
     @property
@@ -58,7 +62,11 @@ class ListSink:
 
 
 class FailingSink(ListSink):
-    """Takes so many bytes, then fails once, as a full device that later has room again: the worst kind."""
+    """Accepts `room_bytes` bytes, fails once, then accepts writes again.
+
+    It behaves like a full disk on which space becomes free. A writer that went on after the error would leave a
+    gap.
+    """
 
     def __init__(self, room_bytes: int) -> None:
         super().__init__()
@@ -73,7 +81,10 @@ class FailingSink(ListSink):
 
 
 def pack(archive_format: Format, files: Files) -> tuple[bytes, list[Entry], FinishedArchive]:
-    """An archive of those paths, contents and times (nanoseconds); its entries in the order of the files."""
+    """Return an archive with these paths, contents and times (nanoseconds).
+
+    Also returns its entries in the order of the files, and the sizes of the archive.
+    """
     sink = ListSink()
     writer = archive_format.writer(sink)
     entries = [writer.add(path, content, modified_ns) for path, content, modified_ns in files]
@@ -82,14 +93,14 @@ def pack(archive_format: Format, files: Files) -> tuple[bytes, list[Entry], Fini
 
 
 class FormatSuite:
-    """Override the fixture: your format."""
+    """The tests. Override the fixture `format` with your format."""
 
     @pytest.fixture
     def format(self) -> Format:
         raise NotImplementedError
 
     def check(self, archive_format: Format, data: bytes, expected: list[Entry], contents: dict[str, bytes]) -> None:
-        """That the archive has exactly these entries, within its data, with these contents."""
+        """Check that the archive has exactly these entries, within its data, with these contents."""
         reader = archive_format.reader(BytesArchive(data))
         found = {entry.path: entry for entry in reader.entries()}
         assert found == {entry.path: entry for entry in expected}
