@@ -323,7 +323,7 @@ def test_an_interrupted_export_leaves_nothing(filled: Cafcat, tmp_path: Path, nu
     ("command", "message"),
     [
         (["snapshot", "-o"], "interrupted; nothing was written"),
-        (["backup", "--to"], "interrupted; there is no backup"),
+        (["backup", "--to"], "interrupted; no backup was written"),
         (["get", "tree/a.txt", "-o"], "interrupted"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
