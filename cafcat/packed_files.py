@@ -13,7 +13,7 @@ from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import Chunk, ChunkState, ExtractReport, Folder, Location, RetiredLocation, Run, Stats
 from cafcat.progress import Progress
-from cafcat.reading.reader import Reading
+from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.session import CatalogVerdicts, Session, Stores
 from cafcat.settings.database import Database
@@ -47,7 +47,7 @@ class PackedFiles:
         catalog.announce_waits(warn)
         stores = Stores(settings, CatalogVerdicts(settings), warn)
         self.session = Session(settings, catalog, stores, Progress())
-        self._reading = Reading(catalog, stores.__getitem__, warn)
+        self._reader = FileReader(catalog, stores.__getitem__, warn)
 
     @property
     def settings(self) -> Settings:
@@ -81,7 +81,7 @@ class PackedFiles:
 
     def locate(self, path: str) -> Location:
         """Return where a file is: one query. Raises NotFound."""
-        return self._reading.locate(path)
+        return self._reader.locate(path)
 
     def history(self, path: str) -> Sequence[RetiredLocation]:
         """Return the earlier locations of a path, newest first."""
@@ -89,7 +89,7 @@ class PackedFiles:
 
     def object_of(self, location: Location) -> str:
         """Return the absolute path or the URL of the archive with a location."""
-        return self._reading.object_of(location)
+        return self._reader.object_of(location)
 
     def url_of(self, location: Location) -> str:
         """Return the URL of the archive for other programs: http(s):// or file://. The URL contains no
@@ -135,7 +135,7 @@ class PackedFiles:
             InvalidInput: The range is beyond the file.
             StoreFailed, CatalogUnavailable: A store or the database does not answer.
         """
-        return self._reading.read(self.locate(path), start, end)
+        return self._reader.read(ReadRequest.of(path, self.locate(path), start, end))
 
     def stream(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Give the bytes of a file, or a range of them, in blocks of at most 1 MiB.
@@ -143,7 +143,7 @@ class PackedFiles:
         A file of at most 8 MiB is compared with its checksum before the first block, a larger one before the last.
         Arguments and errors as of `read`.
         """
-        return self._reading.stream(self.locate(path), start, end)
+        return self._reader.stream(ReadRequest.of(path, self.locate(path), start, end))
 
     def get(
         self,
@@ -173,12 +173,10 @@ class PackedFiles:
         """
         from cafcat.reading.saving import save_single
 
-        location = self.locate(path)
-        request = ReadRequest.of(path, location, start, end)
+        request = ReadRequest.of(path, self.locate(path), start, end)
         target = self.session.output(output, overwrite=overwrite)
-        blocks = self._reading.blocks(request, can_restart=not target.is_special)
-        save_single(self._reading, request, blocks, target)
-        return location
+        save_single(self._reader, request, self._reader.stream(request), target)
+        return request.location
 
     def read_many(
         self, paths: Iterable[str], start: int = 0, end: int | None = None
@@ -236,7 +234,7 @@ class PackedFiles:
     def _batch(self, start: int, end: int | None) -> "Batch":
         from cafcat.reading.batch import Batch
 
-        return Batch(self._reading, start, end)
+        return Batch(self._reader, start, end)
 
     def list(self, prefix: str = "") -> Iterator[Location]:
         """Give all files below a folder, or the file of this name, in the order of paths."""
@@ -293,7 +291,7 @@ class PackedFiles:
 
         output = self.session.output(directory, overwrite=overwrite)
         return extract_tree(
-            self._reading,
+            self._reader,
             self._listing,
             prefix,
             output,
@@ -305,7 +303,7 @@ class PackedFiles:
         """Return the requests that `extract` would send. Raises NotFound."""
         from cafcat.reading.extract import plan_tree
 
-        return plan_tree(self._reading, self._listing, prefix)
+        return plan_tree(self._reader, self._listing, prefix)
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
         """Give all chunks, or those in a state, oldest first."""

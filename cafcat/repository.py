@@ -205,7 +205,7 @@ class Repository(PackedFiles):
 
         target = self.session.output(output, overwrite=overwrite)
         names = list(check_names(prefixes))
-        return export_archive(self.session, self._reading, names, target, format)
+        return export_archive(self.session, self._reader, names, target, format)
 
     def units(self, prefix: str = "") -> "Iterator[StoredUnit]":
         """Give the log files in archives of logs, below a folder or of this name, in the order of names.

@@ -1,4 +1,4 @@
-"""Content against the checksum that the catalog has of it."""
+"""Compare the content of files with the checksums that the catalog has."""
 
 from collections.abc import Iterator
 
@@ -10,29 +10,41 @@ __all__ = ["Damaged", "check", "checked"]
 
 
 class Damaged(Corrupt):
-    """A file was damaged, and that was seen only when most of it had been handed out. Who can begin anew may get it
-    from a copy."""
+    """A file proved to be damaged after most of its content had been handed out. A caller that can begin again may
+    get the file from another replica."""
 
 
 def check(location: Location, found: int) -> None:
-    """Raises Corrupt unless `found` is the CRC-32C that the catalog has of the file."""
+    """Compare the CRC-32C of a file's content with the one in the catalog.
+
+    Args:
+        location: Where the file is.
+        found: CRC-32C of the content that was read.
+
+    Raises:
+        Corrupt: They differ.
+    """
     if found != location.crc32c:
-        message = f"the file's bytes are damaged: CRC-32C {found:08x} where the catalog has {location.crc32c:08x}"
+        message = f"the file's bytes are damaged: CRC-32C {found:08x}, the catalog has {location.crc32c:08x}"
         raise Corrupt(message, path=location.path, chunk=str(location.chunk), byte=location.start_byte)
 
 
 def checked(location: Location, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The blocks of a whole file; the last one only if the checksum is right, else raises Damaged in its place."""
+    """Yield the blocks of a whole file; the last one only if the checksum of all is right.
+
+    Raises:
+        Damaged: The checksum is wrong. All blocks but the last one have been handed out then.
+    """
     checksum = 0
-    held = b""
+    last = b""
     for block in blocks:
-        if held:
-            yield held
+        if last:
+            yield last
         checksum = crc32c(block, checksum)
-        held = block
+        last = block
     try:
         check(location, checksum)
     except Corrupt as error:
         raise Damaged(error.message, path=error.path, chunk=error.chunk, byte=error.byte) from None
-    if held:
-        yield held
+    if last:
+        yield last

@@ -1,25 +1,25 @@
-"""Whole trees back to disk: pages of locations, near ones read together."""
+"""Extract trees: files page by page from the catalog, near ones read by one request, written below a folder."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from typing import Final
 
-from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotInstalled, StoreFailed, Unsupported
+from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
 from cafcat.progress import Progress
-from cafcat.reading.fetch import fetch
 from cafcat.reading.listing import Listing
 from cafcat.reading.outputs import Output, OutputTree
-from cafcat.reading.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, merged
-from cafcat.reading.reader import Reading
+from cafcat.reading.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, range_reads
+from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
 
-__all__ = ["Extract", "extract_tree", "plan_tree"]
+__all__ = ["Extraction", "extract_tree", "plan_tree"]
 
-_KEPT_FAILURES: Final = 1000
+_REPORTED_FAILURES: Final = 1000
+"""Number of failed files in the report; the others are only counted."""
 _SMALL_BYTES: Final = 1 << 20
-"""A file up to this size is written too fast to ask in between whether to stop."""
+"""A file up to this size is written too fast to check in between whether the user wants to stop."""
 _KINDS: Final = {
     "corrupt": ProblemKind.CORRUPT,
     "conflict": ProblemKind.EXISTS,
@@ -30,7 +30,7 @@ _KINDS: Final = {
 
 
 def extract_tree(
-    reading: Reading,
+    reader: FileReader,
     listing: Listing,
     prefix: str,
     output: Output,
@@ -38,66 +38,81 @@ def extract_tree(
     progress: Progress,
     should_stop: Callable[[], bool],
 ) -> ExtractReport:
-    """Write everything below a folder of the catalog below a directory: see Repository.extract."""
+    """Write everything below a folder of the catalog below a directory: see Repository.extract.
+
+    Args:
+        reader: Reads the files.
+        listing: Lists the files.
+        prefix: Folder or file of the catalog, as typed.
+        output: The directory.
+        progress: Shows what was done.
+        should_stop: Called between files and blocks. True ends the extraction after the current file; an exception
+            also drops that file.
+    """
     files, size_bytes = listing.totals(prefix)
     tree: OutputTree[Location]
     with OutputTree(output) as tree:
-        extract = Extract(reading, tree, progress=progress, should_stop=should_stop)
+        extraction = Extraction(reader, tree, progress=progress, should_stop=should_stop)
         progress.begin("extract", files=files, size_bytes=size_bytes)
         try:
             for page in listing.pages(prefix, page_rows=PLANNED_FILES):
-                extract.take(page)
-                if extract.report.interrupted:
+                extraction.write(page)
+                if extraction.report.interrupted:
                     break
-            extract.commit()
+            extraction.commit()
         except CafcatError as error:
-            extract.give_up(error)
+            extraction.commit_after(error)
             raise
         finally:
             progress.end()
-    return extract.report
+    return extraction.report
 
 
-def plan_tree(reading: Reading, listing: Listing, prefix: str) -> ReadPlan:
-    """What `extract_tree` would read. Nothing is read. Raises NotFound if there is nothing of that name."""
+def plan_tree(reader: FileReader, listing: Listing, prefix: str) -> ReadPlan:
+    """Return what `extract_tree` would read. Nothing is read. Raises NotFound if no file or folder has the name."""
     listing.totals(prefix)
     plan = ReadPlan()
     for page in listing.pages(prefix, page_rows=PLANNED_FILES):
-        for read in _reads(reading, page):
-            plan.add(read, reading.object_of(read.wanted[0].location))
+        for read in _reads(reader, page):
+            plan.add(read, reader.object_of(read.files[0].location))
     return plan
 
 
-def _reads(reading: Reading, page: Sequence[Location]) -> Iterator[RangeRead]:
-    return merged(in_read_order(ReadRequest.of(place.path, place) for place in page), reading.store_of)
+def _reads(reader: FileReader, page: Sequence[Location]) -> Iterator[RangeRead[ReadRequest]]:
+    requests = (ReadRequest.of(location.path, location) for location in page)
+    return range_reads(in_read_order(requests), reader.store_of)
 
 
-class Extract:
-    """One extraction into a folder. A file that fails costs only itself, and is reported."""
+class Extraction:
+    """One extraction into a folder. A file that fails is reported, and the others are written.
+
+    report: numbers so far, of files that are complete.
+    """
 
     def __init__(
         self,
-        reading: Reading,
+        reader: FileReader,
         tree: OutputTree[Location],
         *,
         progress: Progress,
         should_stop: Callable[[], bool],
     ) -> None:
-        self._reading = reading
+        """Write nothing yet. The arguments are those of `extract_tree`."""
+        self._reader = reader
         self._tree = tree
         self._progress = progress
         self._should_stop = should_stop
         self.report = ExtractReport()
 
-    def take(self, page: Sequence[Location]) -> None:
-        """Extracts a page of locations, or until `should_stop` says so. Raises AccessDenied, OutputFailed,
+    def write(self, page: Sequence[Location]) -> None:
+        """Write the files of a page, until `should_stop` returns True. Raises AccessDenied, OutputFailed,
         Unavailable if a store is out of reach."""
-        with closing(fetch(self._reading, _reads(self._reading, page))) as files:
-            for wanted, blocks in files:
+        with closing(self._reader.files(_reads(self._reader, page))) as files:
+            for request, blocks in files:
                 if self._should_stop():
                     self.report.interrupted = True
                     return
-                self._write(wanted, blocks)
+                self._write(request, blocks)
                 if self._tree.has_finished:
                     self._count_finished()
 
@@ -106,7 +121,7 @@ class Extract:
         self._tree.commit()
         self._count_finished()
 
-    def give_up(self, error: CafcatError) -> None:
+    def commit_after(self, error: CafcatError) -> None:
         """Keep the complete files after an error that ends the extraction, and note their number in the error."""
         with suppress(CafcatError):
             self.commit()
@@ -115,42 +130,42 @@ class Extract:
             error.hint = f"files that were extracted before, and are complete: {self.report.files}"
 
     def _count_finished(self) -> None:
-        for place, error in self._tree.finished():
+        for location, error in self._tree.finished():
             if error is None:
-                self._count(place)
+                self._count(location)
             else:
-                self._failed(place, error)
+                self._report_failure(location, error)
 
-    def _count(self, place: Location) -> None:
+    def _count(self, location: Location) -> None:
         self.report.files += 1
-        self.report.bytes += place.size_bytes
-        self._progress.advance(1, place.size_bytes)
+        self.report.bytes += location.size_bytes
+        self._progress.advance(1, location.size_bytes)
 
-    def _watched(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """A large file is finished when `should_stop` says True, and given up only when it raises."""
+    def _stoppable(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the blocks of a large file. It is completed if `should_stop` returns True, dropped if it raises."""
         for block in blocks:
             self._should_stop()
             yield block
 
-    def _write(self, wanted: ReadRequest, blocks: Iterator[bytes]) -> None:
-        place = wanted.location
+    def _write(self, request: ReadRequest, blocks: Iterator[bytes]) -> None:
+        location = request.location
         try:
-            if place.path.endswith("/") and not place.size_bytes:
-                self._tree.make_folder(place.path[:-1])  # how S3's consoles keep an empty folder
-                self._count(place)
+            if location.path.endswith("/") and not location.size_bytes:
+                self._tree.make_folder(location.path[:-1])  # S3 consoles store an empty folder like this
+                self._count(location)
             else:
-                self._reading.save(wanted, blocks, partial(self._write_file, place))
-        except (Conflict, Corrupt, InvalidInput, NotInstalled, StoreFailed, Unsupported) as error:
-            self._failed(place, error)
+                self._reader.save(request, blocks, partial(self._write_file, location))
+        except (Conflict, InvalidInput, *FILE_ERRORS) as error:
+            self._report_failure(location, error)
 
-    def _write_file(self, place: Location, blocks: Iterator[bytes]) -> None:
-        if place.size_bytes > _SMALL_BYTES:
-            blocks = self._watched(blocks)
-        self._tree.write(place.path, blocks, place.modified_ns, place)
+    def _write_file(self, location: Location, blocks: Iterator[bytes]) -> None:
+        if location.size_bytes > _SMALL_BYTES:
+            blocks = self._stoppable(blocks)
+        self._tree.write(location.path, blocks, location.modified_ns, location)
 
-    def _failed(self, place: Location, error: CafcatError) -> None:
-        problem = FileProblem(place.path, _KINDS.get(error.kind, ProblemKind.NAME), error.message)
+    def _report_failure(self, location: Location, error: CafcatError) -> None:
+        problem = FileProblem(location.path, _KINDS.get(error.kind, ProblemKind.NAME), error.message)
         self.report.files_failed += 1
-        if len(self.report.failed) < _KEPT_FAILURES:
+        if len(self.report.failed) < _REPORTED_FAILURES:
             self.report.failed.append(problem)
         self._progress.emit(problem)

@@ -1,125 +1,74 @@
-"""What a plan says is read: several requests in flight where that is worth it, files in the order of the plan."""
+"""Send range reads to a store: several requests in flight, answers in the order of the reads."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from functools import partial
-from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
-from cafcat.errors import CafcatError, Corrupt, NotInstalled, StoreFailed, Unsupported
-from cafcat.reading.decoding import decoded
-from cafcat.reading.plan import RangeRead, merging_of
-from cafcat.reading.reader import Reading
-from cafcat.reading.replicas import FAILURES, ReplicaAttempts
-from cafcat.reading.request import ReadRequest
+from cafcat.errors import CafcatError, Corrupt, StoreFailed
+from cafcat.reading.plan import RangeRead, Span
 from cafcat.stores.base import RemoteStore, Store
-from cafcat.support.checksums import crc32c
 from cafcat.support.in_order import in_order
 
-__all__ = ["fetch"]
+__all__ = ["Answer", "concerns_single_files", "fetch", "object_blocks"]
 
-_BYTES_IN_FLIGHT: Final = 128 << 20
-"""Most bytes of answers that are under way, or here and not yet handed out."""
+_MOST_BYTES: Final = 128 << 20
+"""Most bytes of the reads that were begun and whose answers were not handed out yet: eight of the largest reads, or
+64 reads of 2 MiB."""
+_BEGUN_READS: Final = 1
+"""Reads that may be begun and not handed out yet, for each request in flight. Answers that have arrived wait for a
+slower one before them, and the next requests are sent meanwhile."""
+_PART_BYTES: Final = 8 << 20
+"""A whole object is read in parts of this size."""
+_MOST_PART_BYTES: Final = 3 * _PART_BYTES
+"""The same bound for the parts of a whole object. Several chunks may be verified at a time, each with a bound of
+its own, and a copy to a bucket needs memory for its upload, too."""
 
-_Answer = Callable[[], bytes]
-"""Gives the bytes of a read, waiting for them if need be, or raises what went wrong."""
-_Blocks = Iterator[bytes]
+Answer = Callable[[], bytes]
+"""Returns the bytes of a read, or raises what went wrong with it."""
 
 
-def fetch(reading: Reading, reads: Iterable[RangeRead]) -> Generator[tuple[ReadRequest, _Blocks], None, None]:
-    """The files of the reads, in order, each with its blocks: those of a whole file are checked against its
-    checksum before the last one comes. What fails is read from copies. Blocks raise Corrupt and StoreFailed for
-    that file alone.
+def fetch(
+    store: Store, reads: Iterable[RangeRead[Span]], *, most_bytes: int | None = None
+) -> Generator[tuple[RangeRead[Span], Answer], None, None]:
+    """Yield each read with its answer, in the order of the reads. Close the generator if not all are needed.
 
-    Raises what concerns more than one file: AccessDenied, Unavailable if a store is out of reach. Close it if you
-    do not take all.
+    To a remote store, as many requests are in flight as its `reads_in_flight` says. A local store is read when an
+    answer is called. Reads without bytes, and reads of files that are too large to be held in memory, send no
+    request here: their answer is empty.
+
+    Args:
+        store: The store of all the reads.
+        reads: What to read; they are iterated only a few requests ahead.
+        most_bytes: Most bytes of the reads that were begun and not handed out yet, 128 MiB by default. A single
+            read may have more.
     """
-    for url, of_store in groupby(map(reading.directed, reads), key=lambda read: read.store):
-        store = reading.store_of(url)
-        with closing(_answers(store, of_store)) as answers:
-            for read, answer in answers:
-                yield from _files(reading, store, read, answer)
+    most = store.reads_in_flight
+    if most == 1:
+        return ((read, _answer_later(store, read)) for read in reads)
+    return in_order(
+        lambda read: (read, _answer_now(store, read)),
+        reads,
+        most_in_flight=most,
+        most_begun=_BEGUN_READS * most,
+        cost=_memory_bytes,
+        budget=_MOST_BYTES if most_bytes is None else most_bytes,
+    )
 
 
-def _files(
-    reading: Reading, store: Store, read: RangeRead, answer: _Answer
-) -> Iterator[tuple[ReadRequest, _Blocks]]:
-    """A function of its own, so that the bytes of a read are let go before the next is waited for."""
-    blocks_of = _blocks_of(reading, store, read, answer)
-    for wanted in read.wanted:
-        yield wanted, blocks_of(wanted) if wanted.made_bytes else _content(reading, wanted, b"")
+def _memory_bytes(read: RangeRead[Any]) -> int:
+    return 0 if read.in_blocks else read.size_bytes
 
 
-def _blocks_of(
-    reading: Reading, store: Store, read: RangeRead, answer: _Answer
-) -> Callable[[ReadRequest], _Blocks]:
-    """What gives the blocks of each file of a read that is not empty."""
-    if read.in_blocks:
-        return reading.blocks
-    try:
-        data = answer()
-    except FAILURES as error:
-        return _after(error, reading, store, read)
-    return lambda wanted: _content(reading, wanted, _cut(wanted, read, data))
-
-
-def _after(error: CafcatError, reading: Reading, store: Store, read: RangeRead) -> Callable[[ReadRequest], _Blocks]:
-    """A read of several files failed. What is wrong with one must not cost its neighbours: each is read for
-    itself. But an object that is not there is so for all, and so is one that a server could not give after all
-    retries: all are read from a copy at once."""
-    is_copy = read.store != read.wanted[0].location.store
-    by_byte = isinstance(error, Corrupt) or (isinstance(error, StoreFailed) and not isinstance(store, RemoteStore))
-    if is_copy or by_byte:
-        return reading.blocks
-    found = reading.elsewhere(read, error)
-    if isinstance(found, ReplicaAttempts):
-        return lambda wanted: _failing(wanted, found)
-    return lambda wanted: _content(reading, wanted, _cut(wanted, read, found))
-
-
-def _cut(wanted: ReadRequest, read: RangeRead, data: bytes) -> bytes:
-    return data[wanted.start_byte - read.start_byte : wanted.end_byte - read.start_byte]
-
-
-def _content(reading: Reading, wanted: ReadRequest, data: bytes) -> _Blocks:
-    """What is wrong is read once more, alone, wherever it can be read; then it raises, if it has to."""
-    if wanted.part is not None:
-        try:
-            return iter((decoded(wanted, data),))
-        except (Corrupt, NotInstalled, Unsupported):
-            return _read_again(reading, wanted)
-    if crc32c(data) == wanted.location.crc32c or not wanted.is_whole:
-        return iter((data,))
-    return _read_again(reading, wanted)
-
-
-def _read_again(reading: Reading, wanted: ReadRequest) -> _Blocks:
-    yield reading.content(wanted)
-
-
-def _failing(wanted: ReadRequest, trial: ReplicaAttempts) -> _Blocks:
-    yield from ()
-    raise trial.error(wanted.location)
-
-
-def _answers(store: Store, reads: Iterable[RangeRead]) -> Generator[tuple[RangeRead, _Answer], None, None]:
-    in_flight = min(store.reads_in_flight, _BYTES_IN_FLIGHT // merging_of(store).read_bytes)
-    if in_flight > 1:
-        return in_order(lambda read: (read, _answered(store, read)), reads, most_in_flight=in_flight)
-    return ((read, _asked(store, read)) for read in reads)
-
-
-def _asked(store: Store, read: RangeRead) -> _Answer:
-    """What is empty is not asked for; what comes in blocks is asked for when its turn comes."""
+def _answer_later(store: Store, read: RangeRead[Any]) -> Answer:
     if read.in_blocks or not read.size_bytes:
         return bytes
     return partial(store.read, read.object_key, read.start_byte, read.end_byte)
 
 
-def _answered(store: Store, read: RangeRead) -> _Answer:
-    """The same, with the answer at hand."""
+def _answer_now(store: Store, read: RangeRead[Any]) -> Answer:
     try:
-        data = _asked(store, read)()
+        data = _answer_later(store, read)()
     except CafcatError as error:
         return partial(_raise, error)
     return lambda: data
@@ -127,3 +76,34 @@ def _answered(store: Store, read: RangeRead) -> _Answer:
 
 def _raise(error: CafcatError) -> bytes:
     raise error
+
+
+def concerns_single_files(store: Store, error: CafcatError) -> bool:
+    """Return whether a failed read may concern only some of its bytes: damage, or an I/O error of a local disk. A
+    server that could not answer after all retries cannot give the other bytes, either."""
+    return isinstance(error, Corrupt) or (isinstance(error, StoreFailed) and not isinstance(store, RemoteStore))
+
+
+def object_blocks(store: Store, key: str, size_bytes: int) -> Generator[bytes, None, None]:
+    """Yield the first bytes of an object in order, in blocks of at most 8 MiB, as fast as the store gives them.
+
+    From a remote store, three parts of 8 MiB are requested at once.
+
+    Args:
+        store: Where the object is.
+        key: Key of the object.
+        size_bytes: Number of bytes to read.
+
+    Raises:
+        NotFound, Corrupt, AccessDenied, Conflict, StoreFailed: as reading from the store does.
+    """
+    if store.reads_in_flight == 1 or size_bytes <= _PART_BYTES:
+        yield from store.stream(key, 0, size_bytes)
+        return
+    parts: Iterator[RangeRead[Any]] = (
+        RangeRead(store.url, key, start_byte=start, end_byte=min(start + _PART_BYTES, size_bytes))
+        for start in range(0, size_bytes, _PART_BYTES)
+    )
+    with closing(fetch(store, parts, most_bytes=_MOST_PART_BYTES)) as answers:
+        for _, answer in answers:
+            yield answer()

@@ -1,126 +1,181 @@
-"""From files to range reads: near ones of one archive are read by one request."""
+"""Combine near files of one object into range reads, so that one request serves several files."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from cafcat.errors import CafcatError
 from cafcat.reading.replicas import Replica
 from cafcat.reading.request import ReadRequest
-from cafcat.stores.base import Store
+from cafcat.stores.base import OpensFiles, Store
 
 __all__ = [
     "PLANNED_FILES",
     "ChunkReads",
-    "Merging",
+    "Coalescing",
     "RangeRead",
     "ReadPlan",
+    "coalesce",
+    "coalescing_of",
     "in_read_order",
-    "merged",
-    "merging_of",
+    "range_reads",
 ]
 
 PLANNED_FILES: Final = 5000
-"""So many files are planned at once: more find more neighbours, and take more memory."""
+"""Number of files that are planned together. With more, more neighbours share a request; but they take memory."""
 
 
-class Merging(NamedTuple):
-    """What is read by one request: files with no more than `gap_bytes` between them, and no more than `read_bytes`
-    from the first byte to the last. A single file that is larger is read alone, in blocks."""
+class Coalescing(NamedTuple):
+    """Which files share a request.
+
+    gap_bytes: most bytes between two files. read_bytes: most bytes from the first byte of a request to its last. A
+    single file that is larger is read on its own, in blocks.
+    """
 
     gap_bytes: int
     read_bytes: int
 
 
-_FOLDER: Final = Merging(gap_bytes=64 << 10, read_bytes=8 << 20)
-"""A call of the kernel costs as much as copying some 10 KiB, and a disk has read ahead what lies in the gap."""
-_NETWORK: Final = Merging(gap_bytes=1 << 20, read_bytes=16 << 20)
-"""A request is answered after some 30 ms, and then a connection carries some 50 MB/s: a gap of 1 MiB takes less
-time than another answer. At 16 MiB the wait is a tenth of the transfer, and 8 such reads still fit into memory."""
+_LOCAL: Final = Coalescing(gap_bytes=64 << 10, read_bytes=8 << 20)
+"""A system call costs as much as copying some 10 KiB, and a disk has already read ahead what lies in the gap."""
+_REMOTE: Final = Coalescing(gap_bytes=1 << 20, read_bytes=16 << 20)
+"""A request is answered after some 30 ms, and a connection then carries some 50 MB/s: reading over a gap of 1 MiB
+takes less time than another request. With 16 MiB, the wait is a tenth of the transfer."""
 
 
-def merging_of(store: Store) -> Merging:
-    """Several reads at once are worth it where each waits for an answer; there, merging has to reach further."""
-    return _NETWORK if store.reads_in_flight > 1 else _FOLDER
+def coalescing_of(store: Store) -> Coalescing:
+    """Return which files share a request to a store of this kind: over a network, requests may be larger."""
+    return _LOCAL if isinstance(store, OpensFiles) else _REMOTE
+
+
+class ByteSpan(Protocol):
+    """Bytes `[start_byte, end_byte)` of an object: those of a ReadRequest, for instance, or of an Entry."""
+
+    @property
+    def start_byte(self) -> int: ...
+
+    @property
+    def end_byte(self) -> int: ...
+
+
+Span = TypeVar("Span", bound=ByteSpan)
 
 
 @dataclass(slots=True)
-class RangeRead:
-    """One request: `[start_byte, end_byte)` of an object, and the files that it serves. Empty files are among them
-    and cost nothing: a read of empty files alone has no bytes, and is no request.
+class RangeRead(Generic[Span]):
+    """One request for the bytes `[start_byte, end_byte)` of an object, and the files that it serves.
 
-    in_blocks: a single file that is too large to be held in memory, as it is or decoded.
+    Empty files need no bytes: a read that serves only empty files is no request. in_blocks: the read serves one
+    file that is too large to be held in memory, as it is or decoded; empty files may be beside that file.
     """
 
     store: str
     object_key: str
-    merging: Merging
-    wanted: list[ReadRequest] = field(default_factory=list)
+    files: list[Span] = field(default_factory=list)
     start_byte: int = 0
     end_byte: int = 0
+    in_blocks: bool = False
 
     @property
     def size_bytes(self) -> int:
+        """Number of bytes to read."""
         return self.end_byte - self.start_byte
 
-    @property
-    def in_blocks(self) -> bool:
-        return self.size_bytes > self.merging.read_bytes or any(map(self._is_made_large, self.wanted[:1]))
+    def of_replica(self, replica: Replica) -> "RangeRead[Span]":
+        """Return a read of the same bytes of another object."""
+        return replace(self, store=replica.store, object_key=replica.object_key)
 
-    def _is_made_large(self, wanted: ReadRequest) -> bool:
-        return wanted.part is not None and wanted.made_bytes > self.merging.read_bytes
+    def bytes_of(self, file: Span, data: bytes) -> bytes:
+        """Return the bytes of one of the files. data: the bytes of the read."""
+        return data[file.start_byte - self.start_byte : file.end_byte - self.start_byte]
 
-    def of(self, place: Replica) -> "RangeRead":
-        """The same bytes of another object."""
-        return replace(self, store=place.store, object_key=place.object_key)
-
-    def takes(self, wanted: ReadRequest) -> bool:
-        """Whether a further file can be served by the same request."""
-        _, place, start, end, _ = wanted
-        if place.object_key != self.object_key or place.store != self.store:
-            return False
-        if any(map(self._is_made_large, (wanted, *self.wanted[:1]))):
-            return False
+    def can_serve(self, start: int, end: int, rule: Coalescing) -> bool:
+        """Return whether a further file at `[start, end)` may share this read."""
         if start == end or self.start_byte == self.end_byte:
             return True
-        gap_bytes, read_bytes = self.merging
+        gap_bytes, read_bytes = rule
         is_near = self.start_byte <= start <= self.end_byte + gap_bytes
         return is_near and max(self.end_byte, end) - self.start_byte <= read_bytes
 
-    def add(self, wanted: ReadRequest) -> None:
-        _, _, start, end, _ = wanted
+    def add(self, file: Span) -> None:
+        """Let the read serve a further file."""
+        start, end = file.start_byte, file.end_byte
         if start != end:
             if self.start_byte == self.end_byte:
                 self.start_byte = start
             self.end_byte = max(self.end_byte, end)
-        self.wanted.append(wanted)
+        self.files.append(file)
 
 
-def in_read_order(wanted: Iterable[ReadRequest]) -> list[ReadRequest]:
-    """By store, object and offset: the order in which reading is cheapest."""
+def coalesce(
+    store: str,
+    object_key: str,
+    files: Iterable[Span],
+    rule: Coalescing,
+    is_large: Callable[[Span], bool] = lambda _: False,
+) -> Iterator[RangeRead[Span]]:
+    """Yield the reads that serve files of one object. Only files that follow each other share a read.
+
+    Args:
+        store: URL of the store.
+        object_key: Key of the object.
+        files: Where the files are in the object.
+        rule: Which files share a read.
+        is_large: Returns whether a file has to be read on its own, in blocks, however few bytes its span has.
+    """
+    read: RangeRead[Span] | None = None
+    for file in files:
+        is_alone = is_large(file)
+        if read is None or is_alone or read.in_blocks or not read.can_serve(file.start_byte, file.end_byte, rule):
+            if read is not None:
+                yield _finished(read, rule)
+            read = RangeRead(store, object_key, in_blocks=is_alone)
+        read.add(file)
+    if read is not None:
+        yield _finished(read, rule)
+
+
+def _finished(read: RangeRead[Span], rule: Coalescing) -> RangeRead[Span]:
+    read.in_blocks = read.in_blocks or read.size_bytes > rule.read_bytes
+    return read
+
+
+def in_read_order(requests: Iterable[ReadRequest]) -> list[ReadRequest]:
+    """Return requests sorted by store, object and offset: the order in which reading is cheapest."""
     return sorted(
-        wanted, key=lambda item: (item.location.store, item.location.object_key, item.start_byte, item.end_byte)
+        requests, key=lambda item: (item.location.store, item.location.object_key, item.start_byte, item.end_byte)
     )
 
 
-def merged(wanted: Iterable[ReadRequest], store_of: Callable[[str], Store]) -> Iterator[RangeRead]:
-    """The reads that serve the files, in their order; only files that follow each other share a read."""
-    read: RangeRead | None = None
-    for item in wanted:
-        if read is None or not read.takes(item):
-            if read is not None:
-                yield read
-            place = item.location
-            read = RangeRead(place.store, place.object_key, merging_of(store_of(place.store)))
-        read.add(item)
-    if read is not None:
-        yield read
+def range_reads(
+    requests: Iterable[ReadRequest], store_of: Callable[[str], Store]
+) -> Iterator[RangeRead[ReadRequest]]:
+    """Yield the reads that serve the requests, in their order. Only requests that follow each other share a read.
+
+    Args:
+        requests: What to read.
+        store_of: Returns the store of a URL.
+    """
+    for (url, key), of_object in groupby(requests, key=attrgetter("location.store", "location.object_key")):
+        rule = coalescing_of(store_of(url))
+        yield from coalesce(url, key, of_object, rule, partial(_is_large_decoded, rule))
+
+
+def _is_large_decoded(rule: Coalescing, request: ReadRequest) -> bool:
+    return request.decoded_range is not None and request.memory_bytes > rule.read_bytes
 
 
 @dataclass(slots=True)
 class ChunkReads:
-    """What is read of one chunk: numbers of files and requests, sizes in bytes. object: absolute path or URL."""
+    """Reads of one chunk: numbers of files and requests, sizes in bytes.
+
+    object: absolute path or URL of the chunk's object. bytes_wanted: bytes of the files. bytes_read: bytes of the
+    reads, which include the gaps between files; bytes of a file that is requested twice are read once.
+    """
 
     chunk: UUID
     object: str
@@ -132,7 +187,10 @@ class ChunkReads:
 
 @dataclass(slots=True)
 class ReadPlan:
-    """What reading files would cost; nothing was read. failed: those that cannot be, by name, and why."""
+    """The cost of reading files, computed without reading them.
+
+    failed: files that cannot be read, by name, and the reasons.
+    """
 
     chunks: list[ChunkReads] = field(default_factory=list)
     failed: list[tuple[str, CafcatError]] = field(default_factory=list)
@@ -140,30 +198,32 @@ class ReadPlan:
 
     @property
     def files(self) -> int:
+        """Number of files that would be read."""
         return sum(chunk.files for chunk in self.chunks)
 
     @property
     def requests(self) -> int:
+        """Number of requests to stores."""
         return sum(chunk.requests for chunk in self.chunks)
 
     @property
     def bytes_wanted(self) -> int:
-        """Of the files themselves."""
+        """Number of bytes of the files."""
         return sum(chunk.bytes_wanted for chunk in self.chunks)
 
     @property
     def bytes_read(self) -> int:
-        """With the gaps between them that are read over; bytes of a file that is wanted twice are read once."""
+        """Number of bytes of the reads: see ChunkReads."""
         return sum(chunk.bytes_read for chunk in self.chunks)
 
-    def add(self, read: RangeRead, archive: str) -> None:
-        """Counts one more read; `archive`: absolute path or URL of its object."""
-        chunk = self._by_uuid.get(read.wanted[0].location.chunk)
+    def add(self, read: RangeRead[ReadRequest], archive: str) -> None:
+        """Count one more read. archive: absolute path or URL of its object."""
+        uuid = read.files[0].location.chunk
+        chunk = self._by_uuid.get(uuid)
         if chunk is None:
-            chunk = ChunkReads(read.wanted[0].location.chunk, archive)
-            self._by_uuid[chunk.chunk] = chunk
+            chunk = self._by_uuid[uuid] = ChunkReads(uuid, archive)
             self.chunks.append(chunk)
-        chunk.files += len(read.wanted)
+        chunk.files += len(read.files)
         chunk.requests += read.size_bytes > 0
-        chunk.bytes_wanted += sum(item.size_bytes for item in read.wanted)
+        chunk.bytes_wanted += sum(request.size_bytes for request in read.files)
         chunk.bytes_read += read.size_bytes

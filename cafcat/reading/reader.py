@@ -1,272 +1,261 @@
-"""One file: one query, one range read, and its checksum before anybody relies on the bytes."""
+"""Read files by path: looked up in the catalog, read from their chunk or a copy of it, checked and decoded."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
-from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
-from cafcat.model import LOOKED_UP_PATHS, Location
+from cafcat.errors import CafcatError, Corrupt, NotInstalled, StoreFailed, Unsupported
+from cafcat.model import Location
 from cafcat.reading.checking import Damaged, check, checked
-from cafcat.reading.decoding import decoded, decoded_blocks
+from cafcat.reading.decoding import cut, decode, decoded
+from cafcat.reading.lookup import LocationCatalog, locate, locate_many
 from cafcat.reading.replicas import FAILURES, Replica, ReplicaAttempts, Replicas
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
 from cafcat.support.checksums import crc32c
-from cafcat.support.paths import is_text
 
 if TYPE_CHECKING:
-    from cafcat.reading.location_catalog import LocationCatalog
+    from cafcat.reading.fetch import Answer
     from cafcat.reading.plan import RangeRead
 
-__all__ = ["Reading"]
+__all__ = ["FILE_ERRORS", "FileReader"]
 
-HELD_BYTES: Final = 8 << 20
-"""A file up to this size is checked before its first byte is handed out: a copy can still give it."""
+FILE_ERRORS: Final = (Corrupt, NotInstalled, StoreFailed, Unsupported)
+"""Errors that concern one file: others can still be read."""
+
+_CHECKED_BYTES: Final = 8 << 20
+"""A file up to this size is checked before its first byte is handed out, so that a copy can still give it."""
+_BLOCK_BYTES: Final = 1 << 20
+
+Result = TypeVar("Result")
+_Requested = tuple[ReadRequest, Iterator[bytes]]
+"""A request, and the blocks that were requested."""
 
 
-class Reading:
-    """Reads files by path: from the chunk's own object, and where that fails from a copy of it."""
+class FileReader:
+    """Reads files of a catalog. Where a chunk's own object fails, its copies are read. Threads may share it."""
 
     def __init__(
-        self, catalog: "LocationCatalog", store_of: Callable[[str], Store], warn: Callable[[str], object]
+        self, catalog: LocationCatalog, store_of: Callable[[str], Store], warn: Callable[[str], object]
     ) -> None:
-        """`store_of` gives the store of a URL in `chunks.store`; `warn` is told once of each chunk, or store, of
-        which copies are read."""
+        """Open nothing yet.
+
+        Args:
+            catalog: A database, or a snapshot of one.
+            store_of: Returns the store of a URL.
+            warn: Called with a message, once for each chunk or store of which copies are read.
+        """
         self._catalog = catalog
-        self._places = Replicas(self._places_of, store_of, warn)
+        self._replicas = Replicas(self._replicas_of, store_of, warn)
         self.store_of = store_of
 
-    def _places_of(self, chunk: UUID) -> list[tuple[str, str]]:
-        return self._catalog.copies.replicas_of(chunk)  # imported only when one is needed
+    def _replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
+        return self._catalog.copies.replicas_of(chunk)  # `copies` is imported only if it is needed
 
     def locate(self, path: str) -> Location:
-        """One query. A leading "./" or "/" is dropped if the catalog has no such name. Raises NotFound."""
-        try:
-            return self._catalog.files.locate(path)
-        except NotFound:
-            names = list(_names(path))
-        for name in names[1:]:
-            with suppress(NotFound):
-                return self._catalog.files.locate(name)
-        raise _absent(names[-1], self._catalog.files.folders_among(names[-1:]))
+        """Return where a file is. See `cafcat.reading.lookup.locate`."""
+        return locate(self._catalog.files, path)
 
     def locate_many(self, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
-        """The same for many: one query for each thousand of them, and one for what is not there. The values are
-        locations, or why there is none: NotFound, InvalidInput for what cannot be in a catalog."""
-        found: dict[str, Location | CafcatError] = {}
-        for start in range(0, len(paths), LOOKED_UP_PATHS):
-            found |= self._locate_some(paths[start : start + LOOKED_UP_PATHS])
-        return found
-
-    def _locate_some(self, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
-        others = {path: list(_names(path)) for path in paths if path.startswith((".", "/"))}
-        possible = set(paths).union(*others.values())
-        if not is_text("".join(possible)):
-            possible = {name for name in possible if is_text(name)}
-        places = self._catalog.files.locate_many(possible)
-        found = {path: places.get(path) for path in paths}
-        for path, names in others.items():
-            found[path] = next((places[name] for name in names if name in places), None)
-        missing = {path: others.get(path, [path])[-1] for path, place in found.items() if place is None}
-        folders = self._catalog.files.folders_among(possible.intersection(missing.values()))
-        return found | {path: _absent(name, folders) for path, name in missing.items()}  # type: ignore[return-value]
+        """Return where files are, or why not. See `cafcat.reading.lookup.locate_many`."""
+        return locate_many(self._catalog.files, paths)
 
     def object_of(self, location: Location) -> str:
-        """Absolute path or URL of the archive."""
+        """Return the absolute path or URL of the archive that a file is in."""
         return self.store_of(location.store).locate(location.object_key)
 
-    def read(self, location: Location, start: int = 0, end: int | None = None) -> bytes:
-        """Bytes `[start, end)` of the file, cut at its end; a negative start counts from the end. All of it is
-        checked against its checksum, a part cannot be. Raises Corrupt, InvalidInput if the range begins beyond
-        the file, AccessDenied, StoreFailed, Unavailable if the whole store is out of reach."""
-        return self.content(ReadRequest.of(location.path, location, start, end))
+    def read(self, request: ReadRequest) -> bytes:
+        """Return the requested bytes. All bytes of a file are compared with its checksum; a part cannot be, unless
+        the file has to be decoded.
 
-    def content(self, wanted: ReadRequest) -> bytes:
-        """As `read`."""
-        location = wanted.location
-        if self._places.has_failures:
-            return self._tried(wanted, ReplicaAttempts(self._places, location))
-        try:
-            return self._content(wanted, location.store, location.object_key)
-        except FAILURES as error:
-            trial = ReplicaAttempts(self._places, location)
-            trial.own_failed(error)
-            return self._tried(wanted, trial, trial.copies())
+        Raises:
+            Corrupt: The file is damaged in its chunk and in every copy, or the chunk is missing.
+            StoreFailed, AccessDenied: The store does not give the bytes.
+            Unavailable: The whole store is out of reach.
+            NotInstalled, Unsupported: The file cannot be decoded here.
+        """
+        location, failed = request.location, None
+        if not self._replicas.has_failures:
+            try:  # nearly all reads end here
+                return self._read_from(location, request)
+            except FAILURES as error:
+                failed = error
+        attempts = ReplicaAttempts(self._replicas, location, failed)
+        return attempts.first(lambda replica: self._read_from(replica, request))
 
-    def _content(self, wanted: ReadRequest, store: str, object_key: str) -> bytes:
-        _, location, start_byte, end_byte, part = wanted
-        data = self.store_of(store).read(object_key, start_byte, end_byte)
-        if part is not None:
-            return decoded(wanted, data)
+    def _read_from(self, replica: Replica | Location, request: ReadRequest) -> bytes:
+        data = self.store_of(replica.store).read(replica.object_key, request.start_byte, request.end_byte)
+        if request.decoded_range is not None:
+            return decoded(request, data)
         found = crc32c(data)
-        if found != location.crc32c and wanted.is_whole:
-            check(location, found)
+        if found != request.location.crc32c and request.is_whole:
+            check(request.location, found)
         return data
 
-    def _tried(self, wanted: ReadRequest, trial: ReplicaAttempts, places: Iterable[Replica] | None = None) -> bytes:
-        """From the first of the places that can give it; by default, all that there are."""
-        for place in trial if places is None else places:
-            try:
-                data = self._content(wanted, place.store, place.object_key)
-            except FAILURES as error:
-                trial.failed(place, error)
-            else:
-                trial.succeeded(place)
-                return data
-        raise trial.error()
+    def stream(self, request: ReadRequest) -> Iterator[bytes]:
+        """Yield the requested bytes in blocks of at most 1 MiB.
 
-    def stream(self, location: Location, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB. A file of at most 8 MiB is checked before its first block comes. Of
-        a larger one the last block comes only if the checksum is right: until then the bytes are unproven."""
-        return self.blocks(ReadRequest.of(location.path, location, start, end))
+        A file of at most 8 MiB is checked before its first block is yielded. Of a larger file, the last block is
+        yielded only if the checksum is right: until then the bytes are not proven.
 
-    def blocks(self, wanted: ReadRequest, *, can_restart: bool = False) -> Iterator[bytes]:
-        """As `stream`. `can_restart`: it is for `save`, so that nothing has to be held back."""
-        can_be_checked = wanted.is_whole or wanted.part is not None
-        if can_be_checked and wanted.location.size_bytes <= HELD_BYTES and not can_restart:
-            return self._held(wanted)
-        if wanted.part is not None:
-            return self._advised(wanted, self._decoded(wanted))
-        blocks = self._unchecked(wanted)
-        return self._advised(wanted, checked(wanted.location, blocks)) if wanted.is_whole else blocks
+        Raises:
+            Damaged: A file of more than 8 MiB proved to be damaged at its end. See `read` for all other errors.
+        """
+        if not request.can_be_checked:
+            yield from self._blocks(request)
+        elif request.memory_bytes <= _CHECKED_BYTES:
+            data = self.read(request)
+            for start in range(0, len(data), _BLOCK_BYTES):
+                yield data if len(data) <= _BLOCK_BYTES else data[start : start + _BLOCK_BYTES]
+        elif request.location.size_bytes <= _CHECKED_BYTES:
+            attempts = ReplicaAttempts(self._replicas, request.location)
+            yield from attempts.first(lambda replica: list(_checked(request, self._open(replica, request))))
+        else:
+            yield from self._checked_last(request)
 
-    def _advised(self, wanted: ReadRequest, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """What was handed out cannot be taken back: says what to do."""
+    def _checked_last(self, request: ReadRequest) -> Iterator[bytes]:
         try:
-            yield from blocks
+            yield from _checked(request, self._blocks(request))
         except Damaged as error:
-            if self._places.copies(wanted.location):
+            if self._replicas.others(request.location):
                 error.hint = "a copy may be whole: get it into a file (get -o FILE), or run cafcat repair"
             raise
 
-    def _held(self, wanted: ReadRequest) -> Iterator[bytes]:
-        """Nothing is handed out before all of it is proven."""
-        trial = ReplicaAttempts(self._places, wanted.location)
-        for place in trial:
-            try:
-                blocks = list(_proven(wanted, self._stream(place, wanted, wanted.start_byte)))
-            except FAILURES as error:
-                trial.failed(place, error)
-            else:
-                trial.succeeded(place)
-                yield from blocks
-                return
-        raise trial.error()
+    def _blocks(self, request: ReadRequest) -> Iterator[bytes]:
+        """Yield the blocks of a file, unchecked. Where a replica fails, the next one goes on at the same byte."""
+        position = 0
 
-    def _unchecked(self, wanted: ReadRequest) -> Iterator[bytes]:
-        """Where one place fails, the next goes on."""
-        position = wanted.start_byte
-        trial = ReplicaAttempts(self._places, wanted.location)
-        for place in trial:
-            try:
-                for block in self._stream(place, wanted, position):
-                    position += len(block)
-                    yield block
-            except FAILURES as error:
-                trial.failed(place, error)
-            else:
-                trial.succeeded(place)
-                return
-        raise trial.error()
+        def rest(replica: Replica) -> Iterator[bytes]:
+            nonlocal position
+            for block in self._open(replica, request, position):
+                position += len(block)
+                yield block
 
-    def _decoded(self, wanted: ReadRequest) -> Iterator[bytes]:
-        """Where one place fails, the next begins anew, and what was handed out already is passed over."""
-        handed_out = 0
-        trial = ReplicaAttempts(self._places, wanted.location)
-        for place in trial:
-            rest = handed_out
-            try:
-                for block in decoded_blocks(wanted, self._stream(place, wanted, wanted.start_byte)):
-                    new, rest = block[rest:], max(0, rest - len(block))
-                    handed_out += len(new)
-                    yield new
-            except Damaged:
+        return ReplicaAttempts(self._replicas, request.location).results(rest)
+
+    def _open(self, replica: Replica, request: ReadRequest, position: int = 0) -> Iterator[bytes]:
+        """Return the content of a file in blocks, decoded, from a position on; of a file that is not decoded, only
+        the requested range."""
+        store, start = self.store_of(replica.store), request.start_byte
+        if request.decoded_range is None:
+            return store.stream(replica.object_key, start + position, request.end_byte)
+        content = decode(request.location, store.stream(replica.object_key, start, request.end_byte))
+        return cut(content, (position, request.location.size_bytes)) if position else content
+
+    def files(self, reads: "Iterable[RangeRead[ReadRequest]]") -> Generator[_Requested, None, None]:
+        """Yield the requests that the reads serve, in order, each with its blocks. What fails is read from copies.
+
+        Several reads of a remote store are in flight. The blocks of a whole file are compared with its checksum
+        before the last one is yielded; use them before the next request is taken. Close the generator if not all
+        files are needed.
+
+        Raises:
+            AccessDenied, Unavailable: More than one file is concerned. The blocks raise the errors of their file.
+        """
+        from cafcat.reading.fetch import fetch
+
+        for url, of_store in groupby(map(self._redirected, reads), key=lambda read: read.store):
+            with closing(fetch(self.store_of(url), of_store)) as answers:
+                for read, answer in answers:
+                    yield from self._files_of(read, answer)
+
+    def _redirected(self, read: "RangeRead[ReadRequest]") -> "RangeRead[ReadRequest]":
+        """Return the read of a copy, if the object failed a short while ago."""
+        copy = self._replicas.instead_of(read.files[0].location)
+        return read if copy is None else read.of_replica(copy)
+
+    def _files_of(self, read: "RangeRead[ReadRequest]", answer: "Answer") -> Iterator[_Requested]:
+        """Yield the requests of one read. A function of its own, so that its bytes are released before the next
+        answer is waited for."""
+        blocks_of = self.stream if read.in_blocks else self._blocks_in(read, answer)
+        for request in read.files:
+            yield request, blocks_of(request) if request.memory_bytes else self._content(request, b"")
+
+    def _blocks_in(
+        self, read: "RangeRead[ReadRequest]", answer: "Answer"
+    ) -> Callable[[ReadRequest], Iterator[bytes]]:
+        """Return the function that returns the blocks of each file of a read."""
+        try:
+            data = answer()
+        except FAILURES as error:
+            return self._after_failure(read, error)
+        return lambda request: self._content(request, read.bytes_of(request, data))
+
+    def _after_failure(
+        self, read: "RangeRead[ReadRequest]", error: CafcatError
+    ) -> Callable[[ReadRequest], Iterator[bytes]]:
+        """Return how the files of a read are read after it failed.
+
+        Damage of one file must not cost the other files, so each is read on its own. But a missing object is
+        missing for all files, and so is one that a server could not give after all retries: then a copy is read.
+        """
+        from cafcat.reading.fetch import concerns_single_files
+
+        location = read.files[0].location
+        if read.store != location.store or concerns_single_files(self.store_of(read.store), error):
+            return self.stream
+        attempts = ReplicaAttempts(self._replicas, location, failed=error)
+        try:
+            data = attempts.first(lambda copy: self._read_range(copy, read))
+        except CafcatError:
+            if attempts.concerns_all:
                 raise
-            except FAILURES as error:
-                trial.failed(place, error)
-            else:
-                trial.succeeded(place)
-                return
-        raise trial.error()
+            return lambda request: _failing(attempts, request)
+        return lambda request: self._content(request, read.bytes_of(request, data))
 
-    def _stream(self, place: Replica, wanted: ReadRequest, start_byte: int) -> Iterator[bytes]:
-        return self.store_of(place.store).stream(place.object_key, start_byte, wanted.end_byte)
+    def _read_range(self, replica: Replica, read: "RangeRead[ReadRequest]") -> bytes:
+        return self.store_of(replica.store).read(replica.object_key, read.start_byte, read.end_byte)
+
+    def _content(self, request: ReadRequest, data: bytes) -> Iterator[bytes]:
+        """Return the blocks of a file from the bytes of its span. A damaged file is read again, on its own."""
+        if request.decoded_range is not None:
+            try:
+                return iter((decoded(request, data),))
+            except (Corrupt, NotInstalled, Unsupported):
+                return self._read_again(request)
+        if crc32c(data) == request.location.crc32c or not request.is_whole:
+            return iter((data,))
+        return self._read_again(request)
+
+    def _read_again(self, request: ReadRequest) -> Iterator[bytes]:
+        yield self.read(request)
 
     def save(
-        self, wanted: ReadRequest, blocks: Iterator[bytes], write: Callable[[Iterator[bytes]], object]
-    ) -> None:
-        """Gives the blocks (of `blocks` with can_restart) to `write`, which leaves nothing behind if they end in an
-        error: if they prove to be damaged at their end, it is called again, with those of a copy. Raises what
-        `write` does."""
+        self, request: ReadRequest, blocks: Iterator[bytes], write: Callable[[Iterator[bytes]], Result]
+    ) -> Result:
+        """Write the blocks of a file, and return what `write` returns. If they prove to be damaged at their end,
+        `write` is called again with the blocks of a copy.
+
+        Args:
+            request: What to read.
+            blocks: The blocks of the request, as `stream` and `files` return them.
+            write: Writes the blocks, and leaves nothing behind if they end in an error.
+
+        Raises:
+            CafcatError: As `read` does, and what `write` raises.
+        """
         try:
-            write(blocks)
+            return write(blocks)
         except Damaged as error:
-            self.save_copy(wanted, error, write)
+            attempts = ReplicaAttempts(self._replicas, request.location, failed=error)
+            return attempts.first(lambda copy: write(_checked(request, self._open_copy(copy, request))), (Damaged,))
 
-    def save_copy(self, wanted: ReadRequest, found: Damaged, write: Callable[[Iterator[bytes]], object]) -> None:
-        """The second half of `save`, after `write` raised Damaged."""
-        trial = ReplicaAttempts(self._places, wanted.location)
-        trial.own_failed(found)
-        for place in trial.copies():
-            try:
-                write(_proven(wanted, self._copy_blocks(place, wanted)))
-            except Corrupt as error:
-                trial.failed(place, error)
-            else:
-                trial.succeeded(place)
-                return
-        raise trial.error()
-
-    def _copy_blocks(self, place: Replica, wanted: ReadRequest) -> Iterator[bytes]:
-        """Whatever goes wrong with the copy is told apart from what goes wrong with writing."""
+    def _open_copy(self, copy: Replica, request: ReadRequest) -> Iterator[bytes]:
+        """Yield the content of a file in a copy. All its errors are Damaged, and so are not errors of writing."""
         try:
-            yield from self._stream(place, wanted, wanted.start_byte)
+            yield from self._open(copy, request)
         except FAILURES as error:
-            raise Damaged(error.message, path=wanted.location.path) from error
-
-    def directed(self, read: "RangeRead") -> "RangeRead":
-        """The read as it is; or, if it is known by now that the object cannot be read, of a copy."""
-        place = self._places.instead(read.wanted[0].location)
-        return read if place is None else read.of(place)
-
-    def elsewhere(self, read: "RangeRead", error: CafcatError) -> bytes | ReplicaAttempts:
-        """The bytes of a read that failed, from a copy; or what is to be said of it. Raises AccessDenied,
-        Unavailable if the store is out of reach, where no copy helps."""
-        trial = ReplicaAttempts(self._places, read.wanted[0].location)
-        trial.own_failed(error)
-        for place in trial.copies():
-            try:
-                data = self.store_of(place.store).read(place.object_key, read.start_byte, read.end_byte)
-            except FAILURES as failure:
-                trial.failed(place, failure)
-            else:
-                trial.succeeded(place)
-                return data
-        if trial.concerns_all:
-            raise trial.error()
-        return trial
+            raise Damaged(error.message, path=request.location.path) from error
 
 
-def _proven(wanted: ReadRequest, span: Iterator[bytes]) -> Iterator[bytes]:
-    if wanted.part is not None:
-        return decoded_blocks(wanted, span)
-    return checked(wanted.location, span)
+def _checked(request: ReadRequest, content: Iterator[bytes]) -> Iterator[bytes]:
+    """Return the requested bytes of a content, all of which is checked. Raises Damaged."""
+    blocks = checked(request.location, content)
+    return blocks if request.decoded_range is None else cut(blocks, request.decoded_range)
 
 
-def _names(path: str) -> Iterator[str]:
-    """Names that the catalog may have for what was typed: itself, then without a leading "./" or "/"."""
-    yield path
-    while (name := path.removeprefix("./").lstrip("/")) != path:
-        yield name
-        path = name
-
-
-def _absent(name: str, folders: set[str]) -> CafcatError:
-    if not is_text(name):
-        return InvalidInput("a name that is not valid UTF-8, or has a NUL, cannot be in the catalog", path=name)
-    return _is_folder(name) if name in folders else NotFound("the catalog has no such file", path=name)
-
-
-def _is_folder(name: str) -> NotFound:
-    return NotFound("this is a folder of the catalog, not a file", path=name, hint="use ls, find or extract")
+def _failing(attempts: ReplicaAttempts, request: ReadRequest) -> Iterator[bytes]:
+    yield from ()
+    raise attempts.error(request.location)

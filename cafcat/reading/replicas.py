@@ -1,12 +1,12 @@
-"""Where the bytes of a chunk are: in its own object and, once that fails, in the copies of it.
+"""The replicas of a chunk: its own object and its copies, in the order in which a read tries them.
 
-Nothing is asked of the catalog, and nothing is remembered, as long as all goes well. After a failure the catalog is
-asked once where the chunk is now: its store may have been moved, or migrated to another one, since the look-up.
+The catalog is queried for copies only after a read has failed, and nothing is cached until then. The query also
+returns where the chunk's own object is now: its store may have been moved or migrated since the look-up.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from cafcat.errors import (
@@ -25,17 +25,19 @@ from cafcat.stores.presence import elsewhere, why_not_there
 __all__ = ["FAILURES", "Replica", "ReplicaAttempts", "Replicas"]
 
 FAILURES: Final = (AccessDenied, Conflict, Corrupt, NotFound, StoreFailed)
-"""What a store raises that cannot give what it should have: another may."""
+"""Errors of a store or a checksum after which another replica may still give the bytes."""
 
-_AVOIDED_SECONDS: Final = 300.0
-"""So long an object or a store that failed is not asked again if there is a copy: it may take a server's whole
-patience to fail. After that it may have been mended."""
-_LOOKED_SECONDS: Final = 30.0
-"""So long it holds that a store is out of reach, when the next of several reads that are under way fails."""
-_ASKED_SECONDS: Final = 1.0
-"""How old the known places of a chunk must be, in seconds, before the catalog is asked again after all failed."""
-_KEPT_CHUNKS: Final = 10_000
-"""Number of chunks whose places are cached."""
+_AVOID_SECONDS: Final = 300.0
+"""How long an object or a store that failed is tried last, in seconds: each attempt may take a server's full time
+limit. After that it may have been repaired."""
+_OUTAGE_SECONDS: Final = 30.0
+"""How long the result of one look at a store holds for other reads that fail meanwhile, in seconds."""
+_REFRESH_SECONDS: Final = 1.0
+"""How old cached replica locations must be before they are queried again after all replicas failed, in seconds."""
+_CACHED_CHUNKS: Final = 10_000
+"""Number of chunks whose replica locations are cached."""
+
+Result = TypeVar("Result")
 
 
 class Replica(NamedTuple):
@@ -45,8 +47,11 @@ class Replica(NamedTuple):
     object_key: str
 
 
-class _Silence(NamedTuple):
-    """A store that is out of reach, or elsewhere: since when, in seconds of the monotonic clock, and why."""
+class _Outage(NamedTuple):
+    """A store that is out of reach, or is not where its URL points.
+
+    since: when that was found, in seconds of the monotonic clock. message and hint: of the error.
+    """
 
     since: float
     message: str
@@ -56,15 +61,18 @@ class _Silence(NamedTuple):
         return Unavailable(self.message, hint=self.hint)
 
 
-class _Known(NamedTuple):
-    """The places of a chunk, as the catalog gave them at this time, in seconds of the monotonic clock."""
+class _CachedReplicas(NamedTuple):
+    """The replicas of a chunk as the catalog returned them, the chunk's own object first.
 
-    asked: float
-    places: list[Replica]
+    queried: when, in seconds of the monotonic clock.
+    """
+
+    queried: float
+    replicas: list[Replica]
 
 
 class Replicas:
-    """What is known of objects that failed, and of their copies. Safe to share by threads."""
+    """Failed objects and stores, and where the copies of their chunks are. Threads may share it."""
 
     def __init__(
         self,
@@ -72,190 +80,215 @@ class Replicas:
         store_of: Callable[[str], Store],
         warn: Callable[[str], object],
     ) -> None:
-        """`replicas_of` gives store and key of the chunk itself, as they are now, then of every copy. `warn` is
-        told once of each chunk that was read from a copy, or of the store if that is out of reach."""
-        self._places_of = replicas_of
+        """Query nothing yet.
+
+        Args:
+            replicas_of: Returns store URL and key of a chunk's own object, then of every copy.
+            store_of: Returns the store of a URL.
+            warn: Called with a message, once for each chunk that was read from a copy, or once for its store if the
+                store is out of reach.
+        """
+        self._replicas_of = replicas_of
         self._store_of = store_of
         self._warn = warn
-        self._known: dict[UUID, _Known] = {}
-        self._avoided: dict[Replica, float] = {}
-        self._silent: dict[str, _Silence] = {}
+        self._cached: dict[UUID, _CachedReplicas] = {}
+        self._avoided_until: dict[Replica, float] = {}
+        self._outages: dict[str, _Outage] = {}
         self._warned: set[str | UUID] = set()
 
     @property
     def has_failures(self) -> bool:
-        """Whether anything failed that is remembered."""
-        return bool(self._avoided or self._silent)
+        """True if a failed object or store is remembered."""
+        return bool(self._avoided_until or self._outages)
 
-    def instead(self, location: Location) -> Replica | None:
-        """The copy to read, if it is known that the chunk's own object cannot be read."""
+    def instead_of(self, location: Location) -> Replica | None:
+        """Return the copy to read if the chunk's own object failed a short while ago; else None."""
         if not self.is_avoided(location):
             return None
-        copies = self.copies(location)
-        if copies and location.store in self._silent:
-            self._tell_of_store(location.store)
-        return copies[0] if copies else None
+        others = self.others(location)
+        if others and location.store in self._outages:
+            self._warn_of_store(location.store)
+        return others[0] if others else None
 
-    def copies(self, location: Location, *, again: bool = False) -> list[Replica]:
-        """Return where else the chunk of a location is: first its own object, if that has moved since the look-up,
-        then its copies. One query, at most every few minutes for each chunk; with `again` at most every second."""
+    def others(self, location: Location, *, refresh: bool = False) -> list[Replica]:
+        """Return the other replicas of a location's chunk: its own object if that has moved since the look-up, then
+        its copies.
+
+        One query for each chunk, at most every five minutes; with `refresh`, at most every second.
+        """
         chunk = location.chunk
-        known = self._known.get(chunk)
-        oldest = time.monotonic() - (_ASKED_SECONDS if again else _AVOIDED_SECONDS)
-        if known is None or known.asked < oldest:
-            if len(self._known) >= _KEPT_CHUNKS:
-                self._known.clear()
-            places = [Replica(store, key) for store, key in self._places_of(chunk)]
-            known = self._known[chunk] = _Known(time.monotonic(), places)
-        own = _own_place(location)
-        return [place for place in known.places if place != own]
+        cached = self._cached.get(chunk)
+        oldest = time.monotonic() - (_REFRESH_SECONDS if refresh else _AVOID_SECONDS)
+        if cached is None or cached.queried < oldest:
+            if len(self._cached) >= _CACHED_CHUNKS:
+                self._cached.clear()
+            replicas = [Replica(store, key) for store, key in self._replicas_of(chunk)]
+            cached = self._cached[chunk] = _CachedReplicas(time.monotonic(), replicas)
+        own = _own_object(location)
+        return [replica for replica in cached.replicas if replica != own]
 
-    def _is_chunk_itself(self, place: Replica, chunk: UUID) -> bool:
-        known = self._known.get(chunk)
-        return known is not None and known.places[:1] == [place]
+    def is_avoided(self, location: Location) -> bool:
+        """Return whether the location's object, or its store, failed a short while ago. Then it is tried last."""
+        if not self.has_failures:
+            return False
+        outage = self._outages.get(location.store)
+        store_until = 0.0 if outage is None else outage.since + _AVOID_SECONDS
+        return max(store_until, self._avoided_until.get(_own_object(location), 0.0)) > time.monotonic()
 
-    def own_failed(self, location: Location, error: CafcatError) -> Unavailable | None:
-        """Notes it. What it means if the whole store is out of reach, so that not every chunk finds that out by
-        itself: over a network, that is looked at now."""
+    def record_failure(self, location: Location, error: CafcatError) -> Unavailable | None:
+        """Remember that the location's own object failed, so that other reads try it last.
+
+        A store may be out of reach as a whole. Over a network that is checked here, so that not every chunk finds
+        it out on its own.
+
+        Returns:
+            An error for the whole store if it is out of reach, or elsewhere; else None.
+        """
         if isinstance(error, Corrupt):
             return None  # some bytes are wrong, others need not be
         store = self._store_of(location.store)
         is_remote = isinstance(store, RemoteStore)
         if is_remote or isinstance(error, NotFound):
-            self._avoided[_own_place(location)] = time.monotonic() + _AVOIDED_SECONDS
+            self._avoided_until[_own_object(location)] = time.monotonic() + _AVOID_SECONDS
         if isinstance(error, NotFound) or (is_remote and isinstance(error, StoreFailed)):
-            return self._reach(store, location)
+            return self._check_store(store, location)
         return None
 
-    def read_from(self, place: Replica, location: Location, error: CafcatError | None) -> None:
-        """A copy, or after all the own object, gave the bytes. Says so once; `error` is what was wrong with the own
-        one."""
-        if place == (location.store, location.object_key):
-            self._avoided.pop(place, None)
-            self._silent.pop(location.store, None)
-        elif self._is_chunk_itself(place, location.chunk):
+    def record_success(self, replica: Replica, location: Location, error: CafcatError | None) -> None:
+        """Forget the failures of the location's own object if it gave the bytes; else warn that a copy was read.
+
+        Args:
+            replica: The object that gave the bytes.
+            location: The file that was read.
+            error: Why the own object failed; None if it was not tried.
+        """
+        if replica == (location.store, location.object_key):
+            self._avoided_until.pop(replica, None)
+            self._outages.pop(location.store, None)
+        elif self._is_own_object(replica, location.chunk):
             pass  # its store was moved since the look-up: nothing is wrong
-        elif location.store in self._silent:
-            self._tell_of_store(location.store)
+        elif location.store in self._outages:
+            self._warn_of_store(location.store)
         elif error is not None:
-            what = _what_is_wrong(location, error)
             advice = error.hint if isinstance(error, AccessDenied) else "run cafcat repair"
-            self._tell(location.chunk, f"{what}: read from its copy in {place.store}; {advice}")
+            message = f"{_failure(location, error)}: read from its copy in {replica.store}; {advice}"
+            self._warn_once(location.chunk, message)
 
-    def _tell_of_store(self, store: str) -> None:
-        self._tell(store, f"{self._silent[store].as_error().message}: reading the copies of its chunks")
+    def _is_own_object(self, replica: Replica, chunk: UUID) -> bool:
+        cached = self._cached.get(chunk)
+        return cached is not None and cached.replicas[:1] == [replica]
 
-    def _tell(self, what: str | UUID, message: str) -> None:
-        if what not in self._warned:
-            self._warned.add(what)
+    def _warn_of_store(self, store: str) -> None:
+        self._warn_once(store, f"{self._outages[store].message}: reading the copies of its chunks")
+
+    def _warn_once(self, subject: str | UUID, message: str) -> None:
+        if subject not in self._warned:
+            self._warned.add(subject)
             self._warn(message)
 
-    def is_avoided(self, location: Location) -> bool:
-        """Whether the own object failed a short while ago: then it is asked last."""
-        if not self.has_failures:
-            return False
-        silence = self._silent.get(location.store)
-        store_until = 0.0 if silence is None else silence.since + _AVOIDED_SECONDS
-        return max(store_until, self._avoided.get(_own_place(location), 0.0)) > time.monotonic()
-
-    def _reach(self, store: Store, location: Location) -> Unavailable | None:
+    def _check_store(self, store: Store, location: Location) -> Unavailable | None:
         url = location.store
-        known = self._silent.get(url)
-        if known is not None and known.since + _LOOKED_SECONDS > time.monotonic():
-            return known.as_error()
+        outage = self._outages.get(url)
+        if outage is not None and outage.since + _OUTAGE_SECONDS > time.monotonic():
+            return outage.as_error()
         try:
-            error = self._absence(store, location)
+            error = _absence(store, location)
         except AccessDenied:
-            return None  # it answers; who may read need not be allowed to list
-        if error is not None:
-            self._silent[url] = _Silence(time.monotonic(), error.message, error.hint)
-            return error
-        self._silent.pop(url, None)
-        return None
-
-    @staticmethod
-    def _absence(store: Store, location: Location) -> Unavailable | None:
-        try:
-            why = why_not_there(store, location.object_key)
-        except StoreFailed as error:
-            return Unavailable(f"the store is out of reach: {error.message}", hint=error.hint)
-        return None if why is None else elsewhere(location.store, why)
-
-
-def _own_place(location: Location) -> Replica:
-    return Replica(location.store, location.object_key)
-
-
-def _what_is_wrong(location: Location, error: CafcatError) -> str:
-    chunk = f"chunk {location.chunk}"
-    if isinstance(error, Corrupt):
-        at = "" if error.byte is None else f" at byte {error.byte}"
-        return f"{chunk} is damaged{at}"
-    if isinstance(error, NotFound):
-        return f"{chunk} is not where it was ({error.message})"
-    return f"{chunk} cannot be read ({error.message})"
+            return None  # the store answers; a reader need not be allowed to list it
+        if error is None:
+            self._outages.pop(url, None)
+            return None
+        self._outages[url] = _Outage(time.monotonic(), error.message, error.hint)
+        return error
 
 
 class ReplicaAttempts:
-    """One attempt to read bytes of a file, wherever they are. Iterate it for the places to try; tell it of each
-    whether it failed."""
+    """One attempt to read bytes of a chunk, from its own object or else from a copy."""
 
-    def __init__(self, places: Replicas, location: Location) -> None:
-        self._places = places
+    def __init__(self, replicas: Replicas, location: Location, failed: CafcatError | None = None) -> None:
+        """Begin an attempt.
+
+        Args:
+            replicas: What is known of failed objects.
+            location: The file that is read.
+            failed: Why the own object has failed already; then only the copies are tried.
+        """
+        self._replicas = replicas
         self._location = location
-        self._own = _own_place(location)
+        self._own = _own_object(location)
         self._error: CafcatError | None = None
         self._unavailable: Unavailable | None = None
         self._of_copies: tuple[str, ...] = ()
+        if failed is not None:
+            self._record_failure(self._own, failed)
 
-    def __iter__(self) -> Iterator[Replica]:
-        """The own object first, and the catalog is asked only when that has failed; last where it failed a short
-        while ago."""
-        avoided = self._places.is_avoided(self._location)
-        if not avoided:
+    def results(
+        self, read: Callable[[Replica], Iterable[Result]], failures: tuple[type[CafcatError], ...] = FAILURES
+    ) -> Iterator[Result]:
+        """Yield what `read` returns for the first replica that does not fail.
+
+        Where a replica fails, the next one goes on: `read` has to remember what it has yielded.
+
+        Args:
+            read: Called with one replica after the other.
+            failures: Errors of `read` after which the next replica is tried. Others are raised.
+
+        Raises:
+            CafcatError: All replicas failed: see `error`.
+        """
+        for replica in self._in_order():
+            try:
+                yield from read(replica)
+            except failures as error:
+                self._record_failure(replica, error)
+            else:
+                if replica is not self._own or self._replicas.has_failures:
+                    self._replicas.record_success(replica, self._location, self._error)
+                return
+        raise self.error()
+
+    def first(
+        self, read: Callable[[Replica], Result], failures: tuple[type[CafcatError], ...] = FAILURES
+    ) -> Result:
+        """Return what `read` returns for the first replica that does not fail. See `results`."""
+        [result] = self.results(lambda replica: (read(replica),), failures)
+        return result
+
+    def _in_order(self) -> Iterator[Replica]:
+        """Yield the own object first, or last if it failed a short while ago, and the copies. If all fail, yield
+        the replicas that the catalog has now and did not have when it was queried last."""
+        has_failed = self._error is not None
+        is_avoided = not has_failed and self._replicas.is_avoided(self._location)
+        if not (has_failed or is_avoided):
             yield self._own
-        yield from self._places.copies(self._location)
-        if avoided:
+        others = self._replicas.others(self._location)
+        yield from others
+        if is_avoided:
             yield self._own
-        yield from self._moved()
+        for replica in self._replicas.others(self._location, refresh=True):
+            if replica not in others:
+                yield replica
 
-    def copies(self) -> Iterator[Replica]:
-        """Only these: the own object has failed already."""
-        yield from self._places.copies(self._location)
-        yield from self._moved()
-
-    def _moved(self) -> Iterator[Replica]:
-        """Replicas that the catalog has by now, and did not have when it was asked last."""
-        tried = self._places.copies(self._location)
-        yield from (place for place in self._places.copies(self._location, again=True) if place not in tried)
-
-    def failed(self, place: Replica, error: CafcatError) -> None:
-        """`error`: as the store raised it, or Corrupt if the checksum was wrong."""
-        if place == self._own:
+    def _record_failure(self, replica: Replica, error: CafcatError) -> None:
+        if replica == self._own:
             self._error = error
-            self._unavailable = self._places.own_failed(self._location, error)
+            self._unavailable = self._replicas.record_failure(self._location, error)
         else:
-            self._of_copies += (f"{place.store}: {error.message}",)
-
-    def own_failed(self, error: CafcatError) -> None:
-        """As `failed`, of the chunk's own object."""
-        self.failed(self._own, error)
-
-    def succeeded(self, place: Replica) -> None:
-        """It gave the bytes."""
-        if place is not self._own or self._places.has_failures:
-            self._places.read_from(place, self._location, self._error)
+            self._of_copies += (f"{replica.store}: {error.message}",)
 
     @property
     def concerns_all(self) -> bool:
-        """Whether what went wrong is not a matter of this one chunk: nobody lets us in, the store is out of
-        reach."""
+        """True if reads of other chunks would fail, too: access is denied, or the store is out of reach."""
         return self._unavailable is not None or not isinstance(self._error, Corrupt | NotFound | StoreFailed)
 
     def error(self, location: Location | None = None) -> CafcatError:
-        """After all have failed: what is wrong with the own object, as an error of the file at `location` (default:
-        the one that was tried). Unavailable if it is not the object that is gone but the whole store."""
-        assert self._error is not None  # noqa: S101 - the own object is always among those tried
+        """Return the error of a file after all replicas failed: what was wrong with the own object, with the
+        failures of the copies as a hint. Unavailable if the whole store is out of reach.
+
+        Args:
+            location: Another file of the same read. By default the file of this attempt.
+        """
+        assert self._error is not None  # noqa: S101 - the own object is always among those that were tried
         error = self._unavailable or _error_of_file(location or self._location, self._error)
         if self._of_copies and error is not self._error:
             error.hint = f"its copies fail, too: {'; '.join(self._of_copies)}"
@@ -263,13 +296,36 @@ class ReplicaAttempts:
         return error
 
 
+def _own_object(location: Location) -> Replica:
+    return Replica(location.store, location.object_key)
+
+
+def _absence(store: Store, location: Location) -> Unavailable | None:
+    """Return why the whole store cannot be read; None if it is where its URL points."""
+    try:
+        why = why_not_there(store, location.object_key)
+    except StoreFailed as error:
+        return Unavailable(f"the store is out of reach: {error.message}", hint=error.hint)
+    return None if why is None else elsewhere(location.store, why)
+
+
+def _failure(location: Location, error: CafcatError) -> str:
+    chunk = f"chunk {location.chunk}"
+    if isinstance(error, Corrupt):
+        at = "" if error.byte is None else f" at byte {error.byte}"
+        return f"{chunk} is damaged{at}"
+    if isinstance(error, NotFound):
+        return f"{chunk} is missing ({error.message})"
+    return f"{chunk} cannot be read ({error.message})"
+
+
 def _error_of_file(location: Location, error: CafcatError) -> CafcatError:
-    """What an error of a store means for one file. The catalog has the file: an object that is not there is
-    damage, not a wrong name."""
+    """Return the error of one file for the error of a store. The catalog has the file: a missing object is damage,
+    not a wrong name."""
     if isinstance(error, StoreFailed):
         return StoreFailed(error.message, path=location.path, hint=error.hint)
     if isinstance(error, NotFound):
-        message = f"the chunk is not where it was: {error.message}"
+        message = f"the chunk is missing: {error.message}"
         return Corrupt(message, path=location.path, chunk=str(location.chunk), byte=location.start_byte)
     if isinstance(error, Corrupt):
         return Corrupt(error.message, path=location.path, chunk=error.chunk, byte=error.byte)

@@ -1,4 +1,4 @@
-"""What is asked for."""
+"""A request to read one file, or a range of its bytes."""
 
 from typing import NamedTuple
 
@@ -9,39 +9,58 @@ __all__ = ["ReadRequest"]
 
 
 class ReadRequest(NamedTuple):
-    """A file that is wanted, by the name that it was asked for; and which bytes of its chunk have to be read.
+    """One file to read, and which bytes of its chunk are needed for that.
 
-    part: `[start, end)` of the content that these are decoded to; None where the bytes of the chunk are the file's,
-    so that no more is read than is wanted.
+    name: the path as the caller gave it. start_byte, end_byte: the bytes `[start_byte, end_byte)` of the chunk.
+    decoded_range: for a file that its format has to decode, the bytes `[start, end)` of the decoded content that
+    are requested; None for a file whose bytes are in the chunk as they are.
     """
 
     name: str
     location: Location
     start_byte: int
     end_byte: int
-    part: tuple[int, int] | None = None
+    decoded_range: tuple[int, int] | None = None
 
     @property
     def size_bytes(self) -> int:
-        """Of what is read."""
+        """Number of bytes to read from the chunk."""
         return self.end_byte - self.start_byte
 
     @property
-    def made_bytes(self) -> int:
-        """Of what has to be made of it, or else read: a file that is decoded may be much larger than its span."""
-        return self.size_bytes if self.part is None else max(self.size_bytes, self.location.size_bytes)
+    def memory_bytes(self) -> int:
+        """Number of bytes that reading the file at once takes in memory: those of the chunk or, if there are more,
+        those of the decoded file."""
+        read_bytes = self.end_byte - self.start_byte
+        return read_bytes if self.decoded_range is None else max(read_bytes, self.location.size_bytes)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the file, so that its checksum can be checked."""
-        if self.part is not None:
-            return self.part == (0, self.location.size_bytes)
-        return self.size_bytes == self.location.size_bytes
+        """True if all bytes of the file are requested."""
+        size_bytes = self.location.size_bytes
+        if self.decoded_range is not None:
+            return self.decoded_range == (0, size_bytes)
+        return self.end_byte - self.start_byte == size_bytes
+
+    @property
+    def can_be_checked(self) -> bool:
+        """True if reading passes over all bytes of the file, so that its checksum can be compared. To decode a part
+        of a file, all of it is decoded."""
+        return self.decoded_range is not None or self.is_whole
 
     @classmethod
     def of(cls, name: str, location: Location, start: int = 0, end: int | None = None) -> "ReadRequest":
-        """Bytes `[start, end)` of the file, cut at its end; a negative start counts from the end. Raises
-        InvalidInput if the range begins beyond the file, or makes no sense."""
+        """Return the request for bytes `[start, end)` of a file.
+
+        Args:
+            name: The path as the caller gave it.
+            location: Where the file is.
+            start: First byte; a negative number counts from the end of the file.
+            end: One past the last byte, at most the size of the file; None for the end of the file.
+
+        Raises:
+            InvalidInput: The range begins beyond the end of the file, or ends before it begins.
+        """
         if start == 0 and end is None and location.decoding is None:
             return cls(name, location, location.start_byte, location.end_byte)
         first, last = _range(location, start, end)
@@ -55,7 +74,8 @@ def _range(location: Location, start: int, end: int | None) -> tuple[int, int]:
     first = max(0, size + start) if start < 0 else start
     last = size if end is None else min(end, size)
     if end is not None and end < first:
-        raise InvalidInput(f"a range of {start} to {end} makes no sense", path=location.path)
+        message = f"the range {start} to {end} ends before it begins; the file has {size} bytes"
+        raise InvalidInput(message, path=location.path)
     if first > size or (first == size and size > 0):
         raise InvalidInput(f"the range begins at {first}, the file has {size} bytes", path=location.path)
     return first, last

@@ -1,4 +1,4 @@
-"""Files of the catalog to files of the user, wherever their bytes are."""
+"""Write files of the catalog to files of the user."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -8,38 +8,53 @@ from cafcat.errors import CafcatError
 from cafcat.reading.durable_files import DurableFiles, OpenFolder
 from cafcat.reading.output_errors import disk_errors
 from cafcat.reading.outputs import Output, write_single
-from cafcat.reading.reader import Reading
+from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.support.syncing import sync_ancestors
 
 __all__ = ["SavedFiles", "save_single"]
 
 
-def save_single(reading: Reading, wanted: ReadRequest, blocks: Iterator[bytes], output: Output) -> None:
-    """Write a file to disk, as `write_single` does, with its time if it is the whole file; from a copy where its
-    own chunk is damaged, also if that is seen only at the end."""
+def save_single(reader: FileReader, request: ReadRequest, blocks: Iterator[bytes], output: Output) -> None:
+    """Write one file, as `write_single` does; with its modification time, if it is the whole file.
+
+    Args:
+        reader: Gives the file again, from a copy, if its chunk proves to be damaged at the end of the file.
+        request: What is read.
+        blocks: The blocks of the request.
+        output: Where to write them. Nothing can be written a second time to a device or pipe.
+
+    Raises:
+        CafcatError: As FileReader.read and `write_single` do.
+    """
 
     def write(blocks: Iterator[bytes]) -> None:
-        write_single(output, blocks, _time_of(wanted))
+        write_single(output, blocks, _time_of(request))
 
     if output.is_special:
-        write(blocks)  # what has gone into a pipe is gone
+        write(blocks)
     else:
-        reading.save(wanted, blocks, write)
+        reader.save(request, blocks, write)
 
 
 class SavedFiles:
-    """Many files to disk. A context manager: files that were not committed when it is left are dropped."""
+    """Writes many files. A context manager: files that were not committed when it is left are dropped."""
 
-    def __init__(self, reading: Reading, *, overwrite: bool, mode: int) -> None:
-        """Args: overwrite: whether to replace existing files; mode: of new files, less the umask."""
-        self._reading = reading
+    def __init__(self, reader: FileReader, *, overwrite: bool, mode: int) -> None:
+        """Write nothing yet.
+
+        Args:
+            reader: Gives files again that prove to be damaged.
+            overwrite: Whether to replace existing files.
+            mode: Permissions of new files, less the umask.
+        """
+        self._reader = reader
         self._files: DurableFiles[ReadRequest] = DurableFiles("the output", overwrite=overwrite, mode=mode)
         self._folders: dict[str, OpenFolder] = {}
 
-    def save(self, wanted: ReadRequest, blocks: Iterator[bytes], output: Output) -> None:
-        """Write the content of a file, as `save_single` does; the file takes its name later, unless the output is a
-        device or pipe. Raises CafcatError."""
+    def save(self, request: ReadRequest, blocks: Iterator[bytes], output: Output) -> None:
+        """Write the content of one file, which takes its name in `committed`. Not for devices and pipes. Raises
+        CafcatError."""
         parent = str(output.path.parent)
         if parent not in self._folders:
             with disk_errors(output.shown):
@@ -47,9 +62,10 @@ class SavedFiles:
         folder = self._folders[parent]
 
         def write(blocks: Iterator[bytes]) -> None:
-            self._files.write(folder, output.path.name, blocks, _time_of(wanted), shown=output.shown, of=wanted)
+            modified_ns = _time_of(request)
+            self._files.write(folder, output.path.name, blocks, modified_ns, shown=output.shown, of=request)
 
-        self._reading.save(wanted, blocks, write)
+        self._reader.save(request, blocks, write)
 
     def committed(self) -> Iterator[tuple[ReadRequest, CafcatError | None]]:
         """Make all files durable under their names; then yield each, with an error if it could not take its name.
@@ -70,5 +86,5 @@ class SavedFiles:
         self._files.__exit__(kind, error, trace)
 
 
-def _time_of(wanted: ReadRequest) -> int | None:
-    return wanted.location.modified_ns if wanted.is_whole else None
+def _time_of(request: ReadRequest) -> int | None:
+    return request.location.modified_ns if request.is_whole else None

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
-from cafcat.reading.reader import Reading
+from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.session import Stores
 from cafcat.settings.settings import Settings
@@ -82,7 +82,7 @@ class Snapshot:
         self._stores = Stores(settings)
         self._catalog = SnapshotCatalog(self._rows)
         store_of = self._stores.__getitem__
-        self._reading = Reading(self._catalog, store_of, warn or logging.getLogger("cafcat").warning)
+        self._reader = FileReader(self._catalog, store_of, warn or logging.getLogger("cafcat").warning)
         self._open = CachedChunks(store_of)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
@@ -107,7 +107,7 @@ class Snapshot:
         if is_simple and (data := self._from_file(location)) is not None:
             return data
         try:
-            return self._reading.content(wanted)
+            return self._reader.read(wanted)
         except Corrupt as error:
             raise self._explained(error) from error.__cause__
 
@@ -132,13 +132,13 @@ class Snapshot:
 
         if isinstance(paths, str | bytes):
             raise InvalidInput("paths are a list of names", hint=f"write [{paths!r}]")
-        for path, content in Batch(self._reading, start, end).read(paths):
+        for path, content in Batch(self._reader, start, end).read(paths):
             yield path, content if isinstance(content, bytes) else self._explained(content)
 
     def locate(self, path: str) -> Location:
         """Where a file is. Raises NotFound."""
         try:
-            return self._reading.locate(path)
+            return self._reader.locate(path)
         except NotFound as error:
             raise self._explained(error) from None
 
@@ -193,7 +193,7 @@ class Snapshot:
     def _forked(self) -> None:
         """In the child. What the parent had open is neither used nor closed here: SQLite forbids it, and clients of
         buckets have threads that did not come along."""
-        _INHERITED.append((self._rows, self._stores, self._reading))
+        _INHERITED.append((self._rows, self._stores, self._reader))
         self._start(self._file)
 
 

@@ -1,4 +1,4 @@
-"""Many answers under way at once, taken in the order in which they were asked for."""
+"""Call a function for many items in threads, and return the results in the order of the items."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -18,28 +18,40 @@ def in_order(
     items: Iterable[Item],
     *,
     most_in_flight: int,
+    most_begun: int | None = None,
     cost: Callable[[Item], int] = lambda _: 0,
     budget: int = 0,
 ) -> Generator[Result, None, None]:
-    """`function` of each item, run in threads, in the order of the items. At most so many are begun and not taken
-    yet; nor so many that their summed cost exceeds the budget, unless it is a single one. Items are taken in the
-    caller's thread. An exception of the function is raised in its turn.
+    """Yield the result of a function for each item, in the order of the items.
 
-    Closing the iterator gives up what has not begun, waits for what has, and closes the results that nobody took,
-    if they can be.
+    The function runs in threads; the items are iterated in the caller's thread. An exception of the function is
+    raised where its result would be yielded. Closing the iterator cancels the calls that have not begun, waits for
+    the others, and closes results that were not yielded, if they have a `close` method.
+
+    Args:
+        function: Called once for each item.
+        items: They are read no further ahead than the limits below allow.
+        most_in_flight: Most calls that run at the same time.
+        most_begun: Most items that were read and whose results were not yielded yet. The default is most_in_flight.
+            With more, a single slow call does not keep the next ones from beginning.
+        cost: Returns what the result of an item costs, for instance its size in bytes.
+        budget: Most summed cost of the items that were read and whose results were not yielded yet. A single item
+            may cost more.
     """
-    from concurrent.futures import ThreadPoolExecutor  # a command that reads one file needs none
+    from concurrent.futures import ThreadPoolExecutor  # a command that reads one file needs no threads
 
     waiting: deque[tuple[Future[Result], int]] = deque()
+    most_begun = most_begun or most_in_flight
     spent = 0
     pool = ThreadPoolExecutor(most_in_flight, thread_name_prefix="cafcat-read")
     try:
         for item in items:
             price = cost(item)
-            while waiting and (len(waiting) >= most_in_flight or spent + price > budget):
+            while waiting and (len(waiting) >= most_begun or spent + price > budget):
                 future, paid = waiting.popleft()
                 spent -= paid
                 yield future.result()
+                del future  # a result is not kept while the next one is waited for
             waiting.append((pool.submit(function, item), price))
             spent += price
         while waiting:

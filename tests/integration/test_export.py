@@ -260,7 +260,7 @@ def test_what_is_damaged_comes_from_a_copy(world: World, tmp_path: Path, damaged
 def test_a_chunk_that_is_gone_is_damage_and_a_store_that_fails_is_not(world: World, tmp_path: Path) -> None:
     chunk = commit(world.repository, {"a": b"a" * 100})
     moved = object_of(world, chunk).rename(tmp_path / "moved")
-    with pytest.raises(Corrupt, match="not where it was"):
+    with pytest.raises(Corrupt, match="is missing"):
         world.repository.export([], tmp_path / "taken.caf")
     object_of(world, chunk).mkdir()
     with pytest.raises((Corrupt, StoreFailed)):

@@ -209,7 +209,7 @@ def asked_for_copies(repository: cafcat.Repository) -> list[Any]:
         asked.append(chunk)
         return replicas_of(chunk)
 
-    repository._reading._places._places_of = counted
+    repository._reader._replicas._replicas_of = counted
     return asked
 
 
@@ -224,7 +224,7 @@ def test_what_is_mended_is_read_again_after_a_while(
     # The copy is asked first now, and is gone: the chunk itself is asked after all.
     assert world.repository.read("tree/first") == FILES["tree/first"]
     assert read_many(world.repository, tmp_path) == FILES
-    monkeypatch.setattr(places, "_AVOIDED_SECONDS", 0.0)
+    monkeypatch.setattr(places, "_AVOID_SECONDS", 0.0)
     with reopened(world) as repository:
         assert read(repository, tmp_path) == FILES
     assert world.warnings == []
@@ -233,7 +233,7 @@ def test_what_is_mended_is_read_again_after_a_while(
 def test_without_a_copy_the_error_is_that_of_the_chunk(world: World, tmp_path: Path) -> None:
     chunk = commit(world.repository, FILES)
     os.unlink(object_of(world, chunk))
-    with pytest.raises(Corrupt, match="not where it was") as raised:
+    with pytest.raises(Corrupt, match="is missing") as raised:
         world.repository.read("tree/first")
     assert raised.value.hint is None
     assert world.warnings == []
@@ -280,7 +280,7 @@ def test_only_committed_copies_are_read(world: World, chunk: str) -> None:
     os.unlink(object_of(world, chunk))
     for state in ("writing", "abandoned", "deleted"):
         world.sql("UPDATE chunk_copies SET state = %s", state)
-        with reopened(world) as repository, pytest.raises(Corrupt, match="not where it was"):
+        with reopened(world) as repository, pytest.raises(Corrupt, match="is missing"):
             repository.read("tree/first")
 
 

@@ -16,7 +16,7 @@ import cafcat
 from cafcat.catalog.connection import PgConnection
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.model import Folder, Location, ProblemKind
-from cafcat.stores.local.files import LocalFile
+from cafcat.stores.local.store import LocalStore
 from tests.damage import flip
 from tests.open_files import open_files
 
@@ -56,13 +56,13 @@ def test_get_is_one_query_and_one_range_read(
 ) -> None:
     """As the wire sees it, from a new connection on: libpq's trace lists what is sent."""
     reads: list[tuple[int, int]] = []
-    blocks = LocalFile.blocks
+    read = LocalStore.read
 
-    def counted(self: LocalFile, start: int, end: int) -> Iterator[bytes]:
+    def counted(self: LocalStore, key: str, start: int, end: int) -> bytes:
         reads.append((start, end))
-        return blocks(self, start, end)
+        return read(self, key, start, end)
 
-    monkeypatch.setattr(LocalFile, "blocks", counted)
+    monkeypatch.setattr(LocalStore, "read", counted)
     with (
         cafcat.open(database_url=database_url, home=tmp_path, store=repository.settings.store) as fresh,
         (tmp_path / "trace").open("wb+") as trace,
@@ -231,7 +231,7 @@ def test_a_chunk_that_was_cut_or_is_gone(repository: cafcat.Repository, chunk: P
         repository.read("tree/sub/large")
     assert repository.read("tree/hello") == b"hello, world"
     chunk.unlink()
-    with pytest.raises(Corrupt, match="not where it was") as raised:
+    with pytest.raises(Corrupt, match="is missing") as raised:
         repository.read("tree/hello")
     assert raised.value.path == "tree/hello"
 

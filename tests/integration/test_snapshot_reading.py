@@ -185,7 +185,7 @@ def test_what_was_pruned_since_is_not_found_and_a_new_snapshot_is_advised(
         assert again.read("tree/n150") == FILES["tree/n150"]
     repository.prune(grace_seconds=0)
     with open_snapshot(tmp_path / "taken") as later:
-        with pytest.raises(NotFound, match="not where it was") as raised:
+        with pytest.raises(NotFound, match="is missing") as raised:
             later.read("tree/n150")
         assert raised.value.path == "tree/n150"
         assert raised.value.hint == "if it was pruned or repacked since, make a new snapshot"

@@ -13,6 +13,7 @@ from cafcat.errors import CafcatError, Conflict, Corrupt, Locked, NotFound, Stor
 from cafcat.events import ObjectChecked
 from cafcat.model import OnConflict, Verdict
 from cafcat.operations.chosen_stores import store_to_write
+from cafcat.reading.request import ReadRequest
 from cafcat.stores.marker import Marker, marker_key, write_marker
 from tests.catalog_world import Opener, begin, commit, sql
 from tests.listeners import Following
@@ -176,7 +177,7 @@ def test_reads_with_an_old_location_go_on_over_a_move(
         parts = reader.stream_many(FILES)
         shutil.move(old.folder, new.folder)
         repository.move_store(old.url, new.url)
-        assert {found.path: reader._reading.read(found) for found in locations} == FILES
+        assert {found.path: reader._reader.read(ReadRequest.of(found.path, found)) for found in locations} == FILES
         assert {path: b"".join(blocks) for path, blocks in parts if not isinstance(blocks, CafcatError)} == FILES
         shutil.move(new.folder, old.folder)
         repository.move_store(new.url, old.url)
@@ -220,7 +221,7 @@ def test_a_store_that_is_not_there_is_no_damage(
 def test_a_missing_chunk_of_a_store_that_is_there_is_damage(repository: cafcat.Repository, old: Folder) -> None:
     for chunk in old.folder.glob("*.caf"):
         chunk.unlink()
-    with pytest.raises(Corrupt, match="not where it was"):
+    with pytest.raises(Corrupt, match="is missing"):
         repository.read("a/one")
     assert repository.verify().missing == 2
 
@@ -250,7 +251,7 @@ def test_a_store_is_migrated_and_comes_back(repository: cafcat.Repository, old: 
         assert repository.prune(dry_run=False).copies_waiting == 2
         assert repository.prune(grace_seconds=0, dry_run=False).objects == 2
         assert not before.keys() & old.objects().keys()
-        assert {found.path: reader._reading.read(found) for found in locations} == FILES
+        assert {found.path: reader._reader.read(ReadRequest.of(found.path, found)) for found in locations} == FILES
     assert repository.verify(level="data").ok == 2
     assert repository.migrate_store(target.url, old.url).chunks == 2
     assert repository.migrate_store(old.url, target.url).chunks == 2

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cafcat.model import Location
-from cafcat.reading.plan import ReadPlan, ReadRequest, in_read_order, merged, merging_of
+from cafcat.reading.plan import ReadPlan, coalescing_of, in_read_order, range_reads
+from cafcat.reading.request import ReadRequest
 from cafcat.stores.registry import open_store
 
 FOLDER = "file:///srv/chunks"
@@ -16,65 +17,59 @@ BUCKET = "s3://bucket/chunks"
 KIB, MIB = 1 << 10, 1 << 20
 
 
-def wanted(start: int, end: int, key: str = "a", store: str = FOLDER, name: str = "") -> ReadRequest:
-    place = Location(name or f"{key}-{start}", start, end, 0, None, UUID(int=ord(key[0])), store, key)
-    return ReadRequest.of(place.path, place)
+def request(start: int, end: int, key: str = "a", store: str = FOLDER, name: str = "") -> ReadRequest:
+    location = Location(name or f"{key}-{start}", start, end, 0, None, UUID(int=ord(key[0])), store, key)
+    return ReadRequest.of(location.path, location)
 
 
 def spans(items: list[ReadRequest]) -> list[tuple[int, int]]:
-    return [(read.start_byte, read.end_byte) for read in merged(items, open_store)]
+    return [(read.start_byte, read.end_byte) for read in range_reads(items, open_store)]
 
 
 @pytest.mark.parametrize(("store", "gap"), [(FOLDER, 64 * KIB), (BUCKET, MIB)])
 def test_files_up_to_a_gap_apart_share_a_read(store: str, gap: int) -> None:
-    near = [wanted(0, 10, store=store), wanted(10 + gap, 20 + gap, store=store)]
-    far = [wanted(0, 10, store=store), wanted(11 + gap, 20 + gap, store=store)]
+    near = [request(0, 10, store=store), request(10 + gap, 20 + gap, store=store)]
+    far = [request(0, 10, store=store), request(11 + gap, 20 + gap, store=store)]
     assert spans(near) == [(0, 20 + gap)]
     assert spans(far) == [(0, 10), (11 + gap, 20 + gap)]
 
 
 @pytest.mark.parametrize(("store", "most"), [(FOLDER, 8 * MIB), (BUCKET, 16 * MIB)])
-def test_a_merged_read_has_a_largest_size_and_a_single_file_has_not(store: str, most: int) -> None:
-    full = [wanted(5, 10, store=store), wanted(10, 5 + most, store=store)]
+def test_a_shared_read_has_a_largest_size_and_a_single_file_has_not(store: str, most: int) -> None:
+    full = [request(5, 10, store=store), request(10, 5 + most, store=store)]
     assert spans(full) == [(5, 5 + most)]
-    assert spans([wanted(4, 5, store=store), *full]) == [(4, 10), (10, 5 + most)]
-    [fits] = merged([wanted(0, most, store=store)], open_store)
-    [larger] = merged([wanted(0, most + 1, store=store)], open_store)
+    assert spans([request(4, 5, store=store), *full]) == [(4, 10), (10, 5 + most)]
+    [fits] = range_reads([request(0, most, store=store)], open_store)
+    [larger] = range_reads([request(0, most + 1, store=store)], open_store)
     assert (fits.in_blocks, larger.in_blocks) == (False, True)
-    twice = [wanted(0, most + 1, store=store)] * 2
-    assert [len(read.wanted) for read in merged(twice, open_store)] == [1, 1]
+    twice = [request(0, most + 1, store=store)] * 2
+    assert [len(read.files) for read in range_reads(twice, open_store)] == [1, 1]
 
 
-def test_what_is_read_at_once_fits_into_128_mib() -> None:
-    for url in (FOLDER, BUCKET):
-        store = open_store(url)
-        assert store.reads_in_flight * merging_of(store).read_bytes <= 128 * MIB
-
-
-def test_objects_and_stores_are_never_merged() -> None:
-    items = [wanted(0, 1, "a"), wanted(1, 2, "b"), wanted(2, 3, "b", "file:///srv/others")]
+def test_files_of_two_objects_or_stores_share_no_read() -> None:
+    items = [request(0, 1, "a"), request(1, 2, "b"), request(2, 3, "b", "file:///srv/others")]
     assert len(spans(items)) == 3
 
 
 def test_empty_files_cost_nothing() -> None:
-    assert spans([wanted(7, 7)]) == [(0, 0)]
-    assert spans([wanted(0, 0), wanted(9 * MIB, 9 * MIB), wanted(20, 30), wanted(MIB, MIB)]) == [(20, 30)]
-    [read] = merged([wanted(0, 9 * MIB), wanted(9 * MIB, 9 * MIB)], open_store)
+    assert spans([request(7, 7)]) == [(0, 0)]
+    assert spans([request(0, 0), request(9 * MIB, 9 * MIB), request(20, 30), request(MIB, MIB)]) == [(20, 30)]
+    [read] = range_reads([request(0, 9 * MIB), request(9 * MIB, 9 * MIB)], open_store)
     assert read.in_blocks
     plan = ReadPlan()
-    for read in merged([wanted(7, 7), wanted(8, 8, "b")], open_store):
+    for read in range_reads([request(7, 7), request(8, 8, "b")], open_store):
         plan.add(read, "/there")
     assert (plan.files, plan.requests, plan.bytes_read, len(plan.chunks)) == (2, 0, 0, 2)
 
 
 @pytest.mark.parametrize("end", [10, 50])
-def test_what_is_large_when_it_is_decoded_comes_alone_and_in_blocks(end: int) -> None:
+def test_a_file_that_is_large_when_decoded_is_read_alone_and_in_blocks(end: int) -> None:
     """A record of zeros may have no bytes at all."""
-    place = wanted(10, end).location._replace(content_bytes=9 * MIB, decoding="some")
+    place = request(10, end).location._replace(content_bytes=9 * MIB, decoding="some")
     large = ReadRequest.of("large", place)
     small = ReadRequest.of("small", place._replace(start_byte=60, end_byte=end + 50, content_bytes=8 * MIB))
-    reads = list(merged([wanted(0, 10), large, large, wanted(50, 60), small], open_store))
-    assert [[item.name for item in read.wanted] for read in reads] == [
+    reads = list(range_reads([request(0, 10), large, large, request(50, 60), small], open_store))
+    assert [[item.name for item in read.files] for read in reads] == [
         ["a-0"],
         ["large"],
         ["large"],
@@ -84,17 +79,17 @@ def test_what_is_large_when_it_is_decoded_comes_alone_and_in_blocks(end: int) ->
 
 
 def test_in_the_order_asked_for_only_neighbours_share_a_read() -> None:
-    a, b, c = wanted(0, 10), wanted(10, 20), wanted(20, 30)
+    a, b, c = request(0, 10), request(10, 20), request(20, 30)
     assert spans([a, c, b]) == [(0, 30)]
     assert spans([b, a, c]) == [(10, 20), (0, 30)]
-    assert spans([a, wanted(5, 6, "b"), b]) == [(0, 10), (5, 6), (10, 20)]
-    assert spans(in_read_order([c, wanted(5, 6, "b"), b, a])) == [(0, 30), (5, 6)]
+    assert spans([a, request(5, 6, "b"), b]) == [(0, 10), (5, 6), (10, 20)]
+    assert spans(in_read_order([c, request(5, 6, "b"), b, a])) == [(0, 30), (5, 6)]
 
 
 def test_a_plan_counts_requests_and_bytes_by_chunk() -> None:
-    items = [wanted(0, 10), wanted(15, 20), wanted(0, 10), wanted(MIB, MIB + 1), wanted(3, 4, "b")]
+    items = [request(0, 10), request(15, 20), request(0, 10), request(MIB, MIB + 1), request(3, 4, "b")]
     plan = ReadPlan()
-    for read in merged(in_read_order(items), open_store):
+    for read in range_reads(in_read_order(items), open_store):
         plan.add(read, f"/chunks/{read.object_key}")
     assert (plan.files, plan.requests, plan.bytes_wanted, plan.bytes_read) == (5, 3, 27, 22)
     first, second = plan.chunks
@@ -116,19 +111,19 @@ SPANS = st.tuples(
 def test_every_file_is_in_its_read_once_and_in_order(
     found: list[tuple[tuple[int, int], str]], store: str, in_order: bool
 ) -> None:
-    items = [wanted(start, start + size, key, store, str(n)) for n, ((start, size), key) in enumerate(found)]
+    items = [request(start, start + size, key, store, str(n)) for n, ((start, size), key) in enumerate(found)]
     items = items if in_order else in_read_order(items)
-    reads = list(merged(items, open_store))
-    merging = merging_of(open_store(store))
-    assert [item for read in reads for item in read.wanted] == items
+    reads = list(range_reads(items, open_store))
+    rule = coalescing_of(open_store(store))
+    assert [item for read in reads for item in read.files] == items
     for read in reads:
-        full = [item for item in read.wanted if item.size_bytes]
+        full = [item for item in read.files if item.size_bytes]
         assert all(read.start_byte <= item.start_byte <= item.end_byte <= read.end_byte for item in full)
-        assert {item.location.object_key for item in read.wanted} == {read.object_key}
-        assert len(full) == 1 or read.size_bytes <= merging.read_bytes
-        assert sum(item.size_bytes for item in full) + merging.gap_bytes * len(full) >= read.size_bytes
+        assert {item.location.object_key for item in read.files} == {read.object_key}
+        assert len(full) == 1 or read.size_bytes <= rule.read_bytes
+        assert sum(item.size_bytes for item in full) + rule.gap_bytes * len(full) >= read.size_bytes
     if not in_order:
         for before, after in pairwise(read for read in reads if read.size_bytes):
-            far = after.start_byte - before.end_byte > merging.gap_bytes
-            large = max(before.end_byte, after.wanted[0].end_byte) - before.start_byte > merging.read_bytes
+            far = after.start_byte - before.end_byte > rule.gap_bytes
+            large = max(before.end_byte, after.files[0].end_byte) - before.start_byte > rule.read_bytes
             assert before.object_key != after.object_key or far or large

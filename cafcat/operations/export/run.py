@@ -12,10 +12,9 @@ from cafcat.errors import NotFound
 from cafcat.formats import registry as formats
 from cafcat.model import Location
 from cafcat.progress import Progress
-from cafcat.reading.fetch import fetch
 from cafcat.reading.outputs import Output
-from cafcat.reading.plan import merged
-from cafcat.reading.reader import Reading
+from cafcat.reading.plan import range_reads
+from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.session import Session
 from cafcat.support.paths import file_of, folder_of
@@ -43,7 +42,7 @@ class ExportReport:
 
 
 def export_archive(
-    session: Session, reading: Reading, prefixes: Sequence[str], output: Output, name: str | None
+    session: Session, reader: FileReader, prefixes: Sequence[str], output: Output, name: str | None
 ) -> ExportReport:
     """Write an archive: see Repository.export. `name` is the name of the format."""
     progress = session.progress
@@ -53,7 +52,7 @@ def export_archive(
             new_archive(output, target, progress=progress) as made,
             session.catalog.export() as found,
         ):
-            _take_all(found, reading, prefixes, made, progress)
+            _take_all(found, reader, prefixes, made, progress)
     finally:
         progress.end()
     return ExportReport(
@@ -68,7 +67,7 @@ def export_archive(
 
 
 def _take_all(
-    found: "Export", reading: Reading, prefixes: Sequence[str], made: NewArchive, progress: Progress
+    found: "Export", reader: FileReader, prefixes: Sequence[str], made: NewArchive, progress: Progress
 ) -> None:
     from cafcat.catalog.files.lookup import PathScope
 
@@ -79,15 +78,15 @@ def _take_all(
     files, size_bytes = found.totals(places)
     progress.begin("export", files=files, size_bytes=size_bytes)
     with closing(found.files(places)) as locations:
-        _take(locations, reading, made)
+        _take(locations, reader, made)
 
 
-def _take(locations: "Generator[Location, None, None]", reading: Reading, made: NewArchive) -> None:
+def _take(locations: "Generator[Location, None, None]", reader: FileReader, made: NewArchive) -> None:
     """What cannot be had whole, not even from a copy, ends it: who gets the archive could not see what is
     missing."""
-    wanted = (ReadRequest.of(place.path, place) for place in locations)
-    with closing(fetch(reading, merged(wanted, reading.store_of))) as files:
-        for one, blocks in files:
-            place = one.location
-            add = partial(made.add, place.path, place.size_bytes, place.modified_ns)
-            reading.save(one, blocks, add)
+    requests = (ReadRequest.of(location.path, location) for location in locations)
+    with closing(reader.files(range_reads(requests, reader.store_of))) as files:
+        for request, blocks in files:
+            location = request.location
+            write = partial(made.add, location.path, location.size_bytes, location.modified_ns)
+            reader.save(request, blocks, write)
