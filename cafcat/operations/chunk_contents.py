@@ -1,27 +1,27 @@
-"""Files of one object, in the order of their bytes: those that are near each other come by one request."""
+"""Read the files of one object in the order of their bytes, and compare them with the catalog."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from typing import Final
 
 from cafcat.catalog.chunks.rows import ChunkRow
-from cafcat.errors import CafcatError, Corrupt, StoreFailed
+from cafcat.errors import CafcatError, Corrupt
 from cafcat.formats.base import Format
 from cafcat.model import Entry
+from cafcat.reading.fetch import Answer, concerns_single_files, fetch
+from cafcat.reading.plan import RangeRead, coalesce, coalescing_of
 from cafcat.stores.base import Store
 from cafcat.support.checksums import crc32c
 from cafcat.support.quantities import to_nanoseconds
 
 __all__ = ["Unreadable", "check", "check_all", "contents", "decoded", "entry_of", "guarded"]
 
-_RUN_FILES: Final = 5000
-_GAP_BYTES: Final = 64 << 10
-_FAR_GAP_BYTES: Final = 1 << 20
-"""What lies between two files is read over up to here; more where each request is answered after a while, as in
-reading files (cafcat/reading/plan.py)."""
+_BLOCK_BYTES: Final = 1 << 20
 
 
 class Unreadable(Exception):
-    """The right bytes of one file cannot be had from where they were sought; `reason` says why."""
+    """The right bytes of one file cannot be read from one object. reason: the error of the store or the
+    checksum."""
 
     def __init__(self, reason: CafcatError) -> None:
         super().__init__(str(reason))
@@ -29,30 +29,82 @@ class Unreadable(Exception):
 
 
 def entry_of(row: ChunkRow) -> Entry:
-    """What an archive's index says of the file, as the catalog has it."""
+    """Return a file of the catalog as the index of an archive describes it."""
     path, start, end, checksum, modified_us, _, content_bytes, decoding = row
     return Entry(path, start, end, checksum, to_nanoseconds(modified_us), content_bytes, decoding)
 
 
-def contents(store: Store, key: str, files: Iterable[Entry]) -> Iterator[tuple[Entry, Iterator[bytes]]]:
-    """Each file with the bytes of its span in blocks of at most 1 MiB, to be taken before the next is asked for, or
-    not at all. Blocks raise Corrupt, NotFound, StoreFailed if the bytes of this file cannot be had, whatever is
-    around them. Memory does not depend on the number of files."""
-    gap_bytes = _FAR_GAP_BYTES if store.reads_in_flight > 1 else _GAP_BYTES
-    for run in _runs(files, gap_bytes):
-        stream = _Run(store, key, run)
-        for file in run:
-            yield file, stream.blocks(file)
+def contents(
+    store: Store, key: str, files: Iterable[Entry]
+) -> Generator[tuple[Entry, Iterator[bytes]], None, None]:
+    """Yield each file with the bytes of its span, in blocks of at most 1 MiB. Near files share a request, and from
+    a remote store several requests are in flight.
+
+    Memory does not depend on the number of files. The blocks of a file are iterated before the next file is taken,
+    or not at all. They raise Corrupt, NotFound, AccessDenied, Conflict or StoreFailed if the bytes of this file
+    cannot be read, even if other bytes of the object can. Close the generator if not all files are needed.
+
+    Args:
+        store: Where the object is.
+        key: Key of the object.
+        files: Files in the order of their bytes.
+    """
+    reads = coalesce(store.url, key, files, coalescing_of(store))
+    with closing(fetch(store, reads)) as answers:
+        for read, answer in answers:
+            yield from _contents_of(store, read, answer)
+
+
+def _contents_of(store: Store, read: RangeRead[Entry], answer: Answer) -> Iterator[tuple[Entry, Iterator[bytes]]]:
+    """Yield the files of one read. A function of its own, so that its bytes are released before the next answer is
+    waited for."""
+    spans = _Spans(store, read, answer)
+    for file in read.files:
+        yield file, spans.blocks(file)
+
+
+class _Spans:
+    """The bytes of one read, for its files. If the read fails, each file is read on its own: the failure may
+    concern the bytes of another file."""
+
+    def __init__(self, store: Store, read: RangeRead[Entry], answer: Answer) -> None:
+        self._store = store
+        self._read = read
+        self._answer = answer
+        self._data: bytes | None = None
+        self._is_single = read.in_blocks
+
+    def blocks(self, file: Entry) -> Iterator[bytes]:
+        start, end = file.start_byte, file.end_byte
+        if start == end:
+            return
+        data = None if self._is_single else self._bytes()
+        if data is None:
+            yield from self._store.stream(self._read.object_key, start, end)
+            return
+        shift = self._read.start_byte
+        for at in range(start, end, _BLOCK_BYTES):
+            yield data[at - shift : min(at + _BLOCK_BYTES, end) - shift]
+
+    def _bytes(self) -> bytes | None:
+        """Return the bytes of the read; None if each file has to be read on its own."""
+        if self._data is None:
+            try:
+                self._data = self._answer()
+            except CafcatError as error:
+                if not concerns_single_files(self._store, error):
+                    raise
+                self._is_single = True
+        return self._data
 
 
 def decoded(archive_format: Format, file: Entry, span: Iterator[bytes]) -> Iterator[bytes]:
-    """The content of a file, of the bytes of its span."""
+    """Return the content of a file from the bytes of its span."""
     return span if file.decoding is None else archive_format.decode(span, file)
 
 
 def guarded(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same blocks. Raises Unreadable for what went wrong with reading, so that it is not taken for what goes
-    wrong with writing."""
+    """Yield the same blocks. Raise errors of reading as Unreadable, so that they differ from errors of writing."""
     try:
         yield from blocks
     except CafcatError as error:
@@ -60,70 +112,15 @@ def guarded(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def check(file: Entry, found: int) -> None:
-    """Raises Unreadable unless `found` is the CRC-32C that the catalog has of the file."""
+    """Compare the CRC-32C of a file's content with the one in the catalog. Raises Unreadable if they differ."""
     if found != file.crc32c:
-        message = f"its bytes are damaged: CRC-32C {found:08x} where the catalog has {file.crc32c:08x}"
+        message = f"its bytes are damaged: CRC-32C {found:08x}, the catalog has {file.crc32c:08x}"
         raise Unreadable(Corrupt(message))
 
 
 def check_all(file: Entry, blocks: Iterable[bytes]) -> None:
-    """Reads a file to its end. Raises Unreadable unless it is what the catalog has."""
+    """Read a file to its end. Raises Unreadable if its content is not what the catalog has."""
     checksum = 0
     for block in guarded(blocks):
         checksum = crc32c(block, checksum)
     check(file, checksum)
-
-
-def _runs(files: Iterable[Entry], gap_bytes: int) -> Iterator[list[Entry]]:
-    run: list[Entry] = []
-    end = 0
-    for file in files:
-        if run and (not 0 <= file.start_byte - end <= gap_bytes or len(run) == _RUN_FILES):
-            yield run
-            run = []
-        run.append(file)
-        end = file.end_byte
-    if run:
-        yield run
-
-
-class _Run:
-    """One request for files that follow each other. What a failure of it costs is found out file by file."""
-
-    def __init__(self, store: Store, key: str, files: Sequence[Entry]) -> None:
-        self._store = store
-        self._key = key
-        self._position = files[0].start_byte
-        self._end = files[-1].end_byte
-        self._stream: Iterator[bytes] | None = None
-        self._block = b""
-        self._at = 0
-        self._is_broken = False
-
-    def blocks(self, file: Entry) -> Iterator[bytes]:
-        position = file.start_byte
-        try:
-            while position < file.end_byte and not self._is_broken:
-                block = self._next(position, file.end_byte)
-                position += len(block)
-                yield block
-        except (Corrupt, StoreFailed):
-            # Perhaps of bytes behind those of this file.
-            self._is_broken = True
-            self._stream = None
-        if position < file.end_byte:
-            yield from self._store.stream(self._key, position, file.end_byte)
-
-    def _next(self, position: int, end_byte: int) -> bytes:
-        """What the request has of `[position, end_byte)` in one block, from its beginning."""
-        if self._stream is None:
-            self._position = position
-            self._stream = self._store.stream(self._key, position, self._end)
-        while self._position + len(self._block) - self._at <= position:
-            self._position += len(self._block) - self._at
-            self._block, self._at = next(self._stream), 0
-        self._at += position - self._position
-        part = self._block[self._at : self._at + end_byte - position]
-        self._at += len(part)
-        self._position = position + len(part)
-        return part

@@ -20,6 +20,7 @@ _BEGUN_READS: Final = 1
 slower one before them, and the next requests are sent meanwhile."""
 _PART_BYTES: Final = 8 << 20
 """A whole object is read in parts of this size."""
+_BLOCK_BYTES: Final = 1 << 20
 _MOST_PART_BYTES: Final = 3 * _PART_BYTES
 """The same bound for the parts of a whole object. Several chunks may be verified at a time, each with a bound of
 its own, and a copy to a bucket needs memory for its upload, too."""
@@ -85,7 +86,7 @@ def concerns_single_files(store: Store, error: CafcatError) -> bool:
 
 
 def object_blocks(store: Store, key: str, size_bytes: int) -> Generator[bytes, None, None]:
-    """Yield the first bytes of an object in order, in blocks of at most 8 MiB, as fast as the store gives them.
+    """Yield the first bytes of an object in order, in blocks of at most 1 MiB, as fast as the store gives them.
 
     From a remote store, three parts of 8 MiB are requested at once.
 
@@ -106,4 +107,6 @@ def object_blocks(store: Store, key: str, size_bytes: int) -> Generator[bytes, N
     )
     with closing(fetch(store, parts, most_bytes=_MOST_PART_BYTES)) as answers:
         for _, answer in answers:
-            yield answer()
+            data = answer()
+            for start in range(0, len(data), _BLOCK_BYTES):
+                yield data[start : start + _BLOCK_BYTES]

@@ -31,10 +31,11 @@ from cafcat.operations.copy.options import CopyOptions
 from cafcat.operations.copy.report import CopyReport
 from cafcat.operations.known_stores import KnownStores
 from cafcat.operations.names import check_names
-from cafcat.operations.object_bytes import object_blocks, object_crc64nvme
+from cafcat.operations.object_bytes import object_crc64nvme
 from cafcat.operations.other_replicas import OtherReplicas
 from cafcat.operations.own_index import read_whole
 from cafcat.operations.recover.before import recover_before
+from cafcat.reading.fetch import object_blocks
 from cafcat.session import Session
 from cafcat.stores.base import Store, Upload
 from cafcat.stores.distinct import Unproven

@@ -7,6 +7,7 @@ chunk; one whose files have all moved is retired, whatever else in it is damaged
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -177,7 +178,7 @@ class Repair:
         origins = list(self._origins(chunk))
         for window in _windows(live_files(self._catalog, chunk.id)):
             rest = window
-            for origin in origins:
+            for origin in [origin for origin in origins if not origin.is_gone]:
                 rest = self._take_from(origin, chunk.id, rest)
                 if self._rewriter.interrupted:
                     return
@@ -203,22 +204,26 @@ class Repair:
     def _take_from(self, origin: _Origin, chunk_id: int, files: Sequence[Entry]) -> list[Entry]:
         """Takes those whose bytes are right there. Returns the others, in order of their bytes."""
         left = [file for file in files if file.end_byte > origin.size_bytes]
-        there = (file for file in files if file.end_byte <= origin.size_bytes)
-        for file, span in contents(origin.store, origin.object_key, there):
-            try:
-                taken = not origin.is_gone and self._take_stored(origin, chunk_id, file, span)
-            except Unreadable as error:
-                taken = False
-                origin.has_failed(error.reason)
-                self._note(file.path, str(error))
-            if self._rewriter.stopped():
-                return []
-            if not taken:
-                left.append(file)
-            elif origin.is_copy:
-                self.report.files_from_copy += 1
-            else:
-                self.report.files_kept += 1
+        there = [file for file in files if file.end_byte <= origin.size_bytes]
+        with closing(contents(origin.store, origin.object_key, there)) as spans:
+            for number, (file, span) in enumerate(spans, start=1):
+                try:
+                    taken = self._take_stored(origin, chunk_id, file, span)
+                except Unreadable as error:
+                    taken = False
+                    origin.has_failed(error.reason)
+                    self._note(file.path, str(error))
+                if self._rewriter.stopped():
+                    return []
+                if not taken:
+                    left.append(file)
+                elif origin.is_copy:
+                    self.report.files_from_copy += 1
+                else:
+                    self.report.files_kept += 1
+                if origin.is_gone:  # the other files are not waited for
+                    left += there[number:]
+                    break
         return sorted(left, key=lambda file: file.start_byte)
 
     def _take_stored(self, origin: _Origin, chunk_id: int, file: Entry, span: Iterator[bytes]) -> bool:

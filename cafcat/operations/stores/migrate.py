@@ -20,10 +20,11 @@ from cafcat.operations.chosen_stores import store_for_new_objects
 from cafcat.operations.copy.run import ChunkCopier
 from cafcat.operations.failures import reported
 from cafcat.operations.known_stores import KnownStores
-from cafcat.operations.object_bytes import object_blocks, object_crc64nvme
+from cafcat.operations.object_bytes import object_crc64nvme
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.recover.left_backups import remove_backup
 from cafcat.operations.stores.rows import store_row
+from cafcat.reading.fetch import object_blocks
 from cafcat.session import Session
 from cafcat.stores.base import Store, has
 from cafcat.stores.distinct import DistinctStores

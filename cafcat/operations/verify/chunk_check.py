@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from queue import Full, Queue
-from threading import Event, Thread
-from typing import Final, NamedTuple
+from typing import Final
 
 from cafcat.catalog.chunks.rows import ChunkRow
 from cafcat.catalog.chunks.verification import CheckResult, CheckTarget
@@ -29,6 +27,7 @@ from cafcat.operations.index_section import IndexSection, head_of
 from cafcat.operations.verify.data_check import DataCheck
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.index_check import compare, index_error
+from cafcat.reading.fetch import object_blocks
 from cafcat.session import Session
 from cafcat.sources.names import printable
 from cafcat.stores.base import Store, StoredObject
@@ -39,10 +38,8 @@ __all__ = ["Advance", "ObjectCheck", "check_target"]
 Advance = Callable[[int, int], object]
 """Is told of further files and bytes. May raise, to stop in the middle."""
 
-_AHEAD_BLOCKS: Final = 16
 _NAMED_FILES: Final = 10
 """Files that are named in the finding of a short object; the others are counted."""
-_WAIT_SECONDS: Final = 0.1
 
 
 def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> CheckResult | None:
@@ -238,9 +235,8 @@ class ObjectCheck:
         store, key, data_bytes = self._store, self._target.object_key, self._target.index_start_byte
         end = min(data_bytes, size_bytes)
         archive_format = formats.by_name(self._target.format)
-        blocks = store.stream(key, 0, end) if end else iter(())
         check = DataCheck(
-            _read_ahead(blocks) if store.reads_in_flight > 1 else blocks,
+            object_blocks(store, key, end) if end else iter(()),
             data_bytes=data_bytes,
             found_bytes=size_bytes,
             findings=self._findings,
@@ -291,53 +287,6 @@ class ObjectCheck:
             self._findings.add(FindingKind.CATALOG, f"{message}; its files and its index are right, though")
         else:
             self._tell_index(message)
-
-
-def _read_ahead(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same blocks, read by a thread while others are worked on: worth it where the bytes come over a network.
-    A local disk is read ahead by the kernel."""
-    return _AheadInThread(blocks).blocks()
-
-
-class _Failed(NamedTuple):
-    reason: BaseException
-
-
-class _AheadInThread:
-    def __init__(self, blocks: Iterable[bytes]) -> None:
-        self._source = blocks
-        self._queue: Queue[bytes | _Failed | None] = Queue(_AHEAD_BLOCKS)
-        self._given_up = Event()
-
-    def blocks(self) -> Iterator[bytes]:
-        thread = Thread(target=self._run, name="cafcat-ahead", daemon=True)
-        thread.start()
-        try:
-            while (item := self._queue.get()) is not None:
-                if isinstance(item, _Failed):
-                    raise item.reason
-                yield item
-        finally:
-            self._given_up.set()
-            thread.join()
-
-    def _run(self) -> None:
-        try:
-            for block in self._source:
-                if not self._put(block):
-                    return
-            self._put(None)
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that reads
-            self._put(_Failed(error))
-
-    def _put(self, item: "bytes | _Failed | None") -> bool:
-        while not self._given_up.is_set():
-            try:
-                self._queue.put(item, timeout=_WAIT_SECONDS)
-            except Full:
-                continue
-            return True
-        return False
 
 
 class _CountedProgress:
