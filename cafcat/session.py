@@ -55,6 +55,7 @@ class Stores(dict[str, Store]):
             url,
             settings.access(url),
             settings.upload_memory,
+            read_requests=settings.read_requests,
             private_folder=private,
             checks=self._checks,
         )

@@ -195,6 +195,11 @@ class S3Proxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
         self._requests: list[Request] = []
         self._clients: set[socket.socket] = set()
         self.faults: Faults = no_faults
+        self.delay_seconds = 0.0
+        """How long each request waits before it is passed on."""
+        self.most_in_flight = 0
+        """Most requests that waited for the beginning of their answer at the same time."""
+        self._in_flight = 0
         self.further_headers: Callable[[Request], Iterable[bytes]] = lambda _request: ()
         """Lines to put into the head of an answer: what other servers say, and ours does not."""
         self.removed_headers: Callable[[Request], Collection[bytes]] = lambda _request: ()
@@ -231,6 +236,15 @@ class S3Proxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
         """Forgets all requests; arrival numbers begin anew."""
         with self._lock:
             self._requests.clear()
+
+    def delay(self) -> None:
+        """Let a request wait, and count it as in flight meanwhile."""
+        with self._lock:
+            self._in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self._in_flight)
+        time.sleep(self.delay_seconds)
+        with self._lock:
+            self._in_flight -= 1
 
     def server_close(self) -> None:
         """Waits for the threads of all clients: they have to end first."""
@@ -283,8 +297,10 @@ class _Connection(socketserver.BaseRequestHandler):
         self.client = Wire(self.request)
         self.upstream: Wire | None = None
         with contextlib.suppress(OSError, EOFError):  # either side has gone: so does the connection
-            while (head := self.client.head()) is not None and self._answer(self.server.record(head), head):
-                pass
+            while (head := self.client.head()) is not None:
+                self.server.delay()
+                if not self._answer(self.server.record(head), head):
+                    break
         self.client.close()
         self._hang_up()
 

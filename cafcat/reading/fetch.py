@@ -15,7 +15,7 @@ __all__ = ["Answer", "concerns_single_files", "fetch", "object_blocks"]
 _MOST_BYTES: Final = 128 << 20
 """Most bytes of the reads that were begun and whose answers were not handed out yet: eight of the largest reads, or
 64 reads of 2 MiB."""
-_BEGUN_READS: Final = 1
+_BEGUN_READS: Final = 4
 """Reads that may be begun and not handed out yet, for each request in flight. Answers that have arrived wait for a
 slower one before them, and the next requests are sent meanwhile."""
 _PART_BYTES: Final = 8 << 20

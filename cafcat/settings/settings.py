@@ -15,17 +15,37 @@ from typing import Any, Self
 from cafcat.errors import InvalidInput
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.settings.stores import NamedStore, access_of, chosen_url, named_stores, possible_name
-from cafcat.settings.values import GivenValue, absolute_path, as_boolean, check_keys, size_in_bytes, text_of
+from cafcat.settings.values import (
+    GivenValue,
+    absolute_path,
+    as_boolean,
+    check_keys,
+    size_in_bytes,
+    text_of,
+    whole_number,
+)
+from cafcat.stores.base import READ_REQUESTS
 from cafcat.stores.registry import UPLOAD_MEMORY
 from cafcat.support.quantities import format_size
 
 __all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "default_home", "redact"]
 
-KEYS = ("home", "database_url", "store", "target_size", "upload_memory", "prepared_statements", "lock_timeout")
+KEYS = (
+    "home",
+    "database_url",
+    "store",
+    "target_size",
+    "upload_memory",
+    "read_requests",
+    "prepared_statements",
+    "lock_timeout",
+)
 DEFAULT_TARGET_SIZE = 30_000_000_000
 """Default size of a chunk, in bytes."""
 LEAST_UPLOAD_MEMORY = 16_000_000
 """Smallest accepted value of upload_memory, in bytes."""
+MOST_READ_REQUESTS = 1000
+"""Largest accepted value of read_requests."""
 CONFIG_NAME = "cafcat.toml"
 """Name of the configuration file in the home."""
 
@@ -42,6 +62,7 @@ class Settings:
             that store is used instead of `store`. Otherwise None.
         target_size: Size of a chunk, in bytes.
         upload_memory: Most memory for the parts of one chunk that are being uploaded to an object store, in bytes.
+        read_requests: Most requests to an object store that are in flight while files are read.
         prepared_statements: Whether look-ups are prepared on the server of `database_url`.
         lock_timeout: How long to wait for a lock of the catalog, in seconds. None stands for ten minutes; rebuild
             and restore do not wait then.
@@ -56,6 +77,7 @@ class Settings:
     store_name: str | None
     target_size: int
     upload_memory: int
+    read_requests: int
     prepared_statements: bool
     lock_timeout: int | None
     stores: Mapping[str, NamedStore] = field(hash=False)
@@ -102,6 +124,7 @@ class Settings:
             "store_name": None,
             "target_size": DEFAULT_TARGET_SIZE,
             "upload_memory": UPLOAD_MEMORY,
+            "read_requests": READ_REQUESTS,
             "prepared_statements": True,
             "lock_timeout": None,
         }
@@ -281,10 +304,15 @@ def _upload_memory(given: GivenValue, name: str) -> int:
     return size
 
 
+def _read_requests(given: GivenValue, name: str) -> int:
+    return whole_number(given, name, 1, MOST_READ_REQUESTS)
+
+
 _PARSERS: Mapping[str, Callable[[GivenValue, str], Any]] = {
     "database_url": _database_url,
     "target_size": _target_size,
     "upload_memory": _upload_memory,
+    "read_requests": _read_requests,
     "prepared_statements": as_boolean,
     "lock_timeout": _seconds,
 }

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from cafcat.errors import InvalidInput
 from cafcat.support.quantities import parse_size
 
-__all__ = ["GivenValue", "absolute_path", "as_boolean", "check_keys", "size_in_bytes", "text_of"]
+__all__ = ["GivenValue", "absolute_path", "as_boolean", "check_keys", "size_in_bytes", "text_of", "whole_number"]
 
 _NAME_OF_SECRET = re.compile(r"access.?key|secret|passw|token|credential", re.IGNORECASE)
 _NO_SECRETS = (
@@ -76,6 +76,18 @@ def size_in_bytes(given: GivenValue, name: str) -> int:
         return parse_size(value)
     except InvalidInput as error:
         raise InvalidInput(f"{name} ({given.origin}): {error.message}", hint=error.hint) from error
+
+
+def whole_number(given: GivenValue, name: str, least: int, most: int) -> int:
+    """Return a whole number from `least` to `most`, from a number or a text.
+
+    Raises:
+        InvalidInput: The value is not such a number.
+    """
+    text = str(given.value).strip()
+    if isinstance(given.value, bool) or not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise InvalidInput(f"{name} ({given.origin}) must be a whole number from {least} to {most}")
+    return int(text)
 
 
 def as_boolean(given: GivenValue, name: str) -> bool:

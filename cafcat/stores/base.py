@@ -7,6 +7,7 @@ from cafcat.errors import NotFound
 
 __all__ = [
     "HEAD_BYTES",
+    "READ_REQUESTS",
     "KeepsOpen",
     "ObjectInfo",
     "OpenObject",
@@ -23,6 +24,11 @@ __all__ = [
 
 HEAD_BYTES: Final = 4096
 """So many of the first bytes of an object can be written anew."""
+
+
+READ_REQUESTS: Final = 64
+"""Requests to a store over a network that are in flight while files are read, by default. With an answer time of
+30 ms that is up to 2,000 answers per second, more than one process can handle."""
 
 
 class ObjectInfo(NamedTuple):
@@ -70,7 +76,7 @@ class Store(Protocol):
 
     @property
     def reads_in_flight(self) -> int:
-        """So many reads at once are worth it: 1 where they only disturb each other."""
+        """Number of reads that are in flight at once: 1 for a store where more would not be faster."""
 
     def create(self, key: str, *, rewrites_head: bool = False) -> Upload:
         """Begins an object. rewrites_head: its first bytes are known last."""

@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from cafcat.errors import InvalidInput, Unsupported
 from cafcat.remote.access import S3Access
-from cafcat.stores.base import Store
+from cafcat.stores.base import READ_REQUESTS, Store
 
 if TYPE_CHECKING:
     from cafcat.stores.s3.server_checks import ServerChecks
@@ -28,6 +28,7 @@ def open_store(
     access: S3Access = _DEFAULT_ACCESS,
     upload_memory: int = UPLOAD_MEMORY,
     *,
+    read_requests: int = READ_REQUESTS,
     private_folder: Path | None = None,
     checks: "Callable[[str], ServerChecks] | None" = None,
 ) -> Store:
@@ -37,6 +38,7 @@ def open_store(
         url_or_path: Where the store is.
         access: How an S3 server is reached.
         upload_memory: For the parts of one upload to an S3 server, in bytes.
+        read_requests: Most requests to an S3 server that are in flight while files are read.
         private_folder: If the store is this folder, it is closed to other users.
         checks: Gives what the S3 server of a store URL is known to lack; by default, nothing is known.
 
@@ -57,7 +59,7 @@ def open_store(
         from cafcat.stores.s3.store import S3Store
 
         known = () if checks is None else (checks,)
-        return S3Store(url_or_path, access, upload_memory, *known)
+        return S3Store(url_or_path, access, upload_memory, *known, reads_in_flight=read_requests)
     hint = "this version has file:// and s3://"
     raise Unsupported(f"no store for {scheme[1]!r}: {url_or_path}", hint=hint)
 

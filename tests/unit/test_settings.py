@@ -30,6 +30,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert settings.store == str(tmp_path / "chunks")
     assert settings.target_size == 30_000_000_000
     assert settings.upload_memory == 256_000_000
+    assert settings.read_requests == 64
     assert settings.prepared_statements is True
     assert settings.lock_timeout is None
     assert settings.stores == {}
@@ -40,6 +41,7 @@ def test_defaults(tmp_path: Path) -> None:
         "store": "default",
         "target_size": "default",
         "upload_memory": "default",
+        "read_requests": "default",
         "prepared_statements": "default",
         "lock_timeout": "default",
     }
@@ -66,6 +68,7 @@ def test_flags_win_over_environment_over_file_over_defaults(write: Write, tmp_pa
         "store": "environment CAFCAT_STORE",
         "target_size": "flag",
         "upload_memory": "default",
+        "read_requests": "default",
         "prepared_statements": "default",
         "lock_timeout": "default",
     }
@@ -99,7 +102,7 @@ def test_a_profile_overrides_the_keys_above_it(write: Write) -> None:
         (
             "sotre = '/x'",
             None,
-            "unknown key sotre .*; keys are home, database_url, store, target_size, upload_memory, prepared_st",
+            "unknown key sotre .*; keys are home, database_url, store, target_size, upload_memory, read_req",
         ),
         ("[profiles.a]\nhme = '/x'", None, "unknown key profiles.a.hme"),
         ("[profiles.a]\n", "b", "no profile 'b' .*; profiles in this file: a"),
@@ -233,6 +236,18 @@ def test_prepared_statements_are_a_matter_of_yes_or_no(write: Write, text: str, 
     for wrong in ("0", '"off"'):
         with pytest.raises(InvalidInput, match=r"prepared_statements \(file .*\) must be"):
             Settings.load(environ={}, config=write(f"prepared_statements = {wrong}\n"))
+
+
+def test_read_requests_are_a_whole_number(write: Write) -> None:
+    file = write("read_requests = 128\n")
+    assert Settings.load(environ={}, config=file).read_requests == 128
+    environ = {"CAFCAT_READ_REQUESTS": "1"}
+    settings = Settings.load(environ=environ, config=file)
+    assert (settings.read_requests, settings.origins["read_requests"]) == (1, "environment CAFCAT_READ_REQUESTS")
+    assert Settings.load(environ=environ, config=file, read_requests=1000).read_requests == 1000
+    for wrong in ("0", "1001", "-1", "1.5", "true", "'many'", "''"):
+        with pytest.raises(InvalidInput, match=r"read_requests \(file .*\) must be a whole number from 1 to 1000"):
+            Settings.load(environ={}, config=write(f"read_requests = {wrong}\n"))
 
 
 def test_upload_memory_comes_from_everywhere_too(write: Write) -> None:

@@ -11,7 +11,7 @@ from cafcat.remote.address import parse_s3
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
 from cafcat.remote.reading import RemoteObject
-from cafcat.stores.base import ObjectInfo, Presigned
+from cafcat.stores.base import READ_REQUESTS, ObjectInfo, Presigned
 from cafcat.stores.keys import check_key
 from cafcat.stores.s3.parts import plan_parts
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
@@ -34,6 +34,8 @@ class S3Store:
         access: S3Access,
         upload_memory: int,
         checks: Callable[[str], ServerChecks] = ServerChecks,
+        *,
+        reads_in_flight: int = READ_REQUESTS,
     ) -> None:
         """Open a store without a request.
 
@@ -42,6 +44,7 @@ class S3Store:
             access: How the server is reached.
             upload_memory: For the parts of one upload, in bytes.
             checks: Gives what the server of a store URL is known to lack. By default nothing.
+            reads_in_flight: Most requests that are in flight while files are read.
 
         Raises:
             InvalidInput: Not the URL of a bucket, or too little memory.
@@ -53,6 +56,7 @@ class S3Store:
         self._url = f"s3://{address.bucket}/{prefix}".rstrip("/")
         self._prefix = f"{prefix}/" if prefix else ""
         self._plan = plan_parts(upload_memory)
+        self._reads_in_flight = reads_in_flight
         self._connection = S3Connection(address.bucket, access)
         self.checks = checks(self._url)
 
@@ -63,8 +67,9 @@ class S3Store:
 
     @property
     def reads_in_flight(self) -> int:
-        """An answer takes some ten milliseconds, whatever else is under way."""
-        return 8
+        """Most requests that are in flight while files are read: each answer takes some ten milliseconds, however
+        many other requests are in flight."""
+        return self._reads_in_flight
 
     def create(self, key: str, *, rewrites_head: bool = False) -> S3Upload:
         """Begins a multipart upload; with rewrites_head its first part is sent last. Raises InvalidInput for a bad
