@@ -9,7 +9,7 @@ WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1
 # Of the random examples of explore, fuzz and nightly. A failure prints the seed.
 SEED := $(shell $(PYTHON) -c 'import random; print(random.randrange(10**9))')
 
-.PHONY: help demo test test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 crash explore fuzz nightly schema clean
+.PHONY: help demo test test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered crash explore fuzz nightly schema clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -59,6 +59,9 @@ bench-catalog: $(READY)  ## time of each verb in catalogs of ten thousand and of
 
 bench-s3: $(READY)  ## S3 reads against boto3 and obstore, ingest against aws s3 sync, as ratios
 	$(BIN)/python -m tests.bench.s3_against_peers
+
+bench-scattered: $(READY)  ## scattered files from a bucket behind 30 ms, against obstore; half a minute, needs nginx
+	$(BIN)/python -m tests.bench --only scattered --rows 1000 --scale 0.01
 
 crash: $(READY)  ## SIGKILL before and after every write, request and statement of every verb; then a look at what is left
 	$(BIN)/python -m tests.crash.campaign

@@ -22,6 +22,7 @@ from tests.bench import (
     memory,
     packing,
     peers,
+    scattered,
     verifying,
 )
 from tests.bench.bench import Bench, check_room, forget_settings
@@ -29,7 +30,7 @@ from tests.bench.data import SMALL, scaled
 from tests.bench.machine import described, shown_command
 from tests.bench.table import NO_TARGET, Row, markdown
 
-SUBJECTS = (packing, commit, finding, verifying, bucket, memory, growth, peers, archives, formats)
+SUBJECTS = (packing, commit, finding, verifying, bucket, scattered, memory, growth, peers, archives, formats)
 FULL = {"scale": 1.0, "rows": 1_000_000, "rounds": 5}
 QUICK = {"scale": 0.05, "rows": 100_000, "rounds": 3}
 QUICK_ROWS = (

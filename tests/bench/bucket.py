@@ -28,7 +28,7 @@ _GETS = 10
 def folder(bench: Bench) -> Iterator[Row]:
     """The look-ups are part of it; the peer knows where the bytes are."""
     data = small_files(bench.folder / "remote", FOLDERS * FOLDER_FILES)
-    with _server(bench.folder / "s3") as server, _environment(server):
+    with _server(bench.folder / "s3") as server, leads_to(server):
         bucket = new_bucket(server.client())
         home = bench.home("bucket")
         bench.ingest(home, data, "--store", f"s3://{bucket}")
@@ -84,7 +84,7 @@ def _server(place: Path) -> Iterator[S3Server]:
 
 
 @contextlib.contextmanager
-def _environment(server: S3Server) -> Iterator[None]:
+def leads_to(server: S3Server) -> Iterator[None]:
     """Leads cafcat to the server, and nobody else afterwards."""
     before = dict(os.environ)
     for name in DEVELOPERS_OWN:
