@@ -4,7 +4,7 @@ import copy
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -89,7 +89,7 @@ class PackedFiles:
 
     def object_of(self, location: Location) -> str:
         """Return the absolute path or the URL of the archive with a location."""
-        return self._reader.object_of(location)
+        return self.session.stores[location.store].locate(location.object_key)
 
     def url_of(self, location: Location) -> str:
         """Return the URL of the archive for other programs: http(s):// or file://. The URL contains no
@@ -171,11 +171,12 @@ class PackedFiles:
             OutputFailed: The output cannot be written.
             NotFound, Corrupt, StoreFailed, InvalidInput: As of `read`.
         """
-        from cafcat.reading.saving import save_single
+        from cafcat.reading.outputs import write_single
 
         request = ReadRequest.of(path, self.locate(path), start, end)
         target = self.session.output(output, overwrite=overwrite)
-        save_single(self._reader, request, self._reader.stream(request), target)
+        write = partial(write_single, target, request.modified_ns)
+        self._reader.save(request, self._reader.stream(request), write, can_restart=not target.is_special)
         return request.location
 
     def read_many(

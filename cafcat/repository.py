@@ -66,7 +66,7 @@ def open(
         settings: The settings; None for those of environment, cafcat.toml and defaults.
         warn: Called with warnings, such as a read from a copy. The default logs them to the logger "cafcat".
         **overrides: Single settings by name: home, database_url, store, target_size, upload_memory,
-            prepared_statements, config, profile.
+            read_requests, prepared_statements, config, profile.
 
     Raises:
         InvalidInput: A setting is invalid, or both settings and overrides are given.

@@ -9,7 +9,7 @@ from cafcat.formats.base import UNLIMITED, Format, Writer
 from cafcat.model import NewFile
 from cafcat.progress import Progress
 from cafcat.reading.output_errors import disk_errors
-from cafcat.reading.outputs import Output, unnamed
+from cafcat.reading.outputs import Output, new_output
 from cafcat.support.new_file import write_all
 
 __all__ = ["FileSink", "NewArchive", "new_archive", "new_file"]
@@ -66,7 +66,7 @@ def new_file(output: Output) -> Iterator[FileSink]:
         InvalidInput: the output is a device or a pipe.
         OutputFailed: the file cannot be written.
     """
-    with unnamed(output) as file:
+    with new_output(output) as file:
         yield FileSink(file, output.shown)
 
 

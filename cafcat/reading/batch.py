@@ -6,11 +6,11 @@ from itertools import islice
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.model import Location
-from cafcat.reading.outputs import Output
+from cafcat.reading.outputs import Output, write_single
 from cafcat.reading.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
-from cafcat.reading.saving import SavedFiles, save_single
+from cafcat.reading.saving import SavedFiles
 
 __all__ = ["Batch"]
 
@@ -93,7 +93,7 @@ class Batch:
                     if not output.is_special:
                         saved.save(request, blocks, output)
                         continue
-                    save_single(self._reader, request, blocks, output)
+                    write_single(output, request.modified_ns, blocks)
                     yield request.name, request.location
                 except (Conflict, InvalidInput, *FILE_ERRORS) as error:
                     yield request.name, error

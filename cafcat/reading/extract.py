@@ -9,7 +9,8 @@ from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
 from cafcat.progress import Progress
 from cafcat.reading.listing import Listing
-from cafcat.reading.outputs import Output, OutputTree
+from cafcat.reading.output_tree import OutputTree
+from cafcat.reading.outputs import Output
 from cafcat.reading.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
@@ -45,7 +46,7 @@ def extract_tree(
         listing: Lists the files.
         prefix: Folder or file of the catalog, as typed.
         output: The directory.
-        progress: Shows what was done.
+        progress: Receives the progress.
         should_stop: Called between files and blocks. True ends the extraction after the current file; an exception
             also drops that file.
     """
@@ -69,7 +70,7 @@ def extract_tree(
 
 
 def plan_tree(reader: FileReader, listing: Listing, prefix: str) -> ReadPlan:
-    """Return what `extract_tree` would read. Nothing is read. Raises NotFound if no file or folder has the name."""
+    """Return the reads of `extract_tree`, without reading. Raises NotFound if no file or folder has the name."""
     listing.totals(prefix)
     plan = ReadPlan()
     for page in listing.pages(prefix, page_rows=PLANNED_FILES):

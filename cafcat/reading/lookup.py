@@ -1,4 +1,4 @@
-"""Look up where files are, by the names that users type."""
+"""Look up where files are, by names as users type them."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -9,7 +9,7 @@ from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import LOOKED_UP_PATHS, Location
 from cafcat.support.paths import is_text
 
-__all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "locate", "locate_many"]
+__all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "locate_as_typed", "locate_many"]
 
 
 class PathLookup(Protocol):
@@ -42,17 +42,10 @@ class LocationCatalog(Protocol):
     def copies(self) -> ReplicaLookup: ...
 
 
-def locate(files: PathLookup, path: str) -> Location:
-    """Return where a file is: one query. A leading "./" or "/" is dropped if no file has the name as it was typed.
-
-    Raises:
-        NotFound: No file has the name. The error says so if it is a folder.
-        InvalidInput: No path can have the name.
-    """
-    try:
-        return files.locate(path)
-    except NotFound:
-        names = list(_names(path))
+def locate_as_typed(files: PathLookup, path: str) -> Location:
+    """Return where a file is whose name begins with "./" or "/" although no path in the catalog does. Raises
+    NotFound, InvalidInput."""
+    names = list(_names(path))
     for name in names[1:]:
         with suppress(NotFound):
             return files.locate(name)
@@ -60,8 +53,7 @@ def locate(files: PathLookup, path: str) -> Location:
 
 
 def locate_many(files: PathLookup, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
-    """Return for each path where the file is, or the error that `locate` would raise: one query for each thousand
-    paths, and one for those that are missing."""
+    """See FileReader.locate_many."""
     found: dict[str, Location | CafcatError] = {}
     for start in range(0, len(paths), LOOKED_UP_PATHS):
         found |= _locate_some(files, paths[start : start + LOOKED_UP_PATHS])

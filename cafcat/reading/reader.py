@@ -6,11 +6,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
-from cafcat.errors import CafcatError, Corrupt, NotInstalled, StoreFailed, Unsupported
+from cafcat.errors import CafcatError, Corrupt, NotFound, NotInstalled, StoreFailed, Unsupported
 from cafcat.model import Location
 from cafcat.reading.checking import Damaged, check, checked
 from cafcat.reading.decoding import cut, decode, decoded
-from cafcat.reading.lookup import LocationCatalog, locate, locate_many
 from cafcat.reading.replicas import FAILURES, Replica, ReplicaAttempts, Replicas
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
@@ -18,6 +17,7 @@ from cafcat.support.checksums import crc32c
 
 if TYPE_CHECKING:
     from cafcat.reading.fetch import Answer
+    from cafcat.reading.lookup import LocationCatalog
     from cafcat.reading.plan import RangeRead
 
 __all__ = ["FILE_ERRORS", "FileReader"]
@@ -38,7 +38,7 @@ class FileReader:
     """Reads files of a catalog. Where a chunk's own object fails, its copies are read. Threads may share it."""
 
     def __init__(
-        self, catalog: LocationCatalog, store_of: Callable[[str], Store], warn: Callable[[str], object]
+        self, catalog: "LocationCatalog", store_of: Callable[[str], Store], warn: Callable[[str], object]
     ) -> None:
         """Open nothing yet.
 
@@ -55,11 +55,24 @@ class FileReader:
         return self._catalog.copies.replicas_of(chunk)  # `copies` is imported only if it is needed
 
     def locate(self, path: str) -> Location:
-        """Return where a file is. See `cafcat.reading.lookup.locate`."""
-        return locate(self._catalog.files, path)
+        """Return where a file is: one query. A leading "./" or "/" is dropped if no file has the name as typed.
+
+        Raises:
+            NotFound: No file has the name. The hint differs if a folder has it.
+            InvalidInput: No path can have the name.
+        """
+        try:
+            return self._catalog.files.locate(path)
+        except NotFound:
+            from cafcat.reading.lookup import locate_as_typed
+
+            return locate_as_typed(self._catalog.files, path)
 
     def locate_many(self, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
-        """Return where files are, or why not. See `cafcat.reading.lookup.locate_many`."""
+        """Return for each path where the file is, or the error that `locate` would raise: one query for each
+        thousand paths, and one for those that are missing."""
+        from cafcat.reading.lookup import locate_many
+
         return locate_many(self._catalog.files, paths)
 
     def object_of(self, location: Location) -> str:
@@ -103,7 +116,7 @@ class FileReader:
         Raises:
             Damaged: A file of more than 8 MiB proved to be damaged at its end. See `read` for all other errors.
         """
-        if not request.can_be_checked:
+        if not request.is_whole and request.decoded_range is None:
             yield from self._blocks(request)
         elif request.memory_bytes <= _CHECKED_BYTES:
             data = self.read(request)
@@ -145,7 +158,8 @@ class FileReader:
         return cut(content, (position, request.location.size_bytes)) if position else content
 
     def files(self, reads: "Iterable[RangeRead[ReadRequest]]") -> Generator[_Requested, None, None]:
-        """Yield the requests that the reads serve, in order, each with its blocks. What fails is read from copies.
+        """Yield the requests that the reads serve, in order, each with its blocks. After a failure, copies are
+        read.
 
         Several reads of a remote store are in flight. The blocks of a whole file are compared with its checksum
         before the last one is yielded; use them before the next request is taken. Close the generator if not all
@@ -223,7 +237,12 @@ class FileReader:
         yield self.read(request)
 
     def save(
-        self, request: ReadRequest, blocks: Iterator[bytes], write: Callable[[Iterator[bytes]], Result]
+        self,
+        request: ReadRequest,
+        blocks: Iterator[bytes],
+        write: Callable[[Iterator[bytes]], Result],
+        *,
+        can_restart: bool = True,
     ) -> Result:
         """Write the blocks of a file, and return what `write` returns. If they prove to be damaged at their end,
         `write` is called again with the blocks of a copy.
@@ -232,6 +251,7 @@ class FileReader:
             request: What to read.
             blocks: The blocks of the request, as `stream` and `files` return them.
             write: Writes the blocks, and leaves nothing behind if they end in an error.
+            can_restart: False if `write` cannot be called again: bytes that went into a pipe stay there.
 
         Raises:
             CafcatError: As `read` does, and what `write` raises.
@@ -239,6 +259,8 @@ class FileReader:
         try:
             return write(blocks)
         except Damaged as error:
+            if not can_restart:
+                raise
             attempts = ReplicaAttempts(self._replicas, request.location, failed=error)
             return attempts.first(lambda copy: write(_checked(request, self._open_copy(copy, request))), (Damaged,))
 

@@ -72,7 +72,10 @@ class _CachedReplicas(NamedTuple):
 
 
 class Replicas:
-    """Failed objects and stores, and where the copies of their chunks are. Threads may share it."""
+    """Failed objects and stores, and where the copies of their chunks are. Threads may share it.
+
+    has_failures: True if a failed object or store is remembered.
+    """
 
     def __init__(
         self,
@@ -95,11 +98,7 @@ class Replicas:
         self._avoided_until: dict[Replica, float] = {}
         self._outages: dict[str, _Outage] = {}
         self._warned: set[str | UUID] = set()
-
-    @property
-    def has_failures(self) -> bool:
-        """True if a failed object or store is remembered."""
-        return bool(self._avoided_until or self._outages)
+        self.has_failures = False
 
     def instead_of(self, location: Location) -> Replica | None:
         """Return the copy to read if the chunk's own object failed a short while ago; else None."""
@@ -150,6 +149,7 @@ class Replicas:
         is_remote = isinstance(store, RemoteStore)
         if is_remote or isinstance(error, NotFound):
             self._avoided_until[_own_object(location)] = time.monotonic() + _AVOID_SECONDS
+            self.has_failures = True
         if isinstance(error, NotFound) or (is_remote and isinstance(error, StoreFailed)):
             return self._check_store(store, location)
         return None
@@ -165,6 +165,7 @@ class Replicas:
         if replica == (location.store, location.object_key):
             self._avoided_until.pop(replica, None)
             self._outages.pop(location.store, None)
+            self.has_failures = bool(self._avoided_until or self._outages)
         elif self._is_own_object(replica, location.chunk):
             pass  # its store was moved since the look-up: nothing is wrong
         elif location.store in self._outages:
@@ -199,6 +200,7 @@ class Replicas:
             self._outages.pop(url, None)
             return None
         self._outages[url] = _Outage(time.monotonic(), error.message, error.hint)
+        self.has_failures = True
         return error
 
 
@@ -209,7 +211,7 @@ class ReplicaAttempts:
         """Begin an attempt.
 
         Args:
-            replicas: What is known of failed objects.
+            replicas: Failed objects, and where copies are.
             location: The file that is read.
             failed: Why the own object has failed already; then only the copies are tried.
         """
@@ -227,7 +229,7 @@ class ReplicaAttempts:
     ) -> Iterator[Result]:
         """Yield what `read` returns for the first replica that does not fail.
 
-        Where a replica fails, the next one goes on: `read` has to remember what it has yielded.
+        Where a replica fails, the next one continues: `read` has to remember how much it has yielded.
 
         Args:
             read: Called with one replica after the other.
@@ -282,8 +284,8 @@ class ReplicaAttempts:
         return self._unavailable is not None or not isinstance(self._error, Corrupt | NotFound | StoreFailed)
 
     def error(self, location: Location | None = None) -> CafcatError:
-        """Return the error of a file after all replicas failed: what was wrong with the own object, with the
-        failures of the copies as a hint. Unavailable if the whole store is out of reach.
+        """Return the error of a file after all replicas failed: the error of the own object, with the errors of the
+        copies as a hint. Unavailable if the whole store is out of reach.
 
         Args:
             location: Another file of the same read. By default the file of this attempt.

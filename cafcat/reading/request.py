@@ -13,7 +13,8 @@ class ReadRequest(NamedTuple):
 
     name: the path as the caller gave it. start_byte, end_byte: the bytes `[start_byte, end_byte)` of the chunk.
     decoded_range: for a file that its format has to decode, the bytes `[start, end)` of the decoded content that
-    are requested; None for a file whose bytes are in the chunk as they are.
+    are requested; None for a file whose bytes are in the chunk as they are. is_whole: True if all bytes of the
+    file are requested, so that they can be compared with its checksum.
     """
 
     name: str
@@ -21,6 +22,7 @@ class ReadRequest(NamedTuple):
     start_byte: int
     end_byte: int
     decoded_range: tuple[int, int] | None = None
+    is_whole: bool = True
 
     @property
     def size_bytes(self) -> int:
@@ -35,18 +37,10 @@ class ReadRequest(NamedTuple):
         return read_bytes if self.decoded_range is None else max(read_bytes, self.location.size_bytes)
 
     @property
-    def is_whole(self) -> bool:
-        """True if all bytes of the file are requested."""
-        size_bytes = self.location.size_bytes
-        if self.decoded_range is not None:
-            return self.decoded_range == (0, size_bytes)
-        return self.end_byte - self.start_byte == size_bytes
-
-    @property
-    def can_be_checked(self) -> bool:
-        """True if reading passes over all bytes of the file, so that its checksum can be compared. To decode a part
-        of a file, all of it is decoded."""
-        return self.decoded_range is not None or self.is_whole
+    def modified_ns(self) -> int | None:
+        """The modification time of the file, in nanoseconds since 1970; None if a part of the file is requested, or
+        if the catalog has no time."""
+        return self.location.modified_ns if self.is_whole else None
 
     @classmethod
     def of(cls, name: str, location: Location, start: int = 0, end: int | None = None) -> "ReadRequest":
@@ -64,9 +58,11 @@ class ReadRequest(NamedTuple):
         if start == 0 and end is None and location.decoding is None:
             return cls(name, location, location.start_byte, location.end_byte)
         first, last = _range(location, start, end)
+        is_whole = (first, last) == (0, location.size_bytes)
         if location.decoding is not None:
-            return cls(name, location, location.start_byte, location.end_byte, (first, last))
-        return cls(name, location, location.start_byte + first, location.start_byte + last)
+            return cls(name, location, location.start_byte, location.end_byte, (first, last), is_whole)
+        first_byte = location.start_byte + first
+        return cls(name, location, first_byte, first_byte + last - first, None, is_whole)
 
 
 def _range(location: Location, start: int, end: int | None) -> tuple[int, int]:

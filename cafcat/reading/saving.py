@@ -1,4 +1,4 @@
-"""Write files of the catalog to files of the user."""
+"""Write many files of the catalog to files of the user."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -7,34 +7,12 @@ from typing import Self
 from cafcat.errors import CafcatError
 from cafcat.reading.durable_files import DurableFiles, OpenFolder
 from cafcat.reading.output_errors import disk_errors
-from cafcat.reading.outputs import Output, write_single
+from cafcat.reading.outputs import Output
 from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.support.syncing import sync_ancestors
 
-__all__ = ["SavedFiles", "save_single"]
-
-
-def save_single(reader: FileReader, request: ReadRequest, blocks: Iterator[bytes], output: Output) -> None:
-    """Write one file, as `write_single` does; with its modification time, if it is the whole file.
-
-    Args:
-        reader: Gives the file again, from a copy, if its chunk proves to be damaged at the end of the file.
-        request: What is read.
-        blocks: The blocks of the request.
-        output: Where to write them. Nothing can be written a second time to a device or pipe.
-
-    Raises:
-        CafcatError: As FileReader.read and `write_single` do.
-    """
-
-    def write(blocks: Iterator[bytes]) -> None:
-        write_single(output, blocks, _time_of(request))
-
-    if output.is_special:
-        write(blocks)
-    else:
-        reader.save(request, blocks, write)
+__all__ = ["SavedFiles"]
 
 
 class SavedFiles:
@@ -62,8 +40,8 @@ class SavedFiles:
         folder = self._folders[parent]
 
         def write(blocks: Iterator[bytes]) -> None:
-            modified_ns = _time_of(request)
-            self._files.write(folder, output.path.name, blocks, modified_ns, shown=output.shown, of=request)
+            name, shown = output.path.name, output.shown
+            self._files.write(folder, name, blocks, request.modified_ns, shown=shown, of=request)
 
         self._reader.save(request, blocks, write)
 
@@ -84,7 +62,3 @@ class SavedFiles:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._files.__exit__(kind, error, trace)
-
-
-def _time_of(request: ReadRequest) -> int | None:
-    return request.location.modified_ns if request.is_whole else None

@@ -1,4 +1,4 @@
-"""From the catalog into a snapshot file, in one pass and with flat memory."""
+"""Write a snapshot file from the catalog, in one pass and with constant memory."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from cafcat.errors import NotFound, OutputFailed
 from cafcat.progress import Progress
-from cafcat.reading.outputs import Output, placed
+from cafcat.reading.outputs import Output, new_output_path
 from cafcat.snapshots.schema import APPLICATION_ID, TABLES, VERSION
 from cafcat.support.paths import file_of, folder_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SnapshotReport", "write_snapshot"]
 
-# Nobody sees the file before it is whole and synced: what SQLite would do against a crash is not needed.
+# The file has no name until it is complete and synced, so SQLite need not protect it against a crash.
 _PRAGMAS: Final = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
@@ -32,8 +32,12 @@ _PRAGMAS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """What was written: numbers of files and chunks, `bytes` of the files, size_bytes of the snapshot itself.
-    made_at: the moment, ISO 8601 in UTC."""
+    """A snapshot that was written.
+
+    output: its name. made_at: the time whose locations it has, ISO 8601 in UTC. prefix: the folder or file that was
+    requested. files, chunks: numbers. bytes: sum of the sizes of the files. size_bytes: size of the snapshot
+    itself.
+    """
 
     output: str
     made_at: str
@@ -47,18 +51,26 @@ class SnapshotReport:
 def write_snapshot(
     catalog: "Catalog", prefix: str, output: Output, *, version: str, progress: Progress
 ) -> SnapshotReport:
-    """As `Repository.snapshot`; version: of this program."""
-    with placed(output) as temporary:
+    """Write a snapshot: see Repository.snapshot.
+
+    Args:
+        catalog: The catalog.
+        prefix: Folder or file of the catalog, as typed.
+        output: The file to write.
+        version: Version of this program.
+        progress: Shows what was done.
+    """
+    with new_output_path(output) as temporary:
         with (
             catalog.consistent_read() as moment,
             _sqlite_errors(output.shown),
             closing(_new(temporary)) as connection,
         ):
-            writing = _Writing(moment, connection, prefix, progress)
-            writing.write(version)
+            writer = _SnapshotWriter(moment, connection, prefix, progress)
+            writer.write(version)
         size_bytes = Path(temporary).stat().st_size
     return SnapshotReport(
-        output.shown, moment.taken_at, prefix, writing.files, writing.bytes, len(writing.chunks), size_bytes
+        output.shown, moment.taken_at, prefix, writer.files, writer.bytes, len(writer.chunks), size_bytes
     )
 
 
@@ -71,15 +83,19 @@ def _new(path: str) -> sqlite3.Connection:
 
 @contextmanager
 def _sqlite_errors(shown: str) -> Iterator[None]:
-    """What SQLite says of a file that it cannot write, in cafcat's words."""
+    """Translate errors of SQLite about a file that it cannot write to OutputFailed."""
     try:
         yield
     except sqlite3.Error as error:
         raise OutputFailed(f"cannot be written: {error}", path=shown) from error
 
 
-class _Writing:
-    """One snapshot being written. chunks: the chunks.id that its files are in."""
+class _SnapshotWriter:
+    """Writes the tables of one snapshot.
+
+    files, bytes: number of files so far, and the sum of their sizes. chunks: `chunks.id` of the chunks that have
+    them.
+    """
 
     def __init__(
         self, moment: "ConsistentFiles", connection: sqlite3.Connection, prefix: str, progress: Progress
@@ -92,7 +108,7 @@ class _Writing:
         self.chunks: set[int] = set()
 
     def write(self, version: str) -> None:
-        """All of it, as one transaction. Raises NotFound if there is nothing of that name."""
+        """Write all tables, as one transaction. Raises NotFound if no file or folder has the name."""
         path, folder = file_of(self._prefix), folder_of(self._prefix)
         files, size_bytes = self._moment.totals(path, folder)
         if folder and not files:
@@ -109,7 +125,7 @@ class _Writing:
         self._connection.execute("COMMIT")
 
     def _write_files(self, path: str | None, folder: str) -> None:
-        """In the order of their key, so that pages are filled one after the other."""
+        """Write the files in the order of their key, so that SQLite fills one page after the other."""
         with closing(self._moment.files(path, folder)) as pages:
             for page in pages:
                 self._insert("files", page)
@@ -126,5 +142,5 @@ class _Writing:
 
     def _insert(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
-            places = ", ".join("?" * len(rows[0]))
-            self._connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
+            marks = ", ".join("?" * len(rows[0]))
+            self._connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608

@@ -17,7 +17,8 @@ import pytest
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, OutputFailed
 from cafcat.reading import durable_files
-from cafcat.reading.outputs import Output, OutputTree, placed, write_single
+from cafcat.reading.output_tree import OutputTree
+from cafcat.reading.outputs import Output, new_output_path, write_single
 from cafcat.support.syncing import can_sync_file_system
 
 MODIFIED_NS = 1_234_567_890_123_456_000
@@ -194,7 +195,8 @@ def test_a_folder_that_cannot_be_entered_is_not_taken_for_the_one_before(tmp_pat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from cafcat.reading.outputs import Output, OutputTree
+from cafcat.reading.output_tree import OutputTree
+from cafcat.reading.outputs import Output
 def blocks():
     yield b"half"
     os.kill(os.getpid(), signal.SIGKILL)
@@ -356,9 +358,9 @@ def test_files_and_folders_are_not_wider_than_the_umask(tmp_path: Path, mask: in
     before = os.umask(mask)
     try:
         Target(tmp_path / "out").write("a/b/x", [b"x"], None, overwrite=False)
-        write_single(Output(tmp_path / "single"), [b"x"], None)
-        write_single(Output(tmp_path / "private", mode=0o600), [b"x"], None)
-        with placed(Output(tmp_path / "placed")) as path:
+        write_single(Output(tmp_path / "single"), None, [b"x"])
+        write_single(Output(tmp_path / "private", mode=0o600), None, [b"x"])
+        with new_output_path(Output(tmp_path / "placed")) as path:
             assert Path(path).stat().st_mode & 0o777 == 0o600
     finally:
         os.umask(before)
