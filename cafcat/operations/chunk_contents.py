@@ -119,7 +119,7 @@ def check(file: Entry, found: int) -> None:
 
 
 def check_all(file: Entry, blocks: Iterable[bytes]) -> None:
-    """Read a file to its end. Raises Unreadable if its content is not what the catalog has."""
+    """Read a file to its end and compare it with the checksum in the catalog. Raises Unreadable if they differ."""
     checksum = 0
     for block in guarded(blocks):
         checksum = crc32c(block, checksum)

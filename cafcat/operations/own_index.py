@@ -22,7 +22,7 @@ def read_whole(
     add: Callable[[Entry], object],
     advance: Callable[[int], object],
 ) -> ChunkSummary:
-    """Read all of an object, once and in order, after its index. Return what the catalog stores of the chunk.
+    """Read all of an object, once and in order, after its index. Return the summary that the catalog stores.
 
     Memory does not depend on the size of the object or of its index.
 
@@ -84,7 +84,7 @@ class _Content:
         self.crc64nvme = 0
 
     def skip_to(self, end_byte: int) -> None:
-        """Read up to a byte. Raises what the store raises."""
+        """Read up to a byte. Raises the errors of the store."""
         for _ in self._parts_until(end_byte):
             pass
 

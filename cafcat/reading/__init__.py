@@ -1,1 +1,1 @@
-"""Read files of the catalog: from a path to its bytes, one file or many."""
+"""Read files of the catalog by path, one or many, and write them to files of the user."""

@@ -18,7 +18,7 @@ def decode(location: Location, span: Iterator[bytes]) -> Iterator[bytes]:
         span: The bytes of its span, in blocks of any size.
 
     Raises:
-        Corrupt: The bytes are not what the format allows.
+        Corrupt: The bytes are not valid in the format.
         NotInstalled, Unsupported: The format cannot be decoded here.
     """
     from cafcat.formats.registry import by_name  # most files are not decoded

@@ -1,4 +1,4 @@
-"""Many new files that become durable together.
+"""Write many new files that become durable together.
 
 The content of a batch of files is written without names, then synced at once, then the files take their names.
 While one batch is synced, the next is being written. `commit` syncs the names. So a file's name never means less
@@ -28,14 +28,15 @@ _BATCH_BYTES: Final = 256 << 20
 _MOST_DESCRIPTORS: Final = 2048
 """Most open files and folders of a batch. Two batches are open at a time."""
 _OTHER_DESCRIPTORS: Final = 256
-"""Left for the rest of the process, when the limit of the process is lower."""
+"""Descriptors that are left for the rest of the process, if its limit is too low for two batches."""
 _FEW_FILES: Final = 16
-"""Up to so many are synced one by one: to sync the file system is to wait for the writes of every process."""
+"""Up to this number, files are synced one by one: a sync of the file system waits for the writes of all
+processes."""
 
 
 class OpenFolder:
-    """An open folder. It is closed when nothing refers to it any more: the file that was written last, or a file
-    that waits for its name."""
+    """An open folder. It is closed when nothing refers to it any more. A file that waits for its name refers to
+    it."""
 
     __slots__ = ("descriptor", "device")
 
@@ -111,7 +112,7 @@ class _Sync(Thread, Generic[Of]):
 
 
 class DurableFiles(Generic[Of]):
-    """Writes files into open folders. A context manager: files that have no name when it is left are dropped.
+    """Writes files into open folders. A context manager: files that have no name yet when it is left are dropped.
 
     Methods raise OutputFailed if the disk is full or fails. After that no further file takes a name. At most
     512 MiB of content and 4,096 descriptors wait for a sync. The process' soft limit of descriptors is raised for
@@ -119,8 +120,13 @@ class DurableFiles(Generic[Of]):
     """
 
     def __init__(self, shown: str, *, overwrite: bool, mode: int = 0o666) -> None:
-        """Args: shown: the output as a whole, for messages about no single file; mode: of new files, less the
-        umask."""
+        """Write nothing yet.
+
+        Args:
+            shown: The output as a whole, for messages that concern no single file.
+            overwrite: Whether to replace existing files.
+            mode: Permissions of new files, less the umask.
+        """
         self._shown = shown
         self._overwrite = overwrite
         self._mode = mode
@@ -133,17 +139,21 @@ class DurableFiles(Generic[Of]):
         written there: a sync reports errors since then."""
         self._devices: set[int] = set()
         self._is_large = False
-        """Whether file systems are synced, and not single files."""
+        """True if whole file systems are synced, not single files."""
         self._failure: CafcatError | None = None
 
     def write(
         self, folder: OpenFolder, name: str, blocks: Iterable[bytes], modified_ns: int | None, *, shown: str, of: Of
     ) -> None:
-        """Write the content of a file, which takes its name later. Raises what `blocks` raises: then nothing is
-        left of that file.
+        """Write the content of a file, which takes its name later.
 
-        Args: modified_ns: its time, in nanoseconds since 1970, or None for now; shown: its path in messages; of:
-        what `finished` returns for it.
+        Args:
+            folder: The folder of the file.
+            name: Its name there.
+            blocks: Its content. Their errors are raised; then nothing is left of the file.
+            modified_ns: Its modification time, in nanoseconds since 1970; None for now.
+            shown: Its path, for messages.
+            of: What `finished` returns for it.
         """
         if self._failure is not None:
             raise self._failure
@@ -169,8 +179,7 @@ class DurableFiles(Generic[Of]):
             self._begin_sync()
 
     def has_name_in(self, folder: OpenFolder) -> None:
-        """Sync this folder with the others, at the latest in `commit`: a name in it, that of a folder or of a file,
-        has to be durable."""
+        """Sync a folder, at the latest in `commit`: the name of a file or folder in it has to become durable."""
         self._batch.folders.add(folder)
         if folder.device not in self._devices:
             self._devices.add(folder.device)
@@ -182,13 +191,17 @@ class DurableFiles(Generic[Of]):
 
     @property
     def has_finished(self) -> bool:
-        """Whether `finished` returns anything."""
+        """True if `finished` returns a file."""
         return bool(self._finished)
 
     def finished(self) -> list[tuple[Of, CafcatError | None]]:
-        """Return, once each, the files that took their names, and with an error those that could not: Conflict if
-        there is a file of that name, InvalidInput if the file system cannot have the name. Before `commit` the
-        names may not be durable."""
+        """Return the files that took their names since the last call, or could not. Before `commit` the names may
+        not be durable.
+
+        Returns:
+            `of` of each file with None, or with an error: Conflict if there is a file of that name, InvalidInput if
+            the file system cannot have the name.
+        """
         finished, self._finished = self._finished, []
         return finished
 
@@ -244,7 +257,7 @@ class DurableFiles(Generic[Of]):
     def _name(self, batch: _Batch[Of]) -> None:
         files, overwrite = batch.files, self._overwrite
         while files:
-            # It stays there until it has its name: an interrupt may come at any moment.
+            # The file stays in the batch until it has its name: an interrupt may come at any moment.
             file, _, name, shown, of = files[0]
             problem = None
             try:

@@ -1,4 +1,4 @@
-"""Shell patterns as regular expressions of Postgres, so that the database does the matching."""
+"""Translate shell patterns to regular expressions of PostgreSQL, so that the database does the matching."""
 
 import re
 
@@ -9,14 +9,22 @@ _NOTHING = "(?!)"
 
 
 def regex_of_glob(pattern: str) -> str:
-    """The POSIX regular expression (PostgreSQL documentation, 9.7.3) of paths whose last part matches a shell
-    pattern: * and ? stop at "/", [abc] [a-z] [!abc] as in sh, a backslash makes the next character plain."""
+    """Return a regular expression that matches the paths whose last part matches a shell pattern.
+
+    Args:
+        pattern: "*" and "?" do not match "/"; "[abc]", "[a-z]" and "[!abc]" are as in sh; a backslash makes the
+        next
+            character plain.
+
+    Returns:
+        A regular expression as in the PostgreSQL documentation, 9.7.3.
+    """
     parts = []
     position = 0
     while position < len(pattern):
         text, position = _next(pattern, position)
         parts.append(text)
-    # (?s) would be the default; named so that a newline in a name is a character like any other.
+    # (?s) is the default. It is written out because it lets ^, $ and [^/] treat a newline as any other character.
     return f"(?s)(^|/){''.join(parts)}$"
 
 
@@ -38,7 +46,8 @@ def _literal(character: str) -> str:
 
 
 def _class(negated: bool, members: str) -> str:
-    """One character of a bracket, never a slash; in a range the ends are in order, or it has none."""
+    """Return the expression of a bracket: one character, never a slash. A range from a later character to an
+    earlier one matches nothing."""
     parts = []
     position = 0
     while position < len(members):
@@ -56,5 +65,5 @@ def _class(negated: bool, members: str) -> str:
 
 
 def _member(character: str) -> str:
-    # Inside brackets a backslash takes any meaning from what has one (PostgreSQL documentation, 9.7.3.2).
+    # Inside brackets, a backslash makes any special character plain (PostgreSQL documentation, 9.7.3.2).
     return character if character.isalnum() or not character.isascii() else f"\\{character}"

@@ -1,4 +1,4 @@
-"""What is below a folder of the catalog, page by page."""
+"""List the files below a folder of the catalog, page by page."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,14 +12,16 @@ __all__ = ["Listing"]
 
 
 class Listing:
-    """Folders as typed, "" or "." for everything; all in path order."""
+    """Lists files in path order. Prefixes are as typed: "" and "." are everything, and a name with a slash at its
+    end is a folder."""
 
     def __init__(self, catalog: Catalog) -> None:
+        """Query nothing yet."""
         self._catalog = catalog
 
     def level(self, prefix: str) -> Iterator[Location | Folder]:
-        """One level of a folder, or the file of that name: files, and folders once each."""
-        yield from self._itself(prefix)
+        """Yield the files and folders directly in a folder, after the file of that name if there is one."""
+        yield from self._file(prefix)
         after: Location | Folder | None = None
         while page := self._catalog.files.folder_page(folder_of(prefix), after=after):
             yield from page
@@ -28,9 +30,15 @@ class Listing:
     def pages(
         self, prefix: str, where: FindFilter | None = None, page_rows: int = PAGE_ROWS
     ) -> Iterator[Sequence[Location]]:
-        """The file of that name, then everything below the folder, that meets the conditions."""
-        if itself := self._itself(prefix, where):
-            yield itself
+        """Yield pages of the file of a name and of all files below the folder of that name.
+
+        Args:
+            prefix: The name.
+            where: Conditions that the files have to meet.
+            page_rows: Most files of a page.
+        """
+        if file := self._file(prefix, where):
+            yield file
         after: str | None = None
         while page := self._catalog.files.page(folder_of(prefix), after=after, where=where, limit=page_rows):
             yield page
@@ -39,14 +47,14 @@ class Listing:
             after = page[-1].path
 
     def totals(self, prefix: str) -> tuple[int, int]:
-        """Number and bytes of what `pages` gives. Raises NotFound if there is nothing of that name."""
-        itself = self._itself(prefix)
+        """Return the number and the summed size in bytes of the files in `pages`. Raises NotFound if no file or
+        folder has the name."""
+        file = self._file(prefix)
         files, size_bytes = self._catalog.files.totals(folder_of(prefix))
-        if not itself and not files and folder_of(prefix):
+        if not file and not files and folder_of(prefix):
             raise NotFound("the catalog has no such file or folder", path=prefix)
-        return files + len(itself), size_bytes + sum(place.size_bytes for place in itself)
+        return files + len(file), size_bytes + sum(location.size_bytes for location in file)
 
-    def _itself(self, prefix: str, where: FindFilter | None = None) -> Sequence[Location]:
-        """What has a slash at its end is a folder, and nothing else."""
+    def _file(self, prefix: str, where: FindFilter | None = None) -> Sequence[Location]:
         path = file_of(prefix)
         return [] if path is None else self._catalog.files.exact(path, where)

@@ -1,4 +1,4 @@
-"""Errors of the operating system about output files, as errors of cafcat."""
+"""Translate errors of the operating system about output files to errors of cafcat."""
 
 import errno
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _IN_THE_WAY: Final = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, er
 
 @contextmanager
 def disk_errors(shown: str) -> Iterator[None]:
-    """Translate OSError. shown: the file or folder, for messages."""
+    """Translate an OSError in the context. shown: the file or folder, for messages. See `disk_error`."""
     try:
         yield
     except OSError as error:
@@ -23,8 +23,16 @@ def disk_errors(shown: str) -> Iterator[None]:
 
 
 def disk_error(error: OSError, shown: str) -> CafcatError:
-    """Return the error of cafcat for an OSError about a file or folder: Conflict if something is in its way,
-    InvalidInput for a name that the file system cannot have, else OutputFailed."""
+    """Return the error of cafcat for an OSError about a file or folder.
+
+    Args:
+        error: The error.
+        shown: The file or folder, for messages.
+
+    Returns:
+        Conflict if another file or folder is in the way, InvalidInput for a name that the file system cannot have,
+        else OutputFailed.
+    """
     reason = error.strerror or str(error)
     if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
         return Conflict("there is a file of that name already", path=shown, hint="--force overwrites it")

@@ -1,4 +1,4 @@
-"""Files by URL: those of their archives, and signed ones that give anybody exactly one file for a while."""
+"""URLs of archives, and signed URLs that give one file without credentials for a limited time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,11 @@ __all__ = ["SignedUrl", "curl_options", "signed_url", "url_of"]
 
 @dataclass(frozen=True, slots=True)
 class SignedUrl:
-    """A URL that needs no credentials, the headers that have to be sent with it, the bytes `[start_byte, end_byte)`
-    of the archive that it gives, and when it ends: RFC 3339 in UTC."""
+    """A URL that needs no credentials until it expires.
+
+    headers: to be sent with the request. start_byte, end_byte: the bytes `[start_byte, end_byte)` of the archive
+    that are returned. expires_at: RFC 3339, in UTC.
+    """
 
     url: str = field(repr=False)
     headers: Mapping[str, str]
@@ -25,31 +28,39 @@ class SignedUrl:
 
 
 def url_of(store: Store, location: Location) -> str:
-    """The http(s):// or file:// URL of the archive that holds a file; it lets nobody in by itself."""
+    """Return the http(s):// or file:// URL of the archive that a file is in. The URL contains no credentials."""
     if isinstance(store, RemoteStore):
         return store.http_url(location.object_key)
     return Path(store.locate(location.object_key)).as_uri()
 
 
 def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
-    """A URL for the bytes of one file, and no others of its archive: the signature covers the range. Raises
-    InvalidInput for a store that is a folder, an empty file, more than 7 days, and AccessDenied without
-    credentials."""
+    """Return a URL for the bytes of one file and no other bytes of its archive: the signature covers the range.
+
+    Args:
+        store: The store of the file.
+        location: Where the file is.
+        seconds: How long the URL is valid, at most 7 days.
+
+    Raises:
+        InvalidInput: The store is a folder, the file is empty or has to be decoded, or the time is too long.
+        AccessDenied: There are no credentials.
+    """
     start, end = location.start_byte, location.end_byte
     if not isinstance(store, RemoteStore):
         hint = "cafcat get copies the file"
-        raise InvalidInput("nothing can be signed for a store that is a folder", path=location.path, hint=hint)
+        raise InvalidInput("a file in a local folder cannot have a signed URL", path=location.path, hint=hint)
     if location.decoding is not None:
         message = f"the file has to be decoded ({location.format}): no URL gives its bytes"
         raise InvalidInput(message, path=location.path, hint="cafcat get copies the file")
     if start == end:
-        raise InvalidInput("the file is empty, and HTTP has no range of no bytes", path=location.path)
-    # Taken before it is signed: it never ends earlier than said.
+        raise InvalidInput("an empty file cannot have a signed URL: HTTP has no empty ranges", path=location.path)
+    # The time is read before the URL is signed, so that the URL is never valid for less.
     expires = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=seconds)
     signed = store.presign(location.object_key, start, end, seconds)
     return SignedUrl(signed.url, signed.headers, start, end, expires.isoformat().replace("+00:00", "Z"))
 
 
 def curl_options(store: Store) -> str:
-    """What curl has to be given with the URL of an object, to be let in; none for a folder."""
+    """Return the options with which curl reads the URL of an object; empty for a store that is a folder."""
     return store.curl_options if isinstance(store, RemoteStore) else ""

@@ -1,4 +1,4 @@
-"""Snapshots: a catalog as it was at one moment, in one file, read without its database."""
+"""Snapshots: the locations of a catalog at one time, in one file, to read without its database."""
 
 from cafcat.snapshots.snapshot import Snapshot
 

@@ -1,4 +1,4 @@
-"""A snapshot file, and the connections to it: one for each thread."""
+"""Open a snapshot file: one connection for each thread."""
 
 import os
 import sqlite3
@@ -15,26 +15,38 @@ from cafcat.snapshots.schema import APPLICATION_ID, READ_VERSIONS
 __all__ = ["Rows", "SnapshotFile", "sqlite_errors"]
 
 _HEADER: Final = struct.Struct(">16sH10xI28xI4xI28x")
-"""Magic, bytes of a page, pages, user_version, application_id: https://sqlite.org/fileformat2.html, 1.3."""
+"""Header of the file: magic, bytes of a page, number of pages, user_version, application_id. See
+https://sqlite.org/fileformat2.html, 1.3."""
 _MAGIC: Final = b"SQLite format 3\0"
 _MAPPED_BYTES: Final = 1 << 40
-"""So much of the file is mapped, or what SQLite allows (2 GiB): then processes share its pages. What is beyond is
-read."""
+"""Bytes of the file that are mapped into memory, so that processes share its pages. SQLite maps at most 2 GiB, and
+reads the rest."""
 
 
 class _Connection(sqlite3.Connection):
-    """Closes itself when nobody has it any more: a thread that ends cannot be asked to."""
+    """Closes itself when nothing refers to it any more: a thread that ends cannot close it."""
 
     def __del__(self) -> None:
+        """Close the connection."""
         self.close()
 
 
 class SnapshotFile:
-    """The file that the name meant when this was made. version: of its tables."""
+    """A snapshot file.
+
+    path: its name. version: version of its tables.
+    """
 
     def __init__(self, path: str) -> None:
-        """Raises NotFound, InvalidInput if it is not a snapshot, Unsupported for one of another version, Corrupt if
-        it is cut, Unavailable."""
+        """Read the header of a file.
+
+        Raises:
+            NotFound: The file does not exist.
+            InvalidInput: The file is not a snapshot.
+            Unsupported: Its tables have a version that cannot be read.
+            Corrupt: The file is shorter or longer than its header says.
+            Unavailable: The file cannot be read.
+        """
         self.path = path
         try:
             with open(path, "rb", buffering=0) as file:
@@ -49,8 +61,12 @@ class SnapshotFile:
         self._identity = (status.st_dev, status.st_ino)
 
     def connect(self) -> _Connection:
-        """A new connection, in a transaction that never ends: without that, each look-up would begin one. Raises
-        Conflict if the name means another file by now."""
+        """Return a new connection, in a transaction that never ends: otherwise, each look-up would begin one.
+
+        Raises:
+            Conflict: Another file has the name by now.
+            Corrupt, Unavailable: See `sqlite_errors`.
+        """
         url = f"file://{quote(os.fsencode(self.path))}?immutable=1"
         with sqlite_errors(self.path):
             connection = sqlite3.connect(
@@ -69,21 +85,27 @@ class SnapshotFile:
         connection.execute("SELECT files FROM snapshot").fetchone()
         status = os.stat(self.path)
         if self._identity != (status.st_dev, status.st_ino):
-            raise Conflict("another snapshot has taken its name", path=self.path, hint="open it anew")
+            raise Conflict(
+                "another file has the name of the open snapshot", path=self.path, hint="open the snapshot again"
+            )
 
 
 class Rows(threading.local):
-    """The connection that each thread has of its own, made by its first `select`. From then on the thread has
-    `execute`: it makes a new cursor each time, as a signal handler may read while another read is under way."""
+    """Rows of a snapshot. Each thread has a connection of its own, made by its first `select`.
+
+    execute: runs a query with a new cursor, because a signal handler may read during another read. A thread has
+    this attribute only after its first `select`.
+    """
 
     execute: Callable[[str, tuple[Any, ...]], sqlite3.Cursor]
 
     def __init__(self, file: SnapshotFile) -> None:
+        """Open nothing yet."""
         self._file = file
         self.version = file.version
 
     def select(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """Return all rows of a query. Raises as `sqlite_errors` does."""
         if "execute" not in self.__dict__:
             self.execute = self._file.connect().execute
         with sqlite_errors(self._file.path):
@@ -91,18 +113,18 @@ class Rows(threading.local):
 
 
 def _check(path: str, head: bytes, size_bytes: int) -> int:
-    """The version of its tables."""
+    """Check a header. Return the version of the tables."""
     if len(head) < _HEADER.size:
         raise _not_a_snapshot(path)
     magic, page_bytes, pages, version, application = _HEADER.unpack(head)
     if magic != _MAGIC or application != APPLICATION_ID:
         raise _not_a_snapshot(path)
     if version not in READ_VERSIONS:
-        message = f"the snapshot is of version {version}, this cafcat knows {_listed(READ_VERSIONS)}"
-        raise Unsupported(message, path=path, hint="make it anew with this cafcat")
+        message = f"the snapshot has version {version}, this cafcat reads {_listed(READ_VERSIONS)}"
+        raise Unsupported(message, path=path, hint="make a new snapshot with this cafcat")
     expected = pages * (page_bytes if page_bytes > 1 else 1 << 16)
     if size_bytes != expected:
-        raise Corrupt(f"the snapshot is cut: {size_bytes} of {expected} bytes", path=path, hint="copy it anew")
+        raise Corrupt(f"the snapshot has {size_bytes} bytes instead of {expected}", path=path, hint="copy it again")
     return int(version)
 
 
@@ -116,7 +138,13 @@ def _not_a_snapshot(path: str) -> InvalidInput:
 
 @contextmanager
 def sqlite_errors(path: str) -> Iterator[None]:
-    """What SQLite says of the snapshot at a path, in cafcat's words."""
+    """Translate errors of SQLite about the snapshot at a path.
+
+    Raises:
+        InvalidInput: A name in the query is not valid UTF-8.
+        Unavailable: The file cannot be read.
+        Corrupt: The file is damaged.
+    """
     try:
         yield
     except (sqlite3.ProgrammingError, sqlite3.InterfaceError, UnicodeEncodeError) as error:
@@ -129,4 +157,4 @@ def _error_of(error: sqlite3.Error, path: str) -> CafcatError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM")):
         return Unavailable(f"the snapshot cannot be read: {error}", path=path)
-    return Corrupt(f"the snapshot is damaged: {error}", path=path, hint="make or copy it anew")
+    return Corrupt(f"the snapshot is damaged: {error}", path=path, hint="make a new snapshot, or copy it again")

@@ -1,4 +1,4 @@
-"""Look-ups in a snapshot, for `resolve` to read by."""
+"""Look up files and chunks in a snapshot, as FileReader needs it."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
@@ -20,11 +20,11 @@ SELECT f.file_path, f.start_byte, f.end_byte, f.crc32c, f.modified_at, c.uuid, c
 FROM files AS f JOIN chunks AS c ON c.id = f.chunk WHERE f.file_path = ?
 """
 _LOCATE_1: Final = _LOCATE.replace("f.content_bytes, f.decoding", "NULL, NULL")
-"""In a snapshot of version 1."""
+"""For a snapshot of version 1."""
 _CHUNK_OF: Final = "SELECT chunk FROM files WHERE file_path = ?"
 _PAGE: Final = "SELECT file_path FROM files WHERE file_path > ? AND file_path < ? ORDER BY file_path LIMIT ?"
 _PAGE_TO_THE_END: Final = "SELECT file_path FROM files WHERE file_path > ? ORDER BY file_path LIMIT ?"
-_PLACES: Final = """
+_REPLICAS: Final = """
 SELECT store, object_key FROM chunks WHERE uuid = ?1
 UNION ALL
 SELECT k.store, k.object_key FROM copies AS k JOIN chunks AS c ON c.id = k.chunk WHERE c.uuid = ?1
@@ -33,37 +33,45 @@ _INFO: Final = "SELECT made_at, prefix, files, bytes, journal_id, journal_uuid, 
 
 
 class SnapshotFiles:
-    """Paths and locations."""
+    """Looks up files by path."""
 
     def __init__(self, rows: Rows) -> None:
+        """Query nothing yet."""
         self._rows = rows
         self._locate = _LOCATE_1 if rows.version == 1 else _LOCATE
 
     def locate(self, path: str) -> Location:
-        """Raises NotFound; InvalidInput for what cannot be a path."""
+        """Return where a file is. Raises NotFound; InvalidInput for a name that no path can have."""
         rows = self._found(path)
         if not rows:
             raise NotFound("the snapshot has no such file", path=path)
         return _location(rows[0])
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
-        """Those that are there."""
+        """Return the locations of those paths that the snapshot has."""
         found = map(self._found, sorted(paths))
         return {rows[0][0]: _location(rows[0]) for rows in found if rows}
 
     def _found(self, path: str) -> list[tuple[Any, ...]]:
-        """One row, or none. Where a neighbour's path is damaged, SQLite may find that one."""
+        """Return the row of a path, if there is one. In a damaged file, SQLite may return the row of a
+        neighbour."""
         rows = self._rows.select(self._locate, path)
         if rows and rows[0][0] != path:
-            raise Corrupt("the snapshot is damaged: another row has the place of this path", path=path)
+            raise Corrupt("the snapshot is damaged: the index has the row of another path for this path", path=path)
         return rows
 
     def folders_among(self, names: Collection[str]) -> set[str]:
-        """Which of the names are folders: something is below them."""
+        """Return the names that are folders: those with a file below them."""
         return {name for name in names if self.page(f"{name}/", limit=1)}
 
     def page(self, folder: str, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[str]:
-        """Up to `limit` paths below a folder, which ends in "/" or is "" for everything, in path order."""
+        """Return a page of the paths below a folder, in path order.
+
+        Args:
+            folder: A path that ends in "/"; "" for all files.
+            after: The last path of the page before; None for the first page.
+            limit: Most paths of the page.
+        """
         low = folder if after is None else after
         if not folder:
             rows = self._rows.select(_PAGE_TO_THE_END, low, limit)
@@ -72,30 +80,32 @@ class SnapshotFiles:
         return [path for (path,) in rows]
 
     def chunk_of(self, path: str) -> int:
-        """chunks.id of a file that is there."""
+        """Return the `chunks.id` of an existing file's chunk."""
         return int(self._rows.select(_CHUNK_OF, path)[0][0])
 
     def info(self) -> SnapshotInfo:
-        """What the file says of itself."""
+        """Return the row of the table `snapshot`."""
         rows = self._rows.select(_INFO)
         return SnapshotInfo(*rows[0])
 
 
 class SnapshotCopies:
-    """Copies of chunks, as they were when the snapshot was made."""
+    """Looks up the copies of chunks, as they were when the snapshot was made."""
 
     def __init__(self, rows: Rows) -> None:
+        """Query nothing yet."""
         self._rows = rows
 
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
-        """Return store and key of the chunk itself, then those of each copy."""
-        return [(store, key) for store, key in self._rows.select(_PLACES, str(chunk))]
+        """Return store URL and key of a chunk's own object, then of each copy."""
+        return [(store, key) for store, key in self._rows.select(_REPLICAS, str(chunk))]
 
 
 class SnapshotCatalog:
-    """A catalog as reading sees it."""
+    """A snapshot as the LocationCatalog of a FileReader."""
 
     def __init__(self, rows: Rows) -> None:
+        """Query nothing yet."""
         self.files = SnapshotFiles(rows)
         self.copies = SnapshotCopies(rows)
 

@@ -1,15 +1,16 @@
-"""What a snapshot file is: an SQLite database. docs/snapshots.md has the tables for those who query it."""
+"""The tables of a snapshot file, which is an SQLite database. docs/snapshots.md describes them for other
+programs."""
 
 from typing import Final, NamedTuple
 
 __all__ = ["APPLICATION_ID", "READ_VERSIONS", "TABLES", "VERSION", "SnapshotInfo"]
 
 APPLICATION_ID: Final = int.from_bytes(b"cafs")
-"""In the header of the file, so that it is known from other databases."""
+"""Application id in the header of the file: it distinguishes snapshots from other SQLite databases."""
 VERSION: Final = 2
-"""In the header, too (user_version): of these tables."""
+"""Version of these tables: user_version in the header of the file."""
 READ_VERSIONS: Final = (1, VERSION)
-"""Version 1 has no files that have to be decoded, nor columns for them."""
+"""Versions that can be read. Version 1 has no columns for files that have to be decoded."""
 
 TABLES: Final = (
     """
@@ -54,7 +55,13 @@ CREATE TABLE files (
 
 
 class SnapshotInfo(NamedTuple):
-    """The row of `snapshot`: what was taken when, of which catalog. size in bytes."""
+    """The row of the table `snapshot`.
+
+    made_at: the time whose locations the snapshot has, ISO 8601 in UTC. prefix: the folder or file that was
+    requested; empty for all files. files, size_bytes: number of files and sum of their sizes. journal_id,
+    journal_uuid: the last change of the catalog that the snapshot includes. cafcat_version: of the program that
+    wrote the snapshot.
+    """
 
     made_at: str
     prefix: str

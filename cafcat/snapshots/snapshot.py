@@ -1,4 +1,4 @@
-"""Reading packed files by a snapshot: no database is asked, and none need be there."""
+"""Read packed files by a snapshot, without a database."""
 
 import logging
 import os
@@ -17,8 +17,8 @@ from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.session import Stores
 from cafcat.settings.settings import Settings
+from cafcat.snapshots.cached_chunks import CachedChunks
 from cafcat.snapshots.database import Rows, SnapshotFile
-from cafcat.snapshots.kept_chunks import CachedChunks
 from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog
 from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.support.checksums import crc32c_of
@@ -26,18 +26,19 @@ from cafcat.support.paths import file_of, folder_of
 
 __all__ = ["Snapshot"]
 
-# Python takes 0.2 us for each column of a result. So two numbers come in one, where they fit: 23 bits for the
-# chunk, 40 for a byte of it, 31 for the size of a file. What does not fit, or has to be decoded, is read with care.
-# Where a neighbour's path is damaged, SQLite may find that one: -1, no chunk has it.
-_PLACE_1: Final = """
+# Python takes 0.2 us for each column of a result. So two numbers share a column, if they fit: 23 bits for the
+# chunk, 40 for its first byte, 31 for the size of the file. Other files, and those that have to be decoded, are
+# read by `_read_by_location`. In a damaged file, SQLite may return the row of a neighbour: then the first column
+# is -1, which is no chunk.
+_SPAN_1: Final = """
 SELECT iif(file_path = ?1, chunk << 40 | start_byte, -1), (end_byte - start_byte) << 32 | crc32c FROM files
 WHERE file_path = ?1 AND chunk < 8388608 AND end_byte < 1099511627776 AND end_byte - start_byte < 2147483648
 """
-"""In a snapshot of version 1."""
-_PLACE: Final = f"{_PLACE_1} AND decoding IS NULL"
-_NOT_SO_SIMPLE: Final = (
+"""For a snapshot of version 1."""
+_SPAN: Final = f"{_SPAN_1} AND decoding IS NULL"
+_FAST_READ_ERRORS: Final = (
     AttributeError,  # the first read of this thread
-    KeyError,  # the first of this chunk
+    KeyError,  # the first read of this chunk
     sqlite3.Error,
     OSError,
     ValueError,
@@ -49,11 +50,13 @@ _CRC_MASK: Final = (1 << 32) - 1
 
 
 class Snapshot:
-    """Files as they were when `cafcat snapshot` was run. Use it as a context manager, or call close.
+    """Files as they were when `cafcat snapshot` was run. A context manager; otherwise call close.
 
-    Threads may share it, and processes that are forked from this one: each thread and process gets a connection of
-    its own. It can be pickled, and is opened anew from its path. The file must not be changed while it is open; one
-    that takes its name is not seen.
+    Threads may share it, and processes that are forked from this one: each thread and process has a connection of
+    its own. It can be pickled; then its path is opened again. The file must not be changed while it is open. A file
+    that is renamed to its path is not read.
+
+    info: when the snapshot was made, and of how many files.
     """
 
     def __init__(
@@ -64,8 +67,21 @@ class Snapshot:
         warn: Callable[[str], object] | None = None,
         **overrides: Any,
     ) -> None:
-        """Settings, overrides and `warn` as in `cafcat.open`: they say how stores are reached. Raises NotFound,
-        InvalidInput if the file is not a snapshot, Unsupported for one of another version, Corrupt, Unavailable."""
+        """Open a snapshot file.
+
+        Args:
+            path: Name of the file.
+            settings: How stores are reached; None for the settings of environment, cafcat.toml and defaults.
+            warn: Called with a message about each read from a copy. The default logs the messages.
+            **overrides: Settings by name, as in `cafcat.open`.
+
+        Raises:
+            NotFound: The file does not exist.
+            InvalidInput: The file is not a snapshot, or a setting is wrong.
+            Unsupported: The file has another version.
+            Corrupt: The file is damaged.
+            Unavailable: The file cannot be read.
+        """
         if settings is not None and overrides:
             raise InvalidInput("give settings or overrides, not both")
         self._arguments = (os.path.abspath(path), settings or Settings.load(**overrides), warn)
@@ -74,11 +90,11 @@ class Snapshot:
         _SNAPSHOTS.add(self)
 
     def _start(self, file: SnapshotFile) -> None:
-        """Everything that is open, or will be."""
+        """Begin with nothing open but the file."""
         _, settings, warn = self._arguments
         self._file = file
         self._rows = Rows(file)
-        self._place = _PLACE_1 if file.version == 1 else _PLACE
+        self._span = _SPAN_1 if file.version == 1 else _SPAN
         self._stores = Stores(settings)
         self._catalog = SnapshotCatalog(self._rows)
         store_of = self._stores.__getitem__
@@ -86,33 +102,44 @@ class Snapshot:
         self._open = CachedChunks(store_of)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """The bytes of a file, or `[start, end)` of them; a negative start counts from the end. A whole file is
-        checked against its checksum. Raises NotFound, also if the chunk was removed since, Corrupt, InvalidInput
-        for a range beyond the file, AccessDenied, StoreFailed, Unavailable for a store out of reach."""
+        """Return the bytes of a file, or bytes `[start, end)` of it. A whole file is compared with its checksum.
+
+        Args:
+            path: Path of the file in the catalog.
+            start: First byte; a negative number counts from the end of the file.
+            end: One past the last byte; None for the end of the file.
+
+        Raises:
+            NotFound: The snapshot has no such file, or the chunk was removed since.
+            Corrupt: The file is damaged in its chunk and in every copy.
+            InvalidInput: The range begins beyond the file.
+            AccessDenied, StoreFailed, Unavailable: The store does not give the bytes, or is out of reach.
+        """
         if end is None and not start:
-            try:  # the short way, for nearly every file of a folder's chunks
-                for place, content in self._rows.execute(self._place, (path,)):  # one row, or none
-                    opened = self._open[place >> 40]
-                    data = pread(opened.descriptor, content >> 32, place & _START_MASK)
+            try:  # the fast way, for nearly every file of a local chunk
+                for span, content in self._rows.execute(self._span, (path,)):  # one row, or none
+                    opened = self._open[span >> 40]
+                    data = pread(opened.descriptor, content >> 32, span & _START_MASK)
                     if crc32c_of(data) == content & _CRC_MASK and monotonic() < opened.until:
                         return data
-            except _NOT_SO_SIMPLE:
+            except _FAST_READ_ERRORS:
                 pass
-        return self._read_with_care(path, start, end)
+        return self._read_by_location(path, start, end)
 
-    def _read_with_care(self, path: str, start: int, end: int | None) -> bytes:
+    def _read_by_location(self, path: str, start: int, end: int | None) -> bytes:
         location = self.locate(path)
-        wanted = ReadRequest.of(path, location, start, end)
-        is_simple = wanted.is_whole and location.decoding is None
-        if is_simple and (data := self._from_file(location)) is not None:
+        request = ReadRequest.of(path, location, start, end)
+        is_plain = request.is_whole and request.decoded_range is None
+        if is_plain and (data := self._from_file(location)) is not None:
             return data
         try:
-            return self._reader.read(wanted)
+            return self._reader.read(request)
         except Corrupt as error:
             raise self._explained(error) from error.__cause__
 
     def _from_file(self, location: Location) -> bytes | None:
-        """None if it is not in a file of this machine, or anything is wrong with it."""
+        """Return the content of a file from a local chunk; None if the chunk is not local, or the read fails in any
+        way."""
         opened = self._open.current(self._catalog.files.chunk_of(location.path), location)
         if opened is None:
             return None
@@ -125,9 +152,17 @@ class Snapshot:
     def read_many(
         self, paths: Iterable[str], start: int = 0, end: int | None = None
     ) -> Iterator[tuple[str, bytes | CafcatError]]:
-        """As `Repository.read_many`: near files by one range read, several requests in flight to a bucket. They
-        come as they are read, by archive and offset, under the names that were asked for; what is wrong with one
-        comes in place of its bytes."""
+        """Yield each path with the bytes of the file: one range read for near files, several requests in flight to
+        a bucket.
+
+        The files come in the order of archives and offsets. If a file cannot be read, its error comes in place of
+        its bytes. Errors that concern all files are raised: AccessDenied, Unavailable for a store out of reach.
+
+        Args:
+            paths: Paths of files in the catalog.
+            start: First byte of each file; a negative number counts from its end.
+            end: One past the last byte; None for the end of the file.
+        """
         from cafcat.reading.batch import Batch
 
         if isinstance(paths, str | bytes):
@@ -136,17 +171,17 @@ class Snapshot:
             yield path, content if isinstance(content, bytes) else self._explained(content)
 
     def locate(self, path: str) -> Location:
-        """Where a file is. Raises NotFound."""
+        """Return where a file is. Raises NotFound."""
         try:
             return self._reader.locate(path)
         except NotFound as error:
             raise self._explained(error) from None
 
     def paths(self, prefix: str = "") -> Iterator[str]:
-        """Everything below a folder (or the file of that name), in path order."""
-        files, folder, itself = self._catalog.files, folder_of(prefix), file_of(prefix)
-        if itself is not None and files.locate_many([itself]):
-            yield itself
+        """Yield the paths of all files below a folder, or of the file of that name, in path order."""
+        files, folder, file = self._catalog.files, folder_of(prefix), file_of(prefix)
+        if file is not None and files.locate_many([file]):
+            yield file
         after: str | None = None
         while page := files.page(folder, after=after):
             yield from page
@@ -164,7 +199,7 @@ class Snapshot:
         return self.info.files
 
     def close(self) -> None:
-        """Closes what is open. Idempotent; what is read next opens it anew."""
+        """Close all open files and connections. Idempotent; the next read opens them again."""
         self._stores.close()
         self._start(self._file)
 
@@ -181,18 +216,18 @@ class Snapshot:
         return partial(type(self), path, settings, warn=warn), ()
 
     def _explained(self, error: CafcatError) -> CafcatError:
-        """An object that is gone is damage to who asks the catalog. A snapshot does not know what was pruned, or
-        packed, since."""
+        """Return the error for a user of a snapshot. A missing object is damage if the catalog has it; but since
+        the snapshot was made, the chunk may have been pruned or repacked."""
         if isinstance(error, Corrupt) and isinstance(error.__cause__, NotFound):
             hint = "if it was pruned or repacked since, make a new snapshot"
             return NotFound(error.message, path=error.path, chunk=error.chunk, byte=error.byte, hint=hint)
         if isinstance(error, NotFound):
-            error.hint = error.hint or f"the snapshot is of {self.info.made_at}"
+            error.hint = error.hint or f"the snapshot was made at {self.info.made_at}"
         return error
 
     def _forked(self) -> None:
-        """In the child. What the parent had open is neither used nor closed here: SQLite forbids it, and clients of
-        buckets have threads that did not come along."""
+        """Begin anew in a forked process. Connections of the parent process are neither used nor closed here:
+        SQLite forbids that, and S3 clients have threads that a fork does not copy."""
         _INHERITED.append((self._rows, self._stores, self._reader))
         self._start(self._file)
 

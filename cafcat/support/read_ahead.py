@@ -1,4 +1,4 @@
-"""Small reads, one after the other, as fewer large ones."""
+"""Read an archive in few large requests where its reader sends many small ones."""
 
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -21,10 +21,14 @@ class _Object(Protocol[_Folder_co]):
 
 
 class ReadAhead(Generic[_Folder_co]):
-    """A LocatedArchive on top of another one. It asks for more than it is asked for: twice as much each time that
-    reads go on where they were, up to 8 MiB. That is also what it keeps in memory."""
+    """A LocatedArchive that buffers another one.
+
+    Each request reads more than the caller needs: twice as much whenever a read begins where the ones before ended,
+    up to 8 MiB. The buffer is the last request.
+    """
 
     def __init__(self, archive: _Object[_Folder_co], size_bytes: int) -> None:
+        """Read nothing yet. size_bytes: size of the archive."""
         self._archive = archive
         self.name = archive.name
         self.size_bytes = size_bytes
@@ -33,15 +37,15 @@ class ReadAhead(Generic[_Folder_co]):
         self._ahead_bytes = _FIRST_BYTES
 
     def parent_folder(self) -> _Folder_co:
-        """The folder that the archive is in, as the archive says it."""
+        """Return the folder that the archive is in."""
         return self._archive.parent_folder()
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Exactly those bytes; raises Corrupt if the object ends earlier, and what its store raises."""
-        known_end = self._start + len(self._data)
-        if not self._start <= start_byte <= end_byte <= known_end:
-            goes_on = self._start <= start_byte <= known_end + self._ahead_bytes
-            self._ahead_bytes = min(2 * self._ahead_bytes, _MOST_BYTES) if goes_on else _FIRST_BYTES
+        """Return exactly those bytes. Raises Corrupt if the archive ends before, and what its store raises."""
+        buffered_end = self._start + len(self._data)
+        if not self._start <= start_byte <= end_byte <= buffered_end:
+            continues = self._start <= start_byte <= buffered_end + self._ahead_bytes
+            self._ahead_bytes = min(2 * self._ahead_bytes, _MOST_BYTES) if continues else _FIRST_BYTES
             end = max(end_byte, min(start_byte + self._ahead_bytes, self.size_bytes))
             self._start, self._data = start_byte, b""
             self._data = self._archive.read_at(start_byte, end)

@@ -20,7 +20,7 @@ import cafcat
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.formats.registry import by_name
 from cafcat.model import OnConflict
-from cafcat.snapshots import kept_chunks
+from cafcat.snapshots import cached_chunks
 from cafcat.stores.local.files import LocalFile
 from tests.catalog_world import Opener, begin, commit
 from tests.damage import flip
@@ -101,7 +101,7 @@ def test_of_a_missing_file_it_says_how_old_the_snapshot_is(taken: cafcat.Snapsho
     for attempt in (lambda: taken.read("later"), lambda: taken.locate("later")):
         with pytest.raises(NotFound) as raised:
             attempt()
-        assert raised.value.hint == f"the snapshot is of {taken.info.made_at}"
+        assert raised.value.hint == f"the snapshot was made at {taken.info.made_at}"
     with pytest.raises(NotFound, match="use ls, find or extract"):
         taken.read("tree")
 
@@ -126,8 +126,8 @@ def test_a_file_of_a_folder_is_read_the_short_way_but_for_the_first(
     by_folder: cafcat.Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_folder.read("tree/n001")
-    monkeypatch.setattr(by_folder, "_read_with_care", never)
-    monkeypatch.setattr(kept_chunks, "_TRUSTED_SECONDS", 10**9)
+    monkeypatch.setattr(by_folder, "_read_by_location", never)
+    monkeypatch.setattr(cached_chunks, "_TRUSTED_SECONDS", 10**9)
     for path, content in FILES.items():
         assert by_folder.read(path) == content
 
@@ -197,7 +197,7 @@ def test_what_was_pruned_since_is_not_found_and_a_new_snapshot_is_advised(
 def test_a_chunk_that_is_open_is_let_go_when_it_was_removed(
     by_folder: cafcat.Snapshot, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_chunks, "_TRUSTED_SECONDS", 0)
+    monkeypatch.setattr(cached_chunks, "_TRUSTED_SECONDS", 0)
     by_folder.read("tree/n150")
     chunk = chunk_of(folder)
     assert open_files(folder.folder) == [chunk.name]
@@ -211,7 +211,7 @@ def test_a_chunk_that_is_open_is_let_go_when_it_was_removed(
 def test_a_chunk_that_was_repaired_in_its_place_is_read_anew(
     by_folder: cafcat.Snapshot, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_chunks, "_TRUSTED_SECONDS", 10**9)
+    monkeypatch.setattr(cached_chunks, "_TRUSTED_SECONDS", 10**9)
     shutil.copy(chunk_of(folder), tmp_path / "backup")
     location = by_folder.locate("tree/n150")
     flip(chunk_of(folder), location.start_byte)
@@ -220,7 +220,7 @@ def test_a_chunk_that_was_repaired_in_its_place_is_read_anew(
     os.replace(tmp_path / "backup", chunk_of(folder))
     for _ in range(2):
         assert by_folder.read("tree/n150") == FILES["tree/n150"]
-        monkeypatch.setattr(by_folder, "_read_with_care", never)
+        monkeypatch.setattr(by_folder, "_read_by_location", never)
 
 
 def test_it_reads_from_the_copies_that_the_catalog_had(
@@ -242,7 +242,7 @@ def test_it_reads_from_the_copies_that_the_catalog_had(
 def test_many_chunks_keep_few_files_open(
     local: cafcat.Repository, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_chunks, "_MOST_FILES", 3)
+    monkeypatch.setattr(cached_chunks, "_MOST_FILES", 3)
     files = {f"f{number}": b"%d" % number for number in range(9)}
     for path, content in files.items():
         commit(local, {path: content})
@@ -252,7 +252,7 @@ def test_many_chunks_keep_few_files_open(
             assert {path: snapshot.read(path) for path in files} == files
         assert len(open_files(folder.folder)) == 3
 
-    monkeypatch.setattr(kept_chunks, "_KEPT_SECONDS", -100)
+    monkeypatch.setattr(cached_chunks, "_IDLE_SECONDS", -100)
     with open_snapshot(tmp_path / "taken") as snapshot:
         for path in ("f1", "f2", "f3"):
             snapshot.read(path)
@@ -396,7 +396,7 @@ def test_a_snapshot_that_takes_its_name_is_not_seen(
     local.snapshot(tmp_path / "taken", overwrite=True)
     assert by_folder.read("tree/n150") == FILES["tree/n150"]
     assert "later" not in by_folder
-    with ThreadPoolExecutor(1) as pool, pytest.raises(Conflict, match="open it anew"):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(Conflict, match="open the snapshot again"):
         pool.submit(by_folder.read, "tree/n150").result()
     with open_snapshot(tmp_path / "taken") as anew:
         assert (anew.read("later"), anew.read("tree/n150")) == (b"later", b"new")
@@ -429,8 +429,12 @@ def header(**values: int) -> bytes:
         (b"text\n", InvalidInput, "not a snapshot"),
         (b"x" * 5000, InvalidInput, "not a snapshot"),
         (header(application=7), InvalidInput, "not a snapshot"),
-        (header(version=3), cafcat.errors.Unsupported, "of version 3, this cafcat knows 1 and 2.*make it anew"),
-        (header(pages=2), Corrupt, "the snapshot is cut: 4096 of 8192 bytes"),
+        (
+            header(version=3),
+            cafcat.errors.Unsupported,
+            "has version 3, this cafcat reads 1 and 2.*make a new snapshot",
+        ),
+        (header(pages=2), Corrupt, "the snapshot has 4096 bytes instead of 8192"),
         (header(), Corrupt, "the snapshot is damaged"),
     ],
 )

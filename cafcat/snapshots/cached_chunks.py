@@ -1,4 +1,4 @@
-"""Chunks that are files of this machine, kept open between reads."""
+"""Keep chunks that are local files open between reads."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,36 +13,49 @@ from cafcat.stores.base import OpenObject, OpensFiles, Store
 __all__ = ["CachedChunk", "CachedChunks"]
 
 _MOST_FILES: Final = 256
+"""Number of chunks that are open at a time."""
 _TRUSTED_SECONDS: Final = 1.0
-"""So long a descriptor is read without a look at its name. What it gives is checked in any case; this only decides
-how soon it is noticed that a chunk is gone, and its space let go."""
-_KEPT_SECONDS: Final = 60.0
-"""What was not read for so long is closed when another is looked at."""
+"""How long a descriptor is read before its name is checked again, in seconds. All bytes are compared with a
+checksum; this only decides how soon a removed chunk is noticed, and its disk space released."""
+_IDLE_SECONDS: Final = 60.0
+"""How long a chunk stays open after its last check, in seconds. It is closed when another chunk is checked."""
 
 
 class CachedChunk:
-    """An open object, and until when nobody has to look at its name, in seconds of the monotonic clock. Closed
-    when nobody has it any more, not under the hands of who reads it."""
+    """An open chunk. It is closed when nothing refers to it any more, so never during a read.
+
+    until: when its name has to be checked again, in seconds of the monotonic clock.
+    """
 
     __slots__ = ("descriptor", "file", "until")
 
     def __init__(self, file: OpenObject) -> None:
+        """Begin with an object that was just opened."""
         self.file = file
         self.descriptor = file.descriptor
         self.until = monotonic() + _TRUSTED_SECONDS
 
 
 class CachedChunks(dict[int, CachedChunk]):
-    """By chunks.id. Safe to share by threads; look-ups take no lock."""
+    """Open chunks by `chunks.id`. Threads may share it; look-ups need no lock."""
 
     def __init__(self, store_of: Callable[[str], Store]) -> None:
+        """Open nothing yet. store_of: returns the store of a URL."""
         super().__init__()
         self._store_of = store_of
         self._lock = Lock()
 
     def current(self, chunk: int, location: Location) -> CachedChunk | None:
-        """Looks at the name again, or opens the chunk. None if it cannot be opened here: by a read as any other it
-        will be said why, or it is in a bucket."""
+        """Check the name of a chunk again, or open the chunk.
+
+        Args:
+            chunk: The chunk's `chunks.id`.
+            location: A file of the chunk.
+
+        Returns:
+            The open chunk; None if it is in a bucket, or cannot be opened. FileReader then reads the chunk, and
+            raises the reason.
+        """
         now = monotonic()
         opened = self.get(chunk)
         if opened is not None and opened.file.is_current():
@@ -64,7 +77,7 @@ class CachedChunks(dict[int, CachedChunk]):
         return None
 
     def _make_room(self, now: float) -> None:
-        for chunk in [chunk for chunk, opened in self.items() if opened.until + _KEPT_SECONDS < now]:
+        for chunk in [chunk for chunk, opened in self.items() if opened.until + _IDLE_SECONDS < now]:
             del self[chunk]
         while len(self) >= _MOST_FILES:
             del self[min(self, key=lambda chunk: self[chunk].until)]
