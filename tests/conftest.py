@@ -18,7 +18,9 @@ from tests.services import (
     empty_database_url,
     empty_database_url_15,
     postgres_server,
+    quick_databases,
 )
+from tests.worlds.memory import use_memory
 
 __all__ = [
     "database_url",
@@ -32,6 +34,7 @@ __all__ = [
     "postgres_server",
     "pytest_runtest_setup",
     "pytest_terminal_summary",
+    "quick_databases",
     "s3_bucket",
     "s3_environment",
     "s3_proxy",
@@ -44,6 +47,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Where this is set, each of thousands of commands under test would compile all of cafcat anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# pytest makes its folders after this.
+use_memory()
 
 # Before any test is imported: settings of tests are made from the profile.
 load_profile()

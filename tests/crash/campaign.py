@@ -26,10 +26,11 @@ from tests.crash import archives
 from tests.crash.checker import Seen, crc32c, problems
 from tests.crash.places import Bucket, Folder, Place
 from tests.crash.verbs import VERBS, Verb, here
-from tests.crash.world import Outcome, State, World, fast_databases, fast_folder, zygote
+from tests.crash.world import Outcome, State, World, fast_databases, zygote
 from tests.s3_server import kind_of_server, new_bucket
 from tests.s3_servers.kinds import DEFAULT_KIND, KINDS
 from tests.services import Databases
+from tests.worlds.memory import memory_folder
 
 DIED = "a process of ingest died (exit code -9)"
 PARTIAL = re.compile(r"\.cafcat-[0-9a-f]{16}\.partial")
@@ -248,7 +249,7 @@ class _Task(NamedTuple):
 
 def _run(conninfo: str, task: _Task) -> tuple[_Task, Tally]:
     """In a process of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="cafcat-crash-", dir=fast_folder()))
+    folder = Path(tempfile.mkdtemp(prefix="cafcat-crash-", dir=memory_folder()))
     try:
         with contextlib.closing(Databases(conninfo)) as databases, world(databases, task.store, folder) as made:
             return task, crash(made, task.verb, task.store, lambda _: itertools.count(task.first, task.of))

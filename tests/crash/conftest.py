@@ -5,14 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crash.campaign import world
-from tests.crash.world import World, fast_databases, in_memory
+from tests.crash.world import World
 from tests.services import Databases
-
-
-@pytest.fixture(scope="session")
-def quick_databases() -> Iterator[Databases]:
-    with fast_databases() as databases:
-        yield databases
+from tests.worlds.memory import in_memory
 
 
 @pytest.fixture(scope="session", params=["folder", "s3"])

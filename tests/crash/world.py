@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +19,12 @@ from tests.crash.checker import Seen, look
 from tests.crash.places import Place
 from tests.crash.team import Victim
 from tests.services import Databases, temporary_server
+from tests.worlds.memory import in_memory
 
-__all__ = ["Outcome", "State", "World", "Zygote", "fast_databases", "fast_folder", "in_memory", "zygote"]
+__all__ = ["Outcome", "State", "World", "Zygote", "fast_databases", "zygote"]
 
 PROJECT = Path(__file__).parents[2]
 _GIVE_UP_SECONDS = 30
-_LEAST_BYTES = 2 << 30
 
 
 class Outcome(NamedTuple):
@@ -77,27 +76,6 @@ def zygote() -> Iterator[Zygote]:
         assert process.stdin
         process.stdin.close()
         assert process.wait() == 0
-
-
-def fast_folder() -> str | None:
-    """A folder in memory where there is one: only processes are killed here, never the machine."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        return None
-    room = os.statvfs(memory)
-    return str(memory) if room.f_bavail * room.f_frsize > _LEAST_BYTES else None
-
-
-@contextlib.contextmanager
-def in_memory() -> Iterator[Path]:
-    """A temporary folder in memory, if that can be; meanwhile others go there, too."""
-    usual = tempfile.tempdir
-    tempfile.tempdir = fast_folder() or usual
-    try:
-        with tempfile.TemporaryDirectory(prefix="cafcat-crash-") as folder:
-            yield Path(folder)
-    finally:
-        tempfile.tempdir = usual
 
 
 @contextlib.contextmanager
@@ -160,7 +138,7 @@ class World:
     def restore(self, state: State) -> None:
         if self.name:
             self.databases.drop(self.name)
-        self.name = copy_database(self.databases, state.database)
+        self.name = self.databases.create(state.database)
         for place in self.everywhere:
             place.put(state.objects.get(place.url, {}), state.uploads.get(place.url, []))
         for folder in (self.output_folder, self._temporary_folder):
@@ -241,14 +219,3 @@ class World:
             while connection.execute(statement, [self.name]).fetchall()[0][0]:
                 assert time.monotonic() < deadline, "Postgres keeps a connection of a dead client"
                 time.sleep(0.002)
-
-
-def copy_database(databases: Databases, template: str) -> str:
-    """By copying files, which is several times as fast as by way of the log (Postgres 15 and later)."""
-    name = f"cafcat_test_{os.urandom(16).hex()}"
-    with psycopg.connect(databases.conninfo, autocommit=True) as connection:
-        strategy = "STRATEGY FILE_COPY" if connection.info.server_version >= 150000 else ""
-        connection.execute(
-            f"CREATE DATABASE {name} TEMPLATE {template} OWNER {databases.owner} {strategy}".encode()
-        )
-    return name

@@ -1,4 +1,4 @@
-"""A store, seen beside cafcat, and repositories that write there; a Postgres server whose files are in memory."""
+"""Stores, repositories that write there, and a folder in memory."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,10 +8,9 @@ import pytest
 
 import cafcat
 from tests.catalog_world import Opener
-from tests.crash.world import fast_databases, in_memory
 from tests.places import FOLDER_OR_SLOW_BUCKET, Bucket, Folder, Place
 from tests.s3_server import S3Server
-from tests.services import Databases
+from tests.worlds.memory import in_memory
 
 
 @pytest.fixture
@@ -59,9 +58,3 @@ def memory() -> Iterator[Path]:
     """A folder, in memory if that can be: only processes are killed there, never the machine."""
     with in_memory() as folder:
         yield folder
-
-
-@pytest.fixture(scope="module")
-def quick_databases() -> Iterator[Databases]:
-    with fast_databases() as databases:
-        yield databases

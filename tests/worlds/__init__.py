@@ -1,0 +1,1 @@
+"""Catalogs, stores, servers, archives and killed processes that several tests share."""
