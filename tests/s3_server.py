@@ -29,6 +29,8 @@ from tests.s3_servers.base import Missing, ServerKind
 from tests.s3_servers.keeper import answers
 from tests.s3_servers.kinds import DEFAULT_KIND, KINDS
 from tests.services import docker_answers, missing_service
+from tests.worlds.fork_server import cache_descriptions
+from tests.worlds.sharing import run_folder
 
 if TYPE_CHECKING:
     import boto3
@@ -295,16 +297,12 @@ def empty_bucket(client: "S3Client", bucket: str) -> None:
             client.delete_object(Bucket=bucket, Key=item["Key"])
 
 
-def shared_folder(factory: pytest.TempPathFactory) -> Path:
-    base = factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "s3"
-
-
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server for tests, shared by all workers of this run. From here on a developer's own configuration of
     AWS does not matter."""
-    with any_server(shared_folder(tmp_path_factory)) as server, pytest.MonkeyPatch.context() as environment:
+    cache_descriptions()
+    with any_server(run_folder(tmp_path_factory) / "s3") as server, pytest.MonkeyPatch.context() as environment:
         for name in DEVELOPERS_OWN:
             environment.delenv(name, raising=False)
         for name, value in NO_FILES.items():

@@ -4,69 +4,24 @@ Reads a JSON document a line: arguments, environment, folder, output (a file for
 or kill_before (boundaries.py), and the victim if it is one of a team (team.py). Answers each with one: the exit
 code, the boundaries that the victim passed, the one at which it was killed, if it was, and what did not leave.
 
-This process has one thread, no connection and no client: that is what may be forked. awscrt, boto3 and obstore
-start their threads when they are first used, which is in the children.
+It is like tests/worlds/fork_server.py, but counts what the children do, and kills them.
 """
 
 import contextlib
-import functools
-import gc
 import json
 import os
 import select
 import signal
 import sys
-import threading
 import time
 import traceback
 from typing import Any
 
 from tests.crash.team import boundaries_of, lead
+from tests.worlds.fork_server import freeze, import_everything
 
 _LEAVE_SECONDS = 30.0
 """So long a process may live on whose leader is gone."""
-OTHERS = ("alembic.command", "awscrt.checksums", "google_crc32c", "obstore.auth.boto3", "obstore.store")
-
-
-def import_everything() -> None:
-    """All that a verb may want."""
-    import importlib
-    import pkgutil
-
-    import boto3
-
-    import cafcat
-
-    for name in OTHERS:
-        importlib.import_module(name)
-    for module in pkgutil.walk_packages(cafcat.__path__, "cafcat."):
-        if not module.name.startswith("cafcat.testing"):
-            with contextlib.suppress(ImportError):  # of an extra that is not there
-                importlib.import_module(module.name)
-    remember_descriptions()
-    remember_commands()
-    boto3.Session().client("s3", region_name="us-east-1", endpoint_url="http://127.0.0.1:1")
-
-
-def remember_descriptions() -> None:
-    """boto3 reads and parses megabytes of JSON for every client: here once for all children."""
-    from botocore.loaders import JSONFileLoader
-
-    loader: Any = JSONFileLoader
-    loader.load_file = functools.cache(loader.load_file)
-    loader.__hash__ = lambda _self: 0
-    loader.__eq__ = lambda _self, other: isinstance(other, loader)
-
-
-def remember_commands() -> None:
-    """Typer makes the tree of all verbs anew for every call."""
-    import typer.main
-
-    from cafcat.cli.app import app
-
-    typer.main.get_command = functools.cache(typer.main.get_command)
-    all_verbs: Any = typer.main.get_command(app)
-    list(all_verbs.commands.values())
 
 
 def run_child(order: dict[str, Any], report: int) -> None:
@@ -148,10 +103,7 @@ def end(workers: list[int]) -> list[int]:
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     import_everything()
-    gc.collect()
-    gc.freeze()  # else the first collection of each child would copy all pages
-    assert threading.active_count() == 1
-    assert len(os.listdir("/proc/self/task")) == 1 if os.path.isdir("/proc/self/task") else True
+    freeze()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), file=answers, flush=True)

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from tests.services import Databases
 from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.worlds.commands import Command, command_line
 
 CLI_PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 SECRET = "correct-horse"  # noqa: S105
@@ -69,30 +69,32 @@ class Cafcat:
         return kept | own | url | self.extra
 
     def command(self, *arguments: str | Path) -> list[str]:
-        return [sys.executable, "-W", "error", "-m", "cafcat", *map(str, arguments)]
+        """Return the command line that runs cafcat in a new interpreter."""
+        return command_line(*arguments)
 
     def __call__(
         self, *arguments: str | Path, code: int = 0, stdin: bytes = b"", cwd: Path | None = None
     ) -> Result:
-        """Runs a command that must end with `code`. Whatever it says on stderr is said in lines of ours."""
-        process = subprocess.run(
-            self.command(*arguments),
-            cwd=cwd or self.folder,
-            env=self.environment,
-            input=stdin,
-            capture_output=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        result = Result(process.returncode, process.stdout, process.stderr.decode())
+        """Run a command that must end with `code`. All lines that it prints on stderr must be cafcat's own."""
+        result = self.unchecked(*arguments, stdin=stdin, cwd=cwd)
         assert result.code == code, result
         assert "Traceback" not in result.err
         for line in result.err.splitlines():
             assert line.startswith(("cafcat: ", "{")), result.err
         return result
 
+    def unchecked(self, *arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None) -> Result:
+        """Run a command that may end in any way."""
+        with Command(arguments, cwd=cwd or self.folder, env=self.environment) as process:
+            try:
+                out, errors = process.communicate(stdin, timeout=PATIENCE_SECONDS)
+            except BaseException:
+                process.kill()
+                raise
+        return Result(process.returncode, out, errors.decode())
+
     def popen(self, *arguments: str | Path, **options: Any) -> "subprocess.Popen[bytes]":
-        """Starts a command and does not wait for it."""
+        """Start a command in a new interpreter. Do not wait for its end."""
         pipe = subprocess.PIPE
         return subprocess.Popen(
             self.command(*arguments),
