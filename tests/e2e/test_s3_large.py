@@ -98,7 +98,8 @@ class Ingest:
 @pytest.mark.parametrize(
     ("count", "largest", "target_size"),
     [
-        pytest.param(1000, 20 * MIB, "200kB", id="1000-objects"),
+        pytest.param(300, 2 * MIB, "50kB", id="300-objects"),
+        pytest.param(1000, 20 * MIB, "200kB", id="1000-objects", marks=pytest.mark.slow),
         pytest.param(20_000, 200_000_000, "4MB", id="20000-objects", marks=pytest.mark.slow),
     ],
 )

@@ -9,7 +9,7 @@ import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -201,14 +201,19 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "bz2": bz2.compress,
     "xz": partial(lzma.compress, preset=0),
 }
-COMPRESSED = {name: compress(PLAIN) for name, compress in COMPRESSORS.items()}
 WHOLE = taken(from_stream(PLAIN))
+
+
+@cache
+def compressed_plain(name: str) -> bytes:
+    """PLAIN, compressed by one of COMPRESSORS when a test first needs it."""
+    return COMPRESSORS[name](PLAIN)
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
 def test_compressed_archives_are_decompressed(name: str) -> None:
-    assert taken(from_stream(COMPRESSED[name])) == WHOLE
-    Path("c").write_bytes(COMPRESSED[name])
+    assert taken(from_stream(compressed_plain(name))) == WHOLE
+    Path("c").write_bytes(compressed_plain(name))
     source = open_tar("c")
     assert isinstance(source, TarStreamSource)
     assert (source.name, taken(source), taken(source)) == ("c", WHOLE, WHOLE)
@@ -227,7 +232,7 @@ def test_compressed_parts_follow_each_other_and_what_is_none_is_left_out(name: s
 @pytest.mark.parametrize("name", COMPRESSORS)
 @pytest.mark.parametrize("left", [20, 1000, -1000, -5, -1])
 def test_cut_compressed_data_is_damage(name: str, left: int) -> None:
-    data = COMPRESSED[name][:left]
+    data = compressed_plain(name)[:left]
     assert "too early: it is cut" in the_end(from_stream(data))
     found = [problem for problem in problems(from_stream(data)) if problem.kind.is_failure]
     assert len(found) == 1
@@ -235,7 +240,7 @@ def test_cut_compressed_data_is_damage(name: str, left: int) -> None:
 
 @pytest.mark.parametrize("name", COMPRESSORS)
 def test_damaged_compressed_data_fails_the_member_that_is_read_and_ends_the_listing(name: str) -> None:
-    data = bytearray(COMPRESSED[name])
+    data = bytearray(compressed_plain(name))
     for position in range(len(data) // 2, len(data) // 2 + 2000):
         data[position] ^= 0x55
     source = from_stream(bytes(data))
