@@ -20,6 +20,7 @@ from tests.services import (
     postgres_server,
     quick_databases,
 )
+from tests.worlds.lanes import add_markers
 from tests.worlds.memory import use_memory
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "empty_database_url_15",
     "make_bucket",
     "postgres_server",
+    "pytest_collection_modifyitems",
     "pytest_runtest_setup",
     "pytest_terminal_summary",
     "quick_databases",
@@ -59,6 +61,12 @@ load_profile()
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Give each test the same random numbers in every run, whichever tests ran before."""
     random.seed(item.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that `make test` leaves out, before `-m` is applied."""
+    add_markers(items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
