@@ -12,6 +12,7 @@ from pathlib import Path
 import cafcat
 from tests.catalog_world import sql
 from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.commands import Command
 
 __all__ = ["environment", "killed_at_each_step", "run_until_killed"]
 
@@ -31,9 +32,11 @@ def environment(database_url: str, store: str, home: Path) -> dict[str, str]:
 def run_until_killed(
     program: str, step: int, *arguments: str, folder: Path | None = None, variables: Mapping[str, str]
 ) -> int:
-    """Runs a program that kills itself at the step of its first argument. Returns its exit code."""
-    command = [sys.executable, "-c", program, str(step), *arguments]
-    return subprocess.run(command, cwd=folder, env=variables, timeout=PATIENCE_SECONDS, check=False).returncode
+    """Run a program that kills itself at the step of its first argument. Return its exit code."""
+    given = [str(step), *arguments]
+    with Command(given, cwd=folder or Path.cwd(), env=variables, program=program, text=True) as process:
+        process.communicate(timeout=PATIENCE_SECONDS)
+    return int(process.returncode)
 
 
 def killed_at_each_step(

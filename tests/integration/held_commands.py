@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.commands import Command
 
 __all__ = ["environment", "popen", "run", "start_all"]
 
@@ -26,18 +26,9 @@ def environment(folder: Path, store: str, further: Mapping[str, str]) -> dict[st
     return kept | {"CAFCAT_HOME": str(folder / "home"), "CAFCAT_STORE": store} | dict(further)
 
 
-def popen(folder: Path, variables: Mapping[str, str], *arguments: str) -> "subprocess.Popen[str]":
-    """It says "ready" on stdout, and begins with a line on stdin."""
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", _WAITING, *arguments],
-        cwd=folder,
-        env=dict(variables),
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-    )
+def popen(folder: Path, variables: Mapping[str, str], *arguments: str) -> Command:
+    """Start a command that prints "ready", and begins its work with the first line on its standard input."""
+    return Command(arguments, cwd=folder, env=variables, program=_WAITING, text=True)
 
 
 def start_all(processes: "Sequence[subprocess.Popen[str]]") -> None:

@@ -1,4 +1,4 @@
-"""Run commands of cafcat in processes of their own, quickly.
+"""Run commands of cafcat, and programs that use it, in processes of their own, quickly.
 
 A start of Python with the modules of cafcat costs 0.2 to 1 second of CPU time. A server (fork_server.py) forks a
 child that has the modules already, which costs 0.02 seconds. The process, its arguments, environment, folder and
@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,18 +32,36 @@ def command_line(*arguments: str | Path) -> list[str]:
     return [*PYTHON, "-m", "cafcat", *map(str, arguments)]
 
 
-class Command(subprocess.Popen[bytes]):
+class Command(subprocess.Popen[Any]):
     """A process of cafcat, used like any other `subprocess.Popen`.
 
     The three private methods are those by which Popen starts a process, and waits for it.
     """
 
-    def __init__(self, arguments: Sequence[str | Path], *, cwd: Path, env: dict[str, str]) -> None:
-        """Start the process, with pipes for its standard files."""
+    def __init__(
+        self,
+        arguments: Sequence[str | Path],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        program: str | None = None,
+        text: bool = False,
+    ) -> None:
+        """Start the process, with pipes for its standard files.
+
+        Args:
+            arguments: for cafcat, or for the program.
+            cwd: the current folder of the process.
+            env: all its environment variables.
+            program: Python code that runs in place of the command, as by `python -c`.
+            text: its standard files carry text, not bytes.
+        """
         self._is_forked = os.environ.get("CAFCAT_TEST_REAL_COMMANDS") != "1" and can_fork(env)
-        self._arguments = [str(argument) for argument in arguments]
+        words = [str(argument) for argument in arguments]
+        self._order = {"program": program, "arguments": words}
+        command = command_line(*words) if program is None else [*PYTHON, "-c", program, *words]
         pipe = subprocess.PIPE
-        super().__init__(command_line(*arguments), cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
+        super().__init__(command, cwd=cwd, env=dict(env), stdin=pipe, stdout=pipe, stderr=pipe, text=text)
 
     def _execute_child(self, *given: Any) -> None:
         if not self._is_forked:
@@ -53,7 +71,7 @@ class Command(subprocess.Popen[bytes]):
         reading, _, _, writing, _, error_writing = pipes[:6]
         self._child_created = True
         self.pid, self._answer = server().start(
-            {"arguments": self._arguments, "environment": environment, "folder": str(folder)},
+            self._order | {"environment": environment, "folder": str(folder)},
             [reading, writing, error_writing],
         )
         for descriptor in (reading, writing, error_writing):
@@ -79,10 +97,19 @@ class Command(subprocess.Popen[bytes]):
         return self.returncode
 
 
-def can_fork(environment: dict[str, str]) -> bool:
+def can_fork(environment: Mapping[str, str]) -> bool:
     """Return whether an interpreter that starts in this environment would be like the server's."""
-    names = {name for name in environment.keys() | os.environ.keys() if name.startswith(INTERPRETER_VARIABLES)}
-    return all(environment.get(name) == os.environ.get(name) for name in names)
+    return settings_of_interpreter(environment) == settings_of_interpreter(os.environ)
+
+
+def settings_of_interpreter(environment: Mapping[str, str]) -> dict[str, object]:
+    """Return the variables that an interpreter reads, without the folder of this project in PYTHONPATH."""
+    found: dict[str, object] = {
+        name: value for name, value in environment.items() if name.startswith(INTERPRETER_VARIABLES)
+    }
+    folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+    found["PYTHONPATH"] = [folder for folder in folders if folder not in ("", str(PROJECT))]
+    return found
 
 
 @functools.cache
@@ -114,7 +141,7 @@ class ForkServer:
         """Fork a child for an order.
 
         Args:
-            order: arguments, environment and folder of the command.
+            order: program, arguments, environment and folder.
             standard_files: descriptors of stdin, stdout and stderr.
 
         Returns:

@@ -1,9 +1,9 @@
 """A process that has imported all of cafcat and forks a child for each command.
 
 `python -W error -m tests.worlds.fork_server DESCRIPTOR` receives orders from the socket of that number. An order is
-its length in 8 bytes, and a JSON object: arguments, environment, umask, folder. With the length come descriptors of
-four files: stdin, stdout and stderr of the command, and a pipe for answers. The server writes two lines to the
-pipe: the process id of the child, and its wait status.
+its length in 8 bytes, and a JSON object: program, arguments, environment, umask, folder. With the length come
+descriptors of four files: stdin, stdout and stderr of the command, and a pipe for answers. The server writes two
+lines to the pipe: the process id of the child, and its wait status.
 
 The server has one thread, no connection and no client, so that it can be forked. awscrt, boto3 and obstore start
 their threads when they are first used, which is in the children.
@@ -88,8 +88,8 @@ def receive(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(text), descriptors
 
 
-def run_command(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
-    """Run a command in this child, as `python -m cafcat` does."""
+def run_order(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    """Run a command in this child, as `python -m cafcat` does; or a program, as `python -c` does."""
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
@@ -100,9 +100,13 @@ def run_command(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
     time.tzset()
     os.umask(order["umask"])
     os.chdir(order["folder"])
-    sys.argv = ["cafcat", *order["arguments"]]
+    program = order["program"]
+    sys.argv = ["cafcat" if program is None else "-c", *order["arguments"]]
     try:
-        runpy.run_module("cafcat", run_name="__main__", alter_sys=True)
+        if program is None:
+            runpy.run_module("cafcat", run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102
         end(0)
     except SystemExit as error:
         end(error.code if isinstance(error.code, int) else 1)
@@ -154,7 +158,7 @@ def serve(control: socket.socket) -> None:
             child = os.fork()
             if child == 0:
                 control.detach()
-                run_command(order, descriptors)
+                run_order(order, descriptors)
             *standard, answers[child] = descriptors
             for descriptor in standard:
                 os.close(descriptor)
