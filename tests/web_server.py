@@ -38,6 +38,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1
     web: "WebServer"
+    disable_nagle_algorithm = True  # head and body are sent apart
 
     def setup(self) -> None:
         super().setup()

@@ -74,6 +74,8 @@ class _Client(socketserver.BaseRequestHandler):
     server: PostgresProxy
 
     def handle(self) -> None:
+        # An answer is several messages: without this each would wait for the acknowledgement of the one before.
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._swallow = False
         self._transaction: list[bytes] = []
         with contextlib.closing(self.server.connect()) as upstream, contextlib.suppress(OSError, EOFError):
