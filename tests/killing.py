@@ -9,14 +9,22 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 import cafcat
 from tests.catalog_world import sql
 from tests.waiting import PATIENCE_SECONDS
 from tests.worlds.commands import Command
 
-__all__ = ["environment", "killed_at_each_step", "run_until_killed"]
+__all__ = ["STEPS", "environment", "killed_at_each_step", "run_until_killed"]
 
 PROJECT = Path(__file__).parent.parent
+STEPS = [
+    ("folder", 4),
+    pytest.param("folder", 1, marks=pytest.mark.slow),
+    pytest.param("bucket", 1, marks=pytest.mark.slow),
+]
+"""Parameters (place, every) of tests that kill a verb at its steps: see killed_at_each_step."""
 
 
 def environment(database_url: str, store: str, home: Path) -> dict[str, str]:
@@ -47,12 +55,26 @@ def killed_at_each_step(
     *arguments: str,
     prepare: Callable[[int], object] = lambda _: None,
     at_least: int = 10,
+    every: int = 1,
 ) -> Iterator[int]:
-    """Prepares for each number, runs a verb of killed_verbs.py in the folder and kills it at that step, and gives
-    control; until one lives, which has more than at_least steps."""
+    """Kill a verb at one step after the other, until it comes to its end.
+
+    Args:
+        repository: its catalog is the verb's.
+        store: URL of the verb's store.
+        folder: the current folder of the verb.
+        verb: a name of killed_verbs.VERBS.
+        arguments: of the verb.
+        prepare: called with the number of the step before each run.
+        at_least: number of steps that the verb has at least.
+        every: kill at the first step, and at each `every`-th one after it.
+
+    Yields:
+        The number of a step, after the verb was killed there.
+    """
     variables = environment(str(repository.settings.database_url), store, folder / "home")
     with _children(folder, variables, verb, *arguments) as run:
-        for number in itertools.count(1):
+        for number in itertools.count(1, every):
             prepare(number)
             code = run(number)
             if code == 0:
@@ -65,7 +87,7 @@ def killed_at_each_step(
 
 @contextlib.contextmanager
 def _children(folder: Path, variables: Mapping[str, str], *arguments: str) -> Iterator[Callable[[int], int]]:
-    """A function that has a child killed at a step, and returns its exit code."""
+    """Yield a function that runs a child which is killed at a step, and returns the exit code of the child."""
     command = [sys.executable, "-m", "tests.killed_verbs", *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=folder, env=variables, stdin=pipe, stdout=pipe, text=True) as process:

@@ -464,8 +464,9 @@ def test_a_commit_whose_answer_is_lost_is_settled_by_looking(
     assert dict(repository.read_many(FILES)) == FILES
 
 
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_anywhere_all_of_an_archive_is_there_or_nothing(
-    local: cafcat.Repository, folder: Folder, tmp_path: Path
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, every: int
 ) -> None:
     path = archive(tmp_path / "there" / "x.car", CAR)
     before = path.read_bytes()
@@ -475,7 +476,7 @@ def test_killed_anywhere_all_of_an_archive_is_there_or_nothing(
             local.rm(list(FILES))
             local.prune(grace_seconds=0)
 
-    for _ in killed_at_each_step(local, folder.url, tmp_path, "adopt", prepare=prepare, at_least=3):
+    for _ in killed_at_each_step(local, folder.url, tmp_path, "adopt", prepare=prepare, at_least=3, every=every):
         assert local.recover().failed == ()
         found = live(local)
         assert found in (set(), set(FILES))

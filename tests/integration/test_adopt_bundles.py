@@ -387,8 +387,9 @@ def test_other_folders_are_no_bundles(local: cafcat.Repository, tmp_path: Path) 
     assert live(local) == {"own"}
 
 
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_anywhere_all_of_a_shard_is_there_or_nothing(
-    local: cafcat.Repository, folder: Folder, tmp_path: Path
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, every: int
 ) -> None:
     names = dict(list(FILES.items())[:6])
     (tmp_path / "there").mkdir()
@@ -400,7 +401,7 @@ def test_killed_anywhere_all_of_a_shard_is_there_or_nothing(
             local.rm(list(live(local)))
             local.prune(grace_seconds=0)
 
-    for _ in killed_at_each_step(local, folder.url, tmp_path, "adopt", prepare=prepare, at_least=3):
+    for _ in killed_at_each_step(local, folder.url, tmp_path, "adopt", prepare=prepare, at_least=3, every=every):
         assert local.recover().failed == ()
         found = live(local)
         assert found in (set(), *of_shards, set(names))

@@ -19,9 +19,9 @@ from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import ListSink
 from cafcat.writing.chunk import OpenChunk
 from tests.catalog_world import MODIFIED, begin, commit, reasons, sql
-from tests.killing import killed_at_each_step
+from tests.killing import STEPS, killed_at_each_step
 from tests.listeners import Following, Listener
-from tests.places import FOLDER_OR_SLOW_BUCKET, Folder, Place
+from tests.places import Folder, Place
 from tests.recover_world import (
     FILES,
     check,
@@ -41,14 +41,16 @@ from tests.services import Databases
 __all__ = ["place"]
 
 
-@pytest.mark.parametrize("place", FOLDER_OR_SLOW_BUCKET, indirect=True)
-def test_an_ingest_is_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("place", "every"), STEPS, indirect=["place"])
+def test_an_ingest_is_killed_at_every_step(
+    repository: cafcat.Repository, place: Place, tmp_path: Path, every: int
+) -> None:
     for path, content in FILES.items():
         (tmp_path / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tree" / path).write_bytes(content)
     whole: set[str] = set()
     half: set[str] = set()
-    for _ in killed_at_each_step(repository, place.url, tmp_path, "ingest"):
+    for _ in killed_at_each_step(repository, place.url, tmp_path, "ingest", every=every):
         # The next ingest settles this before it begins: its writer is known to be dead, whatever its lease says.
         left = {key for (key,) in sql(repository, "SELECT object_key FROM chunks WHERE state = 'writing'")}
         whole |= left & set(chunk_objects(place))
@@ -66,8 +68,10 @@ def test_an_ingest_is_killed_at_every_step(repository: cafcat.Repository, place:
     assert counted(repository.recover()) == {}
 
 
-@pytest.mark.parametrize("place", FOLDER_OR_SLOW_BUCKET, indirect=True)
-def test_a_recover_is_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("place", "every"), STEPS, indirect=["place"])
+def test_a_recover_is_killed_at_every_step(
+    repository: cafcat.Repository, place: Place, tmp_path: Path, every: int
+) -> None:
     """The next one settles what it left."""
     expected: dict[str, bytes] = {}
 
@@ -81,7 +85,7 @@ def test_a_recover_is_killed_at_every_step(repository: cafcat.Repository, place:
         end_leases(repository)
 
     leave()
-    for _ in killed_at_each_step(repository, place.url, tmp_path, "recover"):
+    for _ in killed_at_each_step(repository, place.url, tmp_path, "recover", every=every):
         assert recover(repository).failed == ()
         assert check(repository, place) == expected
         leave()

@@ -21,10 +21,10 @@ from cafcat.model import FileProblem, OnConflict
 from cafcat.operations.rm.report import RemoveReport
 from cafcat.operations.undelete.report import UndeleteReport
 from tests.catalog_world import Opener, commit, live, reasons, sql, state_of
-from tests.killing import killed_at_each_step
+from tests.killing import STEPS, killed_at_each_step
 from tests.listeners import Following, Heard, problems
 from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
-from tests.places import FOLDER_OR_SLOW_BUCKET, Folder, Place
+from tests.places import Folder, Place
 from tests.removal_world import check, rebuilt
 from tests.services import Databases
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -238,9 +238,11 @@ class Counting(Heard):
 # --- killed, cut, out of reach
 
 
-@pytest.mark.parametrize("place", FOLDER_OR_SLOW_BUCKET, indirect=True)
+@pytest.mark.parametrize(("place", "every"), STEPS, indirect=["place"])
 @pytest.mark.parametrize("verb", ["rm", "undelete"])
-def test_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path, verb: str) -> None:
+def test_killed_at_every_step(
+    repository: cafcat.Repository, place: Place, tmp_path: Path, verb: str, every: int
+) -> None:
     """All or nothing; and after recover the stores know it."""
     commit(repository, {"always": b"there"})
     expected = {"always": b"there"}
@@ -253,7 +255,7 @@ def test_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_p
             repository.rm([f"{number}/gone"], folders=[f"{number}/alone"])
         expected[f"{number}/kept"] = b"kept"
 
-    for number in killed_at_each_step(repository, place.url, tmp_path, verb, prepare=prepare):
+    for number in killed_at_each_step(repository, place.url, tmp_path, verb, prepare=prepare, every=every):
         removable = {f"{number}/gone": b"gone", f"{number}/alone/1": b"1", f"{number}/alone/2": b"2"}
         are_live = set(removable) & live(repository)
         assert are_live in (set(), set(removable))
