@@ -29,7 +29,16 @@ from tests.written_formats import TREE, WRITTEN, byte_of, make_tree, same_tree
 
 __all__ = ["local", "world"]
 
-OTHERS = [(first, second) for first in WRITTEN for second in WRITTEN if first != second]
+pytestmark = pytest.mark.covering
+
+NEXT = dict(zip(WRITTEN, [*WRITTEN[1:], WRITTEN[0]], strict=True))
+OTHERS = [
+    pytest.param(first, second, marks=[] if NEXT[first] == second else pytest.mark.slow)
+    for first in WRITTEN
+    for second in WRITTEN
+    if first != second
+]
+"""Two formats. `make test` runs those pairs in which each format is once the first and once the second one."""
 TARGET_BYTES = 3_000_000
 """Of a chunk: the tree takes several, and its largest file one of its own."""
 
@@ -162,19 +171,22 @@ def test_no_url_is_signed_for_what_has_to_be_decoded(
                 repository.signed_url(location, 60)
 
 
-def test_ten_thousand_files_come_back(local_repository: cafcat.Repository, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("count", [2000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_thousands_of_files_come_back(
+    local_repository: cafcat.Repository, tmp_path: Path, name: str, count: int
+) -> None:
     """A tree with folders of folders, and sizes up to some kilobytes."""
     chance = random.Random(10)
-    for number in range(10_000):
+    for number in range(count):
         file = tmp_path / "tree" / f"{number % 7}" / f"f{number % 100:02}" / f"{number:05}"
         if number < 700:
             file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(chance.randbytes(min(60_000, int(chance.expovariate(1 / 1500)))))
         os.utime(file, ns=(0, 1_700_000_000_000_001_000 + number * 1_000_000_007_000))
     report = local_repository.ingest([tmp_path / "tree"], format=name, jobs=1)
-    assert (report.files_added, report.files_failed) == (10_000, 0)
+    assert (report.files_added, report.files_failed) == (count, 0)
     assert formats_of(local_repository) == {name}
-    assert local_repository.extract("", tmp_path / "out").files == 10_000
+    assert local_repository.extract("", tmp_path / "out").files == count
     assert same_tree(tmp_path / "tree", tmp_path / "out" / str(tmp_path).lstrip("/") / "tree")
     assert local_repository.verify(level="data").ok == 1
 
@@ -243,9 +255,13 @@ def targets(repository: cafcat.Repository) -> list[CheckTarget]:
 UNNAMED = {"chunkio": len(FILE_HEADER), "databundle": 2}
 
 
-def test_every_flipped_byte_is_found_and_named(local_repository: cafcat.Repository, name: str) -> None:
-    """Each byte of a small object. That of a file by its name; of the index as such, also without a look at the
-    data; of the rest as what belongs to no file."""
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_flipped_byte_is_found_and_named(local_repository: cafcat.Repository, name: str, every: int) -> None:
+    """Each byte of a small object, or each eleventh one.
+
+    A byte of a file is reported by the path of the file. A byte of the index is reported as such, even if only the
+    index is verified. Any other byte is reported as one that belongs to no file.
+    """
     chunk = begin(local_repository, FEW, archive_format=registry.by_name(name))
     chunk.finish(OnConflict.REPLACE, lambda: None)
     [target] = targets(local_repository)
@@ -253,7 +269,7 @@ def test_every_flipped_byte_is_found_and_named(local_repository: cafcat.Reposito
     file = object_of(local_repository, local_repository.locate("a/first"))
     unnamed = 0
     head_bytes = 110 if registry.by_name(name).rewrites_head else 0
-    for byte in range(target.size_bytes):
+    for byte in range(0, target.size_bytes, every):
         flip(file, byte, bits=1 << byte % 8)
         everything = check(local_repository, target, VerifyLevel.DATA)
         of_index = check(local_repository, target, VerifyLevel.INDEX) if byte % 5 == 0 else None
@@ -271,7 +287,7 @@ def test_every_flipped_byte_is_found_and_named(local_repository: cafcat.Reposito
             assert everything == [("gap", None)], byte
         if target.index_start_byte > byte >= head_bytes:
             assert not of_index
-    assert unnamed == UNNAMED.get(name, 0)
+    assert unnamed == UNNAMED.get(name, 0) or every > 1
     assert check(local_repository, target, VerifyLevel.DATA) == []
 
 

@@ -8,13 +8,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
 __all__ = ["add_markers", "covering_set"]
 
-Pair = tuple[str, object]
-"""A parameter and the number of its value."""
+Value = tuple[tuple[str, ...], tuple[object, ...]]
+"""The names of a parameter, and the identities of its values."""
 
 
 def add_markers(items: Iterable[pytest.Item]) -> None:
@@ -34,13 +35,26 @@ def add_markers(items: Iterable[pytest.Item]) -> None:
 
 def mark_all_but_covering(items: list[pytest.Function]) -> None:
     """Mark all combinations of one test as slow, except a set in which each value occurs."""
-    chosen = covering_set([frozenset(item.callspec.indices.items()) for item in items])
+    chosen = covering_set([values_of(item) for item in items])
     for number, item in enumerate(items):
         if number not in chosen:
             item.add_marker("slow")
 
 
-def covering_set(combinations: list[frozenset[Pair]]) -> set[int]:
+def values_of(item: pytest.Function) -> frozenset[Value]:
+    """Return the values of a test's parameters. The names of one `parametrize` are one parameter."""
+    values = item.callspec.params
+    alone = set(values)
+    found = set[Value]()
+    for mark in item.iter_markers("parametrize"):
+        given = mark.args[0]
+        names = tuple(given.replace(",", " ").split() if isinstance(given, str) else given)
+        found.add((names, tuple(id(values[name]) for name in names)))
+        alone -= set(names)
+    return frozenset(found | {((name,), (id(values[name]),)) for name in alone})
+
+
+def covering_set(combinations: list[frozenset[Any]]) -> set[int]:
     """Return the numbers of some combinations in which every value of every parameter occurs.
 
     Each chosen combination has as many values that did not occur before as possible; the first of several such
