@@ -1,4 +1,4 @@
-"""The session: what every operation works with."""
+"""The session: the first argument of every operation."""
 
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -45,6 +45,7 @@ class Stores(dict[str, Store]):
         self._warn = warn
 
     def _checks(self, url: str) -> "ServerChecks":
+        """Return the checks of an S3 server."""
         from cafcat.stores.s3.server_checks import ServerChecks
 
         return ServerChecks(url, self._verdicts, self._warn)
@@ -59,7 +60,7 @@ class Stores(dict[str, Store]):
             private_folder=private,
             checks=self._checks,
         )
-        if getattr(store, "folder", None) == str(private):  # earlier versions left the modes to the umask
+        if getattr(store, "folder", None) == str(private):  # earlier versions used the umask's mode
             close_home(settings.home, is_default=settings.has_default_home)
             close_to_others(private)
         return self.setdefault(url, store)  # another thread may have been faster
@@ -75,14 +76,14 @@ class Stores(dict[str, Store]):
 class CatalogVerdicts:
     """Checks that S3 servers failed, as stored in the catalog of these settings.
 
-    Each call opens a connection of its own, because stores ask inside transactions. If the catalog does not answer,
-    no verdict is found: then an object is read back once more, and a warning is repeated.
+    Each call opens its own connection, because stores call this inside transactions. If the catalog does not
+    answer, no verdict is found: then an object is read back once more, and a warning is repeated.
     """
 
     settings: Settings
 
     def failed(self, store_url: str) -> Collection[str]:
-        """See Verdicts."""
+        """Return the checks that a store failed. See Verdicts."""
         try:
             with closing(self._catalog()) as catalog:
                 return catalog.verdicts.failed(store_url)
@@ -90,7 +91,7 @@ class CatalogVerdicts:
             return []
 
     def remember(self, store_url: str, check: str) -> bool:
-        """See Verdicts."""
+        """Store a failed check. Returns True if it is new. See Verdicts."""
         try:
             with closing(self._catalog()) as catalog:
                 return catalog.verdicts.remember(store_url, check)
@@ -105,7 +106,7 @@ class CatalogVerdicts:
 
 @dataclass(slots=True)
 class Session:
-    """One catalog, its stores and settings, and how work on them is reported and stopped.
+    """Catalog, stores and settings of a repository, with a way to report progress and to stop.
 
     Every operation gets a session as its first argument.
 
@@ -113,7 +114,7 @@ class Session:
         settings: Settings of the repository.
         catalog: The catalog. It connects at the first statement.
         stores: Stores by their URL.
-        progress: Receives progress and events, and can stop the work.
+        progress: Receives progress and events, and can stop the operation.
     """
 
     settings: Settings
@@ -131,7 +132,7 @@ class Session:
         self.progress.checkpoint()
 
     def should_end(self) -> bool:
-        """Call `checkpoint`, then return `stopping`. For loops, between two objects."""
+        """Call `checkpoint`, then return `stopping`. Loops call this between two objects."""
         self.progress.checkpoint()
         return self.progress.stopping
 

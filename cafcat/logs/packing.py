@@ -1,4 +1,4 @@
-"""Log files into archives that the program clp-s makes: one chunk for so many bytes of logs."""
+"""Packing of log files into archives that the program clp-s makes. Each archive becomes one chunk."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -27,26 +27,33 @@ __all__ = ["LogIngest", "check_log_sources"]
 
 _MOST_FILES: Final = 10_000
 _MOST_NAME_BYTES: Final = 1 << 20
-"""What the metadata of an archive has room for, by far."""
+"""Largest number of files and of bytes of their names in one archive. The metadata of an archive has room for far
+more."""
 _WARNINGS: Final = 20
 _BLOCK_BYTES: Final = 64 << 10
-_HINT: Final = "cafcat rm -r takes an archive out of the catalog, then its log files can be ingested again"
+_HINT: Final = "`cafcat rm -r` removes an archive from the catalog; then its log files can be ingested again"
 
 
 def check_log_sources(sources: Sequence[Source]) -> None:
-    """Raises InvalidInput for what clp-s cannot read by itself."""
+    """Raise InvalidInput for sources that clp-s cannot read: all but local folders and files."""
     for source in sources:
         if not isinstance(source, DirectorySource):
-            hint = "name folders and files of JSON lines"
-            raise InvalidInput(f"archives of logs are made of local files: {source.name}", hint=hint)
+            hint = "name local folders and files of JSON lines"
+            raise InvalidInput(
+                f"only local files can be packed into archives of logs, not {source.name}", hint=hint
+            )
 
 
 class LogIngest:
-    """One run. `report` is what it has done so far: files are log files, and bytes are theirs."""
+    """State and steps of one ingest of log files.
+
+    Attributes:
+        report: The totals so far. Files and bytes are those of log files.
+    """
 
     def __init__(
         self,
-        place: ChunkTarget,
+        target: ChunkTarget,
         target_bytes: int,
         *,
         timestamp_key: str | None,
@@ -54,20 +61,22 @@ class LogIngest:
         dry_run: bool,
         progress: Progress,
     ) -> None:
-        """Args:
-        place: Where new chunks go.
-        target_bytes: Bytes of the log files in one archive.
-        timestamp_key: JSON key that holds the timestamp of a record.
-        on_conflict: What to do with a log file that the catalog has.
-        dry_run: Write nothing.
-        progress: Gets progress and problems. While it is stopping, the archive at hand is committed; if its
-            checkpoint raises, nothing is left of the archive at hand.
+        """Prepare the ingest.
+
+        Args:
+            target: Where new chunks go.
+            target_bytes: Bytes of the log files in one archive.
+            timestamp_key: JSON key that holds the timestamp of a record.
+            on_conflict: What to do with a log file that the catalog has.
+            dry_run: Write nothing.
+            progress: Receives progress and problems. When it is stopping, no further archive is begun, and a
+                finished one is still committed. If its checkpoint raises, the archive at hand is abandoned.
 
         Raises:
             NotInstalled: The program clp-s is missing.
         """
         program.program_path()
-        self._place = place
+        self._target = target
         self._target_bytes = target_bytes
         self._timestamp_key = timestamp_key
         self._on_conflict = on_conflict
@@ -76,59 +85,67 @@ class LogIngest:
         self._group: list[SourceFile] = []
         self._paths: set[str] = set()
         self._bytes = self._name_bytes = 0
-        self.report = IngestReport(run=None if dry_run else place.run, dry_run=dry_run)
-        self._problems = Problems(place.catalog, self.report, progress)
+        self.report = IngestReport(run=None if dry_run else target.run, dry_run=dry_run)
+        self._problems = Problems(target.catalog, self.report, progress)
 
-    def take(self, sources: Sequence[Source]) -> None:
-        """All log files of the sources, or all until the user ends the operation. Raises Conflict under
-        OnConflict.FAIL, and errors of store and catalog: archives committed before stay."""
+    def run(self, sources: Sequence[Source]) -> None:
+        """Pack all log files of the sources, or those until the user ends the operation.
+
+        Archives that were committed before an error stay.
+
+        Raises:
+            Conflict: The catalog has a log file with another size or time, and `on_conflict` is FAIL.
+            InvalidInput, ProgramFailed, TemporaryFileFailed: clp-s cannot work.
+            StoreFailed, AccessDenied: A store or a source failed.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
         try:
             for source in sources:
-                self._take_source(source)
-            self._pack()
+                self._pack_source(source)
+            self._pack_group()
         except SourceBroke as broke:
-            self._pack()
+            self._pack_group()
             raise broke.reason from broke
         finally:
             self._problems.record()
 
-    def _take_source(self, source: Source) -> None:
+    def _pack_source(self, source: Source) -> None:
         for found in batches_of(source):
-            if self._stopped():
+            if self._is_stopping():
                 return
             files = [item for item in found if isinstance(item, SourceFile)]
             for item in found:
                 if isinstance(item, FileProblem):
                     self._problems.add(item)
             self.report.files_seen += len(files)
-            self._take_batch(files)
+            self._pack_batch(files)
 
-    def _take_batch(self, files: Sequence[SourceFile]) -> None:
-        known = self._place.catalog.logs.find_existing(files)
+    def _pack_batch(self, files: Sequence[SourceFile]) -> None:
+        existing = self._target.catalog.logs.find_existing(files)
         for n, file in enumerate(files):
-            if self._stopped():
+            if self._is_stopping():
                 return
-            if n in known.unchanged:
+            if n in existing.unchanged:
                 self.report.files_unchanged += 1
                 self._progress.advance(1, 0)
-            elif n in known.changed:
+            elif n in existing.changed:
                 self._refuse_changed(file)
             elif "\n" in file.path:
-                self._problem(file, ProblemKind.NAME, "clp-s cannot take a name with a newline in it")
+                self._report_problem(file, ProblemKind.NAME, "clp-s cannot read a file with a newline in its name")
             elif file.path in self._paths:
-                self._pack()
-                self._take_batch([file])
+                self._pack_group()
+                self._pack_batch([file])
             else:
                 self._add(file)
 
     def _refuse_changed(self, file: SourceFile) -> None:
         message = (
-            "the catalog has this log file with another size or time: records in an archive cannot be replaced"
+            "the catalog has this log file with another size or time, and records in an archive cannot be replaced"
         )
         if self._on_conflict is OnConflict.FAIL:
             raise Conflict(message, path=file.path, hint=_HINT)
         kind = ProblemKind.CONFLICT if self._on_conflict is OnConflict.SKIP else ProblemKind.EXISTS
-        self._problem(file, kind, f"{message}; {_HINT}")
+        self._report_problem(file, kind, f"{message}; {_HINT}")
 
     def _add(self, file: SourceFile) -> None:
         name_bytes = len(file.path.encode())
@@ -137,35 +154,40 @@ class LogIngest:
             or self._name_bytes + name_bytes > _MOST_NAME_BYTES
             or len(self._group) == _MOST_FILES
         ):
-            self._pack()
+            self._pack_group()
         self._group.append(file)
         self._paths.add(file.path)
         self._bytes += file.size_bytes
         self._name_bytes += name_bytes
 
-    def _pack(self) -> None:
-        """Makes an archive of the group, and a chunk of that. After a stop, nothing is begun any more."""
+    def _pack_group(self) -> None:
+        """Make an archive of the collected files, and a chunk of the archive.
+
+        Does nothing once the user ends the run.
+        """
         group, self._group = self._group, []
         self._paths.clear()
         self._bytes = self._name_bytes = 0
-        if not group or self._stopped():
+        if not group or self._is_stopping():
             return
         if self._dry_run:
             self._count(group)
             return
         with temporary_folder("cafcat-logs-", "an archive of logs") as folder:
-            archive = _Archive(folder, self._timestamp_key, self._problem, self._stopped, self._warn)
+            archive = _ArchiveRun(
+                folder, self._timestamp_key, self._report_problem, self._is_stopping, self._progress.warn
+            )
             archive.make(group, self._commit)
 
     def _commit(self, path: Path, files: Sequence[SourceFile]) -> None:
         sources = [LogSource(file.path, file.size_bytes, file.modified_ns) for file in files]
         archive = annotate(ClpReader(LocalFile(str(path))), sources, "of clp-s")
-        chunk = ArchiveChunk(self._place)
+        chunk = ArchiveChunk(self._target)
         try:
-            chunk.take(archive.blocks, archive.entries, archive.units, self._stopped)
-            finished = chunk.finish(OnConflict.FAIL, checkpoint=self._stopped)
+            chunk.write(archive.blocks, archive.entries, archive.units, self._is_stopping)
+            finished = chunk.finish(OnConflict.FAIL, checkpoint=self._is_stopping)
         except BaseException as error:
-            chunk.abandon(f"the run ended: {error}")
+            chunk.abandon(f"the ingest failed: {error}")
             raise
         self.report.chunks_committed += 1
         self._count(files)
@@ -177,27 +199,24 @@ class LogIngest:
         self.report.bytes_added += size_bytes
         self._progress.advance(len(files), size_bytes)
 
-    def _stopped(self) -> bool:
-        """Return True if the run is to end. May raise, as `Progress.checkpoint` does."""
+    def _is_stopping(self) -> bool:
+        """Return True if the user ends the run. Raises what `Progress.checkpoint` raises."""
         self._progress.checkpoint()
         self.report.interrupted = self._progress.stopping or self.report.interrupted
         return self.report.interrupted
 
-    def _problem(self, file: SourceFile, kind: ProblemKind, message: str) -> None:
+    def _report_problem(self, file: SourceFile, kind: ProblemKind, message: str) -> None:
         self._problems.add(FileProblem(file.path, kind, message))
 
-    def _warn(self, message: str) -> None:
-        self._progress.warn(message)
 
-
-class _Archive:
-    """clp-s at work in a temporary folder. It sees log files by their names in the catalog, as links."""
+class _ArchiveRun:
+    """A run of clp-s in a temporary folder. The log files are symbolic links there, named as in the catalog."""
 
     def __init__(
         self,
         folder: Path,
         timestamp_key: str | None,
-        problem: Callable[[SourceFile, ProblemKind, str], object],
+        report_problem: Callable[[SourceFile, ProblemKind, str], object],
         checkpoint: Callable[[], object],
         warn: Callable[[str], object],
     ) -> None:
@@ -205,33 +224,35 @@ class _Archive:
         self._names = folder / "names"
         self._output = folder / "archives"
         self._timestamp_key = timestamp_key
-        self._problem = problem
+        self._report_problem = report_problem
         self._checkpoint = checkpoint
         self._warn = warn
 
     def make(self, files: Sequence[SourceFile], commit: Callable[[Path, Sequence[SourceFile]], object]) -> None:
-        """Has one archive made of all files that can be in one, and calls `commit` with it, if there is any. What
-        cannot be is a problem of its own."""
-        files = [file for file in files if self._linked(file)]
+        """Make one archive of all files that can be in one, and call `commit` with it unless no file is left.
+
+        Each file that cannot be in the archive is reported as a problem.
+        """
+        files = [file for file in files if self._link(file)]
         while files:
             finished = self._run(files)
             if finished.error is not None:
                 self._check_works()
-                refused = self._refused(files, finished.error)
+                rejected = self._rejected(files, finished.error)
             else:
-                refused = [(file, ProblemKind.CHANGED, _CHANGED) for file in files if _is_changed(file)]
-                if not refused:
+                rejected = [(file, ProblemKind.CHANGED, _CHANGED) for file in files if _is_changed(file)]
+                if not rejected:
                     for warning in finished.warnings[:_WARNINGS]:
                         self._warn(f"clp-s: {warning}")
                     [path] = self._output.iterdir()
                     commit(path, files)
                     return
-            for file, kind, message in refused:
-                self._problem(file, kind, message)
-            gone = {file.path for file, _, _ in refused}
+            for file, kind, message in rejected:
+                self._report_problem(file, kind, message)
+            gone = {file.path for file, _, _ in rejected}
             files = [file for file in files if file.path not in gone]
 
-    def _linked(self, file: SourceFile) -> bool:
+    def _link(self, file: SourceFile) -> bool:
         link = self._links / file.path
         try:
             link.parent.mkdir(parents=True, exist_ok=True)
@@ -240,12 +261,14 @@ class _Archive:
             else:
                 os.symlink(os.path.abspath(file.locator), link)
         except OSError as error:
-            self._problem(file, ProblemKind.NAME, f"clp-s cannot be shown it by this name: {error.strerror}")
+            self._report_problem(
+                file, ProblemKind.NAME, f"cannot link it for clp-s under this name: {error.strerror}"
+            )
             return False
         return True
 
     def _run(self, files: Sequence[SourceFile]) -> program.CompressResult:
-        """error is also that there are several archives: nobody could enter them at once."""
+        """Run clp-s. Several archives count as an error: they could not be committed at once."""
         with temporary_file_of("an archive of logs"):
             self._names.write_bytes("".join(f"{file.path}\n" for file in files).encode())
             self._output.mkdir(exist_ok=True)
@@ -260,12 +283,16 @@ class _Archive:
             checkpoint=self._checkpoint,
         )
         if finished.error is None and (count := len(list(self._output.iterdir()))) != 1:
-            return finished._replace(error=f"it is too large for one archive: clp-s makes {count} of it")
+            return finished._replace(error=f"it is too large for one archive: clp-s made {count} archives")
         return finished
 
     def _check_works(self) -> None:
-        """That it is the log files that are wrong, and not the place that clp-s has to work in. Raises
-        ProgramFailed, TemporaryFileFailed."""
+        """Check that clp-s can make any archive at all, so that its failure is the log files' fault.
+
+        Raises:
+            ProgramFailed: clp-s fails even for one record.
+            TemporaryFileFailed: The temporary folder cannot be written.
+        """
         probe = self._links.parent / "probe"
         with temporary_file_of("an archive of logs"):
             probe.mkdir(exist_ok=True)
@@ -275,29 +302,36 @@ class _Archive:
             probe / "archives", probe / "names", probe, timestamp_key=None, checkpoint=self._checkpoint
         )
         if finished.error is not None:
-            hint = "is there room in the folder for temporary files? TMPDIR names another one"
-            raise program.ProgramFailed(f"clp-s cannot make any archive: {finished.error}", hint=hint)
+            hint = "is there space in the folder for temporary files? Set TMPDIR to use another folder"
+            raise program.ProgramFailed(
+                f"clp-s cannot make an archive of a single record: {finished.error}", hint=hint
+            )
 
-    def _refused(self, files: Sequence[SourceFile], error: str) -> list[tuple[SourceFile, ProblemKind, str]]:
-        """Those of the files that clp-s does not take, each by its own error: it failed for all together."""
+    def _rejected(self, files: Sequence[SourceFile], error: str) -> list[tuple[SourceFile, ProblemKind, str]]:
+        """Return the files that clp-s rejects, each with its own error.
+
+        Runs clp-s for half of the files at a time, because the error of all together does not name a file.
+        """
         if len(files) == 1:
             return [(files[0], ProblemKind.UNREADABLE, f"clp-s: {error}")]
-        refused = []
+        rejected = []
         middle = len(files) // 2
         for half in (files[:middle], files[middle:]):
             if (found := self._run(half).error) is not None:
-                refused += self._refused(half, found)
-        # Halves that are well may be too much together: what is left out now comes into another archive.
-        later = f"the next run takes it; clp-s: {error}"
-        return refused or [(file, ProblemKind.TOO_LARGE, later) for file in files[middle:]]
+                rejected += self._rejected(half, found)
+        # Each half succeeds alone, so all files together are too large. The next run packs the second half.
+        later = f"the next run packs it; clp-s: {error}"
+        return rejected or [(file, ProblemKind.TOO_LARGE, later) for file in files[middle:]]
 
 
-_CHANGED: Final = "changed while clp-s read it: the next run takes it"
+_CHANGED: Final = "changed while clp-s read it: the next run packs it"
 
 
 def _is_blank(name: str) -> bool:
-    """Whether a log file has nothing but blank lines. clp-s takes it for text that is no JSON; an empty one it
-    takes."""
+    """Return True if a log file has only white space.
+
+    clp-s rejects such a file, because it is not JSON, but accepts an empty file.
+    """
     with suppress(OSError), open(name, "rb") as file:
         while block := file.read(_BLOCK_BYTES):
             if block.strip(b" \t\r\n"):
@@ -307,7 +341,7 @@ def _is_blank(name: str) -> bool:
 
 
 def _is_changed(file: SourceFile) -> bool:
-    """Whether it is not the file any more that was listed."""
+    """Return True if the file is not the one that was listed any more."""
     with suppress(OSError):
         status = os.stat(file.locator)
         changed_ns = status.st_ctime_ns if file.changed_ns is None else file.changed_ns

@@ -1,4 +1,7 @@
-"""Records in archives of logs: the catalog says which archives may have them, the program clp-s finds them."""
+"""Search for records in archives of logs.
+
+The catalog finds the archives that can have matching records, and the program clp-s finds the records.
+"""
 
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -26,18 +29,26 @@ from cafcat.support.spool import temporary_file_of
 __all__ = ["FoundRecord", "LogSearch", "SearchQuery", "SearchReport", "folder_of_logs"]
 
 _FATAL: Final = (CatalogUnavailable, CatalogOutdated, TemporaryFileFailed)
-"""What would be wrong with every other archive, too."""
-_HELD_BACK_BYTES: Final = 1 << 20
-"""So much of what an archive has is not handed out before it is all there, or more of it."""
+"""Errors that would make every other archive fail, too."""
+_BUFFERED_BYTES: Final = 1 << 20
+"""Size of the first records that are buffered, in bytes. A failure within them can still be hidden by a copy."""
 _NO_MATCH: Final = (
-    "the query cannot be true of any record there: < and > are for numbers, and for times as "
+    "the query cannot match any record: < and > compare only numbers, and times written as "
     'timestamp("2026-11-22T00:00:00")'
 )
 
 
 class SearchQuery(NamedTuple):
-    """What is sought. prefix: in log files below that folder, or of that name; from_ms, to_ms: times in
-    milliseconds since 1970, inclusive; projection: only these columns of what is found."""
+    """A search for records.
+
+    Attributes:
+        text: The query, in the language of clp-s.
+        prefix: Search only log files below this folder, or of this name; "" for all.
+        from_ms: Earliest time, in milliseconds since 1970, inclusive; None for no limit.
+        to_ms: Latest time, in milliseconds since 1970, inclusive; None for no limit.
+        ignore_case: Ignore the case of letters.
+        projection: Columns of the found records; empty for all.
+    """
 
     text: str
     prefix: str = ""
@@ -57,18 +68,27 @@ class SearchQuery(NamedTuple):
         ignore_case: bool,
         projection: Sequence[str],
     ) -> "SearchQuery":
-        """Return a checked query. Raises InvalidInput."""
+        """Return a checked query.
+
+        Raises:
+            InvalidInput: The query is empty, the times are reversed, or `projection` is not a list of names.
+        """
         if not text.strip() or "\0" in text:
-            raise InvalidInput("there is nothing to search for", hint="write a query as level: ERROR")
+            raise InvalidInput("the query is empty", hint="write a query such as level: ERROR")
         if from_ms is not None and to_ms is not None and from_ms > to_ms:
-            raise InvalidInput("the time that a search begins with is after the one that it ends with")
+            raise InvalidInput("the search begins after it ends: the first time is later than the last one")
         if isinstance(projection, str) or any(not name or "\0" in name for name in projection):
-            raise InvalidInput("columns are a list of names")
+            raise InvalidInput("the columns must be a list of names")
         return cls(text, folder_of_logs(prefix), from_ms, to_ms, ignore_case, tuple(projection))
 
 
 class FoundRecord(NamedTuple):
-    """A record as clp-s prints it, in JSON, and the archive that has it."""
+    """A found record.
+
+    Attributes:
+        record: The record in JSON, as clp-s prints it.
+        chunk: Uuid of the archive that has the record.
+    """
 
     record: bytes
     chunk: UUID
@@ -76,8 +96,14 @@ class FoundRecord(NamedTuple):
 
 @dataclass(slots=True)
 class SearchReport:
-    """archives: of this kind in the catalog; searched: those of them that may have what is sought, and could be
-    read; records: that were found; failed: messages, of archives that could not be searched to their end."""
+    """Totals of a search.
+
+    Attributes:
+        archives: Number of archives of logs in the catalog.
+        searched: Number of archives that can have matching records and were read to their end.
+        records: Number of records that were found.
+        failed: One message for each archive that could not be searched to its end.
+    """
 
     archives: int = 0
     searched: int = 0
@@ -86,8 +112,13 @@ class SearchReport:
 
 
 class LogSearch:
-    """One search. One archive is searched at a time; that of a bucket is fetched before, into a temporary file that
-    has no name, and so is gone with the process."""
+    """State and steps of one search, in one archive after the other.
+
+    An archive in a bucket is first copied into a temporary file without a name, which vanishes with the process.
+
+    Attributes:
+        report: The totals so far.
+    """
 
     def __init__(
         self,
@@ -96,8 +127,18 @@ class LogSearch:
         query: SearchQuery,
         warn: Callable[[str], object],
     ) -> None:
-        """`warn` is told of an archive of which a copy is searched, and of a query that no record can match. Raises
-        InvalidInput for a query that is none, NotInstalled without clp-s."""
+        """Check the query; search nothing yet.
+
+        Args:
+            catalog: The catalog.
+            stores: Stores by their URL.
+            query: The search.
+            warn: Called with a message if a copy of an archive is searched, or if no record can match the query.
+
+        Raises:
+            InvalidInput: clp-s cannot parse the query.
+            NotInstalled: The program clp-s is missing.
+        """
         program.check_query(query.text)
         self._catalog = catalog
         self._stores_by_url = stores
@@ -107,22 +148,26 @@ class LogSearch:
         self.report = SearchReport()
 
     def records(self) -> Generator[FoundRecord, None, None]:
-        """As they are found. What is wrong with one archive costs only itself. Raises CatalogUnavailable,
-        CatalogOutdated, TemporaryFileFailed."""
+        """Give records as they are found. An archive that fails is noted in the report; the others are searched.
+
+        Raises:
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+            TemporaryFileFailed: A temporary file cannot be written.
+        """
         query, logs = self._query, self._catalog.logs
         self.report.archives = logs.count(CLP.name)
         for archive in logs.archives(CLP.name, query.prefix, query.from_ms, query.to_ms):
-            with closing(self._found(archive)) as found:
+            with closing(self._records_of(archive)) as found:
                 for record in found:
                     self.report.records += 1
                     yield FoundRecord(record, archive.uuid)
         if self._without_match and self._without_match == self.report.searched:
             self._warn(_NO_MATCH)
 
-    def _found(self, archive: SearchedArchive) -> Generator[bytes, None, None]:
+    def _records_of(self, archive: SearchedArchive) -> Generator[bytes, None, None]:
         count = 0
         try:
-            with closing(self._searched(archive)) as found:
+            with closing(self._records_with_fallback(archive)) as found:
                 for record in found:
                     count += 1
                     yield record
@@ -130,12 +175,15 @@ class LogSearch:
         except _FATAL:
             raise
         except CafcatError as error:
-            so_far = f"; {count:,} records of it came before that" if count else ""
+            so_far = f"; {count:,} records of it were found before the failure" if count else ""
             self.report.failed.append(f"archive {archive.uuid}: {error}{so_far}")
 
-    def _searched(self, archive: SearchedArchive) -> Generator[bytes, None, None]:
-        """From the first store that has it whole. What was handed out cannot be taken back: as long as there are
-        stores left, the first records are held back."""
+    def _records_with_fallback(self, archive: SearchedArchive) -> Generator[bytes, None, None]:
+        """Give the records from the first store that has the whole archive.
+
+        Records cannot be withdrawn once the caller has them. While another store is left to try, the first records
+        are therefore buffered, and the next store is searched if they fail.
+        """
         stores = self._stores(archive)
         for url, following in pairwise(stores):
             with closing(self._records_in(url, archive)) as records:
@@ -144,7 +192,7 @@ class LogSearch:
                 except (*_FATAL, program.ProgramFailed):
                     raise
                 except CafcatError as error:
-                    self._warn(f"archive {archive.uuid}: {error}; it is searched in {following} instead")
+                    self._warn(f"archive {archive.uuid}: {error}; searching it in {following} instead")
                     continue
                 yield from first
                 yield from records
@@ -152,21 +200,29 @@ class LogSearch:
         yield from self._records_in(stores[-1], archive)
 
     def _stores(self, archive: SearchedArchive) -> list[str]:
-        """URLs, in the order in which they are tried: clp-s does not notice all damage, verify does."""
-        known = self._catalog.verification.damaged([archive.uuid])
-        if not known:
+        """Return the URLs of stores in the order in which they are tried.
+
+        An archive that `verify` found damaged comes after its copies, because clp-s does not notice all damage.
+        """
+        damaged = self._catalog.verification.damaged([archive.uuid])
+        if not damaged:
             return [archive.store, *archive.copies]
-        then = f"it is searched in {archive.copies[0]}" if archive.copies else "what is found there may be wrong"
-        self._warn(f"archive {archive.uuid}: verify found it {known[0].verdict}; {then}")
+        then = f"searching it in {archive.copies[0]}" if archive.copies else "its records may be wrong"
+        self._warn(f"archive {archive.uuid}: verify found it {damaged[0].verdict}; {then}")
         return [*archive.copies, archive.store]
 
     def _records_in(self, url: str, archive: SearchedArchive) -> Generator[bytes, None, None]:
-        """Raises ProgramFailed if clp-s fails on an archive that is as it should be, as far as is known; Corrupt if
-        it is not; and as _open does."""
+        """Give the records of an archive in one store.
+
+        Raises:
+            ProgramFailed: clp-s fails, although the archive is undamaged as far as the catalog has a checksum.
+            Corrupt: The archive is damaged.
+            NotFound, StoreFailed, AccessDenied: The archive cannot be read.
+        """
         store = self._stores_by_url[url]
-        with self._open(store, archive) as place:
+        with self._open(store, archive) as file:
             try:
-                yield from self._run(place)
+                yield from self._run(file)
             except program.MatchesNothing:
                 self._without_match += 1
             except program.ProgramFailed:
@@ -174,10 +230,10 @@ class LogSearch:
                     _check(store, archive)
                 raise
 
-    def _run(self, place: str | int) -> Generator[bytes, None, None]:
+    def _run(self, file: str | int) -> Generator[bytes, None, None]:
         query = self._query
         return program.search(
-            place,
+            file,
             query.text,
             query.prefix,
             from_ms=query.from_ms,
@@ -188,11 +244,16 @@ class LogSearch:
 
     @contextmanager
     def _open(self, store: Store, archive: SearchedArchive) -> Iterator[str | int]:
-        """A file with the archive. Raises NotFound, Corrupt if it has another size than the catalog says, or was
-        fetched and has another checksum; StoreFailed, AccessDenied."""
+        """Open a file with the archive: its path, or the descriptor of a temporary file.
+
+        Raises:
+            Corrupt: The archive has another size than in the catalog, or a fetched archive has another checksum.
+            NotFound, StoreFailed, AccessDenied: The archive cannot be read.
+            TemporaryFileFailed: The temporary file cannot be written.
+        """
         size_bytes = store.stat(archive.object_key).size_bytes
         if size_bytes != archive.size_bytes:
-            message = f"it has {size_bytes:,} bytes, the catalog says {archive.size_bytes:,}"
+            message = f"it has {size_bytes:,} bytes instead of {archive.size_bytes:,}"
             raise Corrupt(message, chunk=store.locate(archive.object_key))
         if isinstance(store, OpensFiles):
             yield store.locate(archive.object_key)
@@ -203,19 +264,21 @@ class LogSearch:
 
 
 def folder_of_logs(prefix: str) -> str:
-    """Return a folder of log files without slashes at its end; "" is everything. A leading slash stays: archives of
-    other programs have such names."""
+    """Return a folder of log files without slashes at its end; "" for all log files.
+
+    A leading slash stays, because archives of other programs can have such names.
+    """
     return "" if prefix in (".", "./") else prefix.rstrip("/")
 
 
 def _first_of(records: Iterator[bytes]) -> list[bytes]:
-    """All of them, if they are less than _HELD_BACK_BYTES."""
+    """Return the first records, up to _BUFFERED_BYTES of them or one more."""
     first: list[bytes] = []
     size_bytes = 0
     for record in records:
         first.append(record)
         size_bytes += len(record)
-        if size_bytes >= _HELD_BACK_BYTES:
+        if size_bytes >= _BUFFERED_BYTES:
             break
     return first
 
@@ -229,18 +292,18 @@ def _fetch(store: Store, archive: SearchedArchive, file: IO[bytes]) -> None:
 
 
 def _check(store: Store, archive: SearchedArchive) -> None:
-    """Reads all of it, if the catalog has a checksum. Raises Corrupt."""
+    """Read the whole archive if the catalog has its checksum. Raises Corrupt if the checksum differs."""
     if archive.crc64nvme is not None:
         for _ in _checked_blocks(store, archive):
             pass
 
 
 def _checked_blocks(store: Store, archive: SearchedArchive) -> Iterator[bytes]:
-    """All bytes. Raises Corrupt after the last ones, if they have another checksum than the catalog says."""
+    """Give all bytes. Raises Corrupt after the last block if the checksum is not that of the catalog."""
     checksum = 0
     for block in store.stream(archive.object_key, 0, archive.size_bytes):
         checksum = crc64nvme(block, checksum)
         yield block
     if archive.crc64nvme not in (None, to_base64(checksum)):
-        message = f"it is damaged: CRC-64/NVME {to_base64(checksum)}, the catalog says {archive.crc64nvme}"
+        message = f"it is damaged: CRC-64/NVME {to_base64(checksum)} instead of {archive.crc64nvme}"
         raise Corrupt(message, chunk=store.locate(archive.object_key))

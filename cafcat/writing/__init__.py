@@ -1,1 +1,1 @@
-"""Writing one chunk: its row, its object, its mapping, its journal record."""
+"""Writing of one chunk: its row in the catalog, its object, its mapping and its journal record."""

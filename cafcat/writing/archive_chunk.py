@@ -1,4 +1,4 @@
-"""A chunk that is an archive which is there already, as a whole."""
+"""A chunk that consists of one finished archive."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,16 +10,31 @@ __all__ = ["ArchiveChunk"]
 
 
 class ArchiveChunk(BegunChunk):
-    """An archive of logs. Names in it are the same in every other one: the object's key comes before them."""
+    """An archive of logs, written as a whole.
 
-    def take(
+    The names in such an archive are section names, which are the same in every archive. The object's key is
+    therefore put before each name.
+    """
+
+    def write(
         self,
         blocks: Iterable[bytes],
         entries: Iterable[Entry],
         units: ArchiveUnits,
         checkpoint: Callable[[], object],
     ) -> None:
-        """Takes all of it, once. checkpoint: is called between blocks, and may raise to give the chunk up."""
+        """Write the whole archive. Call this once.
+
+        Args:
+            blocks: All bytes of the archive.
+            entries: All entries of the archive.
+            units: Log files and time ranges of the archive.
+            checkpoint: Called after each block. May raise to abandon the chunk.
+
+        Raises:
+            Conflict: Another process has the lease of the chunk now.
+            StoreFailed: The store does not accept the bytes.
+        """
         for block in blocks:
             self._sink.write(block)
             self.check_lease()
@@ -29,6 +44,9 @@ class ArchiveChunk(BegunChunk):
         self._units = units
 
     def _finalize(self) -> FinishedArchive:
-        """Nothing is missing. What of it is an index is not at its end."""
+        """Return the sizes.
+
+        The archive is complete; its index is not at its end, so the span of the index is empty.
+        """
         size = self._sink.size_bytes
         return FinishedArchive(size, size, size, self.file_count, self._mapping.size_bytes)

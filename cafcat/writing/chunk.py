@@ -1,4 +1,4 @@
-"""One chunk being written: its row, its object, its mapping. The write path of docs/design.md."""
+"""One chunk being written: its row, its object, its mapping. docs/design.md describes the write path."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -21,7 +21,15 @@ __all__ = ["BegunChunk", "ChunkTarget", "FinishedChunk", "OpenChunk"]
 
 
 class ChunkTarget(NamedTuple):
-    """Where chunks go, and who writes them: owner is who has their leases; run: of the ingest, if it is one."""
+    """Where new chunks go, and who writes them.
+
+    Attributes:
+        catalog: The catalog.
+        store: The store of the new objects.
+        archive_format: Format of the new chunks.
+        run: `ingest_runs.id`; None if the writer is not an ingest.
+        owner: Owner of the leases of the new chunks.
+    """
 
     catalog: Catalog
     store: Store
@@ -31,7 +39,13 @@ class ChunkTarget(NamedTuple):
 
 
 class FinishedChunk(NamedTuple):
-    """A committed chunk; sizes in bytes."""
+    """A committed chunk.
+
+    Attributes:
+        uuid: Uuid of the chunk.
+        size_bytes: Size of the object.
+        commit: Counts of the changes in the catalog.
+    """
 
     uuid: str
     size_bytes: int
@@ -39,60 +53,82 @@ class FinishedChunk(NamedTuple):
 
 
 class BegunChunk:
-    """A row, an object, a mapping; what goes into the object is up to those who know. Exactly one of finish and
-    abandon ends it.
+    """A chunk that is being written. Subclasses write the content. Call exactly one of `finish` and `abandon`.
 
-    Its row `writing` is in the catalog before the first byte is written, so whatever happens from here on
-    leaves a trace that recovery can follow.
+    The row, in state `writing`, is in the catalog before the first byte is written. Whatever happens afterwards,
+    recovery finds the remains by this row.
     """
 
-    def __init__(self, place: ChunkTarget, *, moves: bool = False) -> None:
-        """moves: for live files of other chunks."""
-        self._place = place
+    def __init__(self, target: ChunkTarget, *, moves: bool = False) -> None:
+        """Insert the row, begin the object, and start to renew the lease.
+
+        Args:
+            target: Where the chunk goes.
+            moves: True if the chunk gets live files of other chunks.
+
+        Raises:
+            StoreFailed, AccessDenied: The store cannot begin an object.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
+        self._target = target
         self.uuid = uuid4()
-        self._key = f"{self.uuid}{place.archive_format.suffix}"
-        self._id = place.catalog.chunks.begin_chunk(
+        self._key = f"{self.uuid}{target.archive_format.suffix}"
+        self._id = target.catalog.chunks.begin_chunk(
             uuid=self.uuid,
-            run_id=place.run,
-            archive_format=place.archive_format.name,
-            store_url=place.store.url,
+            run_id=target.run,
+            archive_format=target.archive_format.name,
+            store_url=target.store.url,
             object_key=self._key,
-            owner=place.owner,
+            owner=target.owner,
             lease_seconds=LEASE_SECONDS,
             moves=moves,
         )
-        self._settled = False
+        self._is_ended = False
         self.all_new = True
         self._mapping = Mapping(self._id)
         self._units = NO_UNITS
         upload = None
         try:
-            upload = place.store.create(self._key, rewrites_head=place.archive_format.rewrites_head)
+            upload = target.store.create(self._key, rewrites_head=target.archive_format.rewrites_head)
             if upload.upload_id is not None:
-                place.catalog.chunks.record_upload(self._id, upload.upload_id)
+                target.catalog.chunks.record_upload(self._id, upload.upload_id)
             self._upload, self._sink = upload, BlockSink(upload)
         except BaseException as error:
             if upload is not None:
                 upload.abort()
             self._mapping.close()
-            self._forget(f"the object could not be begun: {error}", was_begun=not isinstance(error, NotFound))
+            self._remove_remains(
+                f"the object could not be begun: {error}", was_begun=not isinstance(error, NotFound)
+            )
             raise
-        renew = place.catalog.chunks.renew_lease
-        self._lease = Lease(partial(renew, self._id, place.owner, LEASE_SECONDS))
+        renew = target.catalog.chunks.renew_lease
+        self._lease = Lease(partial(renew, self._id, target.owner, LEASE_SECONDS))
 
     @property
     def file_count(self) -> int:
+        """Number of files in the chunk."""
         return self._mapping.file_count
 
     def check_lease(self) -> None:
-        """Raises Conflict if the chunk was taken from us."""
+        """Raise Conflict if another process has the lease of the chunk now."""
         self._lease.check()
 
     def finish(self, on_conflict: OnConflict, checkpoint: Callable[[], object]) -> FinishedChunk:
-        """Finalizes, makes durable, commits; calls `checkpoint` between these steps, which may raise to give the
-        chunk up. After an error nothing is left behind; except that a commit whose outcome nobody can tell leaves
-        a whole object and a row `writing`, for recovery to adopt."""
-        commit = self._place.catalog.commit
+        """Complete the object, make it durable, and commit the chunk.
+
+        After an error nothing is left, with one exception: if the outcome of the commit is unknown, a complete
+        object and a row in state `writing` can stay. Recovery adopts these.
+
+        Args:
+            on_conflict: What to do with a path that the catalog has.
+            checkpoint: Called between these steps. May raise to abandon the chunk.
+
+        Raises:
+            Conflict: The catalog has a path, and `on_conflict` is FAIL; or another process has the lease now.
+            StoreFailed, AccessDenied: The store failed.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
+        commit = self._target.catalog.commit
         return self._finish(
             lambda summary: commit.commit_chunk(
                 self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
@@ -111,15 +147,15 @@ class BegunChunk:
         except BaseException as error:
             self.abandon(str(error) or type(error).__name__)
             raise
-        self._settled = True
+        self._is_ended = True
         self._mapping.close()
-        # The chunk is committed, whatever becomes of this: what is not written now recover writes.
+        # The chunk is committed even if this fails: `recover` writes the missing journal records.
         with contextlib.suppress(CafcatError):
-            write_journal(self._place.catalog.journal, self._place.store)
+            write_journal(self._target.catalog.journal, self._target.store)
         return FinishedChunk(str(self.uuid), summary.size_bytes, committed)
 
     def _finalize(self) -> FinishedArchive:
-        """Writes what is still missing of the object."""
+        """Write the missing end of the object, and return its sizes."""
         raise NotImplementedError
 
     def _make_durable(self, checkpoint: Callable[[], object]) -> ChunkSummary:
@@ -140,109 +176,153 @@ class BegunChunk:
         )
 
     def abandon(self, reason: str) -> None:
-        """Removes what was written and says so in the catalog, as far as store and catalog still answer.
-        Does nothing to a chunk that is finished or abandoned already."""
-        if self._settled:
+        """Remove the written bytes and mark the row as abandoned, as far as store and catalog answer.
+
+        Does nothing if the chunk is finished or abandoned already.
+
+        Args:
+            reason: Stored in the row.
+        """
+        if self._is_ended:
             return
-        self._settled = True
+        self._is_ended = True
         self._lease.end()
         self._sink.abort()
         self._mapping.close()
         with contextlib.suppress(CafcatError):
             self._upload.abort()
-        self._forget(reason, self._upload.upload_id)
+        self._remove_remains(reason, self._upload.upload_id)
 
-    def _forget(self, reason: str, upload_id: str | None = None, *, was_begun: bool = True) -> None:
-        """The row first, then the object: where the row says that the chunk was committed after all (or nobody
-        can tell), the object stays. Last, that nothing is left: what fails on the way is for recovery to do. A
-        store that is not there has nothing."""
+    def _remove_remains(self, reason: str, upload_id: str | None = None, *, was_begun: bool = True) -> None:
+        """Mark the row as abandoned, then remove the object, then record in the row that nothing is left.
+
+        The row is changed first: if the chunk was committed after all, or its state is unknown, this raises and the
+        object stays. Recovery does the steps that fail here. If the store does not exist, there is no object to
+        remove.
+        """
         with contextlib.suppress(CafcatError):
-            self._place.catalog.chunks.abandon_chunk(self._id, reason)
+            self._target.catalog.chunks.abandon_chunk(self._id, reason)
             if was_begun:
-                self._place.store.discard(self._key, upload_id)
-                self._place.store.delete(self._key)
-            self._place.catalog.chunks.record_removed(self._id)
+                self._target.store.discard(self._key, upload_id)
+                self._target.store.delete(self._key)
+            self._target.catalog.chunks.record_removed(self._id)
 
 
 class OpenChunk(BegunChunk):
-    """Takes files, as long as there is room."""
+    """A chunk that files are added to until it is full."""
 
-    def __init__(self, place: ChunkTarget, *, moves: bool = False) -> None:
-        """moves: for live files of other chunks; move_from is told of each of these, and finish_moved ends it."""
-        super().__init__(place, moves=moves)
+    def __init__(self, target: ChunkTarget, *, moves: bool = False) -> None:
+        """Begin a chunk. Arguments and errors as of BegunChunk, and Unsupported from the format's writer.
+
+        If `moves` is true, call `move_from` before the first file of each other chunk, and `finish_moved` at the
+        end.
+        """
+        super().__init__(target, moves=moves)
         self._moves_from: list[int] = []
         self._highest_path = ""
         self._hashes: set[int] | None = None
         try:
-            self._writer = place.archive_format.writer(self._sink)
+            self._writer = target.archive_format.writer(self._sink)
         except BaseException as error:
             self.abandon(str(error))
             raise
 
     def size_with(self, path: str, size_bytes: int) -> int:
-        """Size of the object in bytes if it were finished after that file."""
+        """Return the size of the object in bytes if it were finished after a further file."""
         return self._writer.size_if_finalized(path, size_bytes)
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """False if the format cannot take that file into this archive."""
+        """Return False if the format cannot add a file of this path and size to the archive."""
         return self._writer.can_add(path, size_bytes)
 
     def may_contain(self, path: str) -> bool:
-        """False if the chunk has no such path. True may be a coincidence of hashes.
+        """Return False if the chunk does not contain a path.
 
-        A path above all others needs nothing to be remembered; after the first that is asked for and is not,
-        hashes of all are kept.
+        True can be wrong, if two paths have the same hash.
+
+        A path above all others needs no look-up. The first path that is not above all others makes the chunk
+        remember a hash of each of its paths.
         """
         if self._hashes is None:
             if path > self._highest_path:
                 return False
-            self._hashes = {hash(taken) for taken in self._mapping.paths()}
+            self._hashes = {hash(added) for added in self._mapping.paths()}
         return hash(path) in self._hashes
 
     def set_source(self, source_id: int | None) -> None:
-        """Set sources.id of the files that are added from now on."""
+        """Set `sources.id` of the files that are added from now on."""
         self._mapping.set_source(source_id)
 
     def add(self, path: str, content: bytes, modified_ns: int | None, etag: str | None = None) -> None:
-        """Takes a whole file, of a path that it does not contain."""
+        """Add a whole file. The chunk must not contain its path.
+
+        Args:
+            path: Path of the file in the catalog.
+            content: All bytes of the file.
+            modified_ns: Time of the last change, in nanoseconds since 1970; None if it is unknown.
+            etag: Entity tag of the file at its source.
+
+        Raises:
+            Refused: The format cannot contain the file.
+            StoreFailed: The store does not accept the bytes.
+        """
         self._mapping.add(self._writer.add(path, content, modified_ns), etag)
-        self._note([path])
+        self._remember([path])
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> int:
-        """Takes whole files, of paths that it does not contain, from the first on, as long as the object would have
-        at most so many bytes if it were finished; returns how many. Raises Refused for one of them, and has then
-        taken none."""
+        """Add whole files, from the first on, until the object would become too large.
+
+        Args:
+            files: Files of distinct paths that the chunk does not contain.
+            max_bytes: Size that the object may have if it were finished after the last file.
+
+        Returns:
+            The number of files that were added.
+
+        Raises:
+            Refused: The format cannot contain one of the files. No file was added.
+            StoreFailed: The store does not accept the bytes.
+        """
         entries = self._writer.add_all(files, max_bytes)
         if entries:
             self._mapping.add_all(entries, [file.etag for file in files[: len(entries)]])
-            self._note([entry.path for entry in entries])
+            self._remember([entry.path for entry in entries])
         return len(entries)
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
-        """Begins a file in blocks; close_entry ends it."""
+        """Begin a file that is written in blocks. `close_entry` ends it."""
         return self._writer.open(path, modified_ns)
 
     def close_entry(self, path: str, entry: EntryWriter, etag: str | None = None) -> None:
-        """Takes the file that was written in blocks."""
+        """Add the file that was written in blocks."""
         self._mapping.add(entry.close(), etag)
-        self._note([path])
+        self._remember([path])
 
     def move_from(self, source: int) -> None:
-        """To be told before the first file of another chunk (chunks.id) is taken: if we die, recover has to know
-        whose files these are."""
+        """Record in the catalog that the chunk gets files of another chunk.
+
+        Call this before the first file of each chunk. If this process dies, recovery needs to know from which
+        chunks the files come.
+
+        Args:
+            source: `chunks.id` of the other chunk.
+        """
         if source not in self._moves_from:
-            self._place.catalog.chunks.record_move(self._id, source)
+            self._target.catalog.chunks.record_move(self._id, source)
             self._moves_from.append(source)
 
-    def _note(self, paths: Sequence[str]) -> None:
+    def _remember(self, paths: Sequence[str]) -> None:
         self._highest_path = max(self._highest_path, *paths)
         if self._hashes is not None:
             self._hashes.update(map(hash, paths))
 
     def finish_moved(self, checkpoint: Callable[[], object]) -> FinishedChunk:
-        """The same for a chunk that took live files of other chunks: their paths point here from now on, unless
-        they changed meanwhile."""
-        commit = self._place.catalog.commit
+        """Finish a chunk with live files of other chunks.
+
+        The paths of these files point to this chunk from the commit on. Paths that were changed or removed
+        meanwhile stay as they are. Arguments and errors as of `finish`.
+        """
+        commit = self._target.catalog.commit
         return self._finish(
             lambda summary: commit.commit_moved(self._id, summary, self._mapping, self._moves_from), checkpoint
         )

@@ -1,7 +1,7 @@
-"""Journal records as objects beside the chunks: what a rebuild needs and chunks do not say.
+"""Journal records as objects beside the chunks: facts that a rebuild needs and chunks do not contain.
 
-One object for each, `journal/<sequence>-<uuid>.jsonl`, of JSON lines (docs/formats/journal.md): a head, a line
-for each file, and a foot with their number and the CRC-32C of all bytes before it.
+Each record is one object `journal/<sequence>-<uuid>.jsonl` of JSON lines (docs/formats/journal.md): a head, a line
+for each file, and a foot. The foot has the number of files and the CRC-32C of all bytes before it.
 """
 
 import json
@@ -26,16 +26,17 @@ _KEY: Final = re.compile(
     re.ASCII,
 )
 _MAX_SEQUENCE: Final = 10**15
-"""No catalog has so many changes; what claims to be later would leave no numbers for those to come."""
+"""Largest valid sequence number. No catalog has so many changes, and a larger number would leave none for later
+records."""
 
 
 def journal_key(sequence: int, uuid: UUID) -> str:
-    """The same for every store; in order of key is in order of time."""
+    """Return the key of a record. It is the same in every store. The order of keys is the order of time."""
     return f"{JOURNAL_PREFIX}{sequence:020d}-{uuid}.jsonl"
 
 
 def parse_journal_key(key: str) -> tuple[int, UUID] | None:
-    """Sequence and uuid that a key of the journal says; None if it is not one."""
+    """Return sequence and uuid from a key; None if the key is not that of a journal record."""
     found = _KEY.fullmatch(key)
     if found is None or not 0 < int(found[1]) <= _MAX_SEQUENCE:
         return None
@@ -43,8 +44,14 @@ def parse_journal_key(key: str) -> tuple[int, UUID] | None:
 
 
 def write_journal(journal: Journal, store: Store) -> None:
-    """Writes every record that a store does not have yet, and removes what a writer left half written that died.
-    One process at a time does this. Raises StoreFailed, CatalogUnavailable."""
+    """Write all records that a store does not have yet, and remove the half-written records of dead writers.
+
+    The advisory lock of the store's journal lets one process at a time do this.
+
+    Raises:
+        StoreFailed, AccessDenied: The store failed.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
     while journal.unwritten([store.url]):
         with journal.exclusively(store.url):
             for record in journal.unwritten([store.url]):
@@ -53,8 +60,19 @@ def write_journal(journal: Journal, store: Store) -> None:
 
 
 def sweep_journal(journal: Journal, store: Store, catalog: UUID) -> None:
-    """Remove uploads of records, and of the marker of this catalog, whose writers died. Uploads of another catalog
-    stay: it may be alive. catalog: the identity of this one. Raises as write_journal does."""
+    """Remove uploads of records, and of the marker of this catalog, whose writers died.
+
+    Uploads of another catalog stay: its writer may be alive.
+
+    Args:
+        journal: The journal of this catalog.
+        store: The store.
+        catalog: Identity of this catalog.
+
+    Raises:
+        StoreFailed, AccessDenied: The store failed.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
     own = marker_key(catalog)
     records = {
         key: parse_journal_key(key) for key in store.uploads() if key.startswith(JOURNAL_PREFIX) or key == own
@@ -70,7 +88,7 @@ def sweep_journal(journal: Journal, store: Store, catalog: UUID) -> None:
 
 
 def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
-    """Removes the record that says that a chunk was committed, when the chunk itself has been removed."""
+    """Remove the journal record of a chunk's commit, after the chunk itself was removed."""
     for record in journal.of_chunk(chunk_id):
         key = journal_key(record.sequence, record.uuid)
         store.discard(key)
@@ -84,7 +102,15 @@ def _write(journal: Journal, store: Store, record: JournalRecord) -> None:
 
 
 def put_record(store: Store, key: str, content: Callable[[], Iterable[bytes]]) -> None:
-    """Writes the object of a record, if it is not there. The caller is in `exclusively` of that store."""
+    """Write the object of a record unless the store has it.
+
+    The caller holds the store's lock, from `Journal.exclusively`.
+
+    Args:
+        store: The store.
+        key: Key of the record.
+        content: Returns the bytes of the record.
+    """
     put_once(store, key, lambda: _blocks(content()))
 
 

@@ -1,6 +1,7 @@
-"""What was removed before a store got its first copy of a chunk: a rebuild from it alone would bring that back.
+"""Journal records that a store needs when it gets its first copy of a chunk.
 
-Journal records that are to come go there like everywhere; earlier ones are brought from a store that has them.
+Without the records of earlier removals, a rebuild from this store alone would bring removed files back. Later
+records are written to this store as to every other one. Earlier ones are copied from a store that has them.
 """
 
 from collections.abc import Callable
@@ -16,61 +17,79 @@ __all__ = ["JournalCopies"]
 
 
 class JournalCopies:
-    """For one piece of work on one target, of which the catalog has a copy, at least one that is on its way."""
+    """Brings earlier journal records to one target store. The catalog has a copy there, or one is being written."""
 
     def __init__(self, journal: Journal, target: Store, warn: Callable[[str], object]) -> None:
-        """`warn` is told of records that are damaged, or not there, where they should be."""
+        """Remember the target; read nothing yet.
+
+        Args:
+            journal: The journal of the catalog.
+            target: The store that gets the records.
+            warn: Called with a message about each record that is missing or damaged in the source.
+        """
         self._journal = journal
         self._target = target
         self._warn = warn
         self._keys: set[str] | None = None
         self._brought_after: int | None = None
 
-    def forget(self) -> None:
-        """The target may have had no copy for a moment: what came meanwhile has to be looked for."""
+    def restart(self) -> None:
+        """Forget which records were brought. Call this when a copy failed.
+
+        The target may have had no copy for a moment. Records that were made in this moment were not sent there.
+        """
         self._brought_after = None
 
     def bring(self, source: Store, after: int) -> None:
-        """Gives the target every record that says what was removed or brought back after that place in the order,
-        and that it lacks. A chunk that was committed there needs no earlier ones, and its own store has all of
-        these. Raises what stores raise, CatalogUnavailable."""
+        """Give the target the records of all removals and undeletes after a sequence number, unless it has them.
+
+        A chunk committed at this number needs no earlier records. The chunk's own store has all of these records.
+
+        Args:
+            source: The store of the chunk.
+            after: Sequence number of the chunk's commit.
+
+        Raises:
+            StoreFailed, AccessDenied: The target failed.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
         until = self._brought_after
         if until is not None and after >= until:
             return
         sent = False
         for record in self._journal.removals(after, until):
-            sent = self._bring(source, record) or sent
+            sent = self._copy_or_send(source, record) or sent
         if sent:
             write_journal(self._journal, self._target)
         self._brought_after = after
 
-    def _bring(self, source: Store, record: JournalRecord) -> bool:
-        """Whether it is left for write_journal to do."""
+    def _copy_or_send(self, source: Store, record: JournalRecord) -> bool:
+        """Copy a record from the source. Return True if `write_journal` has to write it instead."""
         key = journal_key(record.sequence, record.uuid)
-        if key in self._known_keys():
+        if key in self._keys_in_target():
             return False
         sent = self._target.url in record.unwritten or self._journal.add_pending_store(
             record.sequence, self._target.url
         )
         if not sent:
-            self._copy(source, key)
-        self._known_keys().add(key)
+            self._copy_record(source, key)
+        self._keys_in_target().add(key)
         return sent
 
-    def _copy(self, source: Store, key: str) -> None:
+    def _copy_record(self, source: Store, key: str) -> None:
         try:
             size_bytes = source.stat(key).size_bytes
             JournalObject(source, key, size_bytes)  # reads all of it
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError as error:
-            # The copy is no worse for it than what it is made from.
-            self._warn(f"the journal record {key} cannot be copied: {error}; a rebuild will not know what it says")
+            # The copy is still as good as its source: the source lacks this record, too.
+            self._warn(f"the journal record {key} cannot be copied: {error}; a rebuild will lack its changes")
             return
         with self._journal.exclusively(self._target.url):
             put_record(self._target, key, lambda: source.stream(key, 0, size_bytes))
 
-    def _known_keys(self) -> set[str]:
+    def _keys_in_target(self) -> set[str]:
         if self._keys is None:
             self._keys = {found.key for found in self._target.list() if found.key.startswith(JOURNAL_PREFIX)}
         return self._keys

@@ -1,7 +1,7 @@
-"""Reading journal records back from a store. Nothing that stands in them is trusted.
+"""Reader of journal records in a store. Their contents are not trusted.
 
-An object is read from end to end before anything of it counts, in blocks; a line of it has at most 64 KiB. So a
-huge or lying object costs the time to read it, and an error. docs/formats/journal.md has the format.
+An object is read from end to end, in blocks, before any of its contents is used. A line has at most 64 KiB. A huge
+or forged object therefore costs only the time to read it. docs/formats/journal.md has the format.
 """
 
 import base64
@@ -23,15 +23,16 @@ from cafcat.writing.journal import VERSION, parse_journal_key
 __all__ = ["MAX_LINE_BYTES", "JournalObject", "read_head"]
 
 MAX_LINE_BYTES: Final = 64 << 10
-"""The longest that cafcat writes has some 14 KB: a path of 2,048 control characters, each escaped."""
+"""Largest valid line. The longest line of cafcat has about 14 KB: a path of 2,048 control characters, each
+escaped."""
 
-_KEPT_BYTES: Final = 1 << 20
+_BUFFERED_BYTES: Final = 1 << 20
 _INT64_MAX: Final = (1 << 63) - 1
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 
 def read_head(store: Store, key: str, size_bytes: int) -> JournalRecord | None:
-    """What the first line of a damaged object says, whatever comes after it; None if not even that can be read."""
+    """Return the record in the first line of a damaged object; None if that line cannot be read either."""
     line, end, _ = store.read(key, 0, min(size_bytes, MAX_LINE_BYTES)).partition(b"\n")
     try:
         return _record(_document(line), key) if end else None
@@ -40,29 +41,46 @@ def read_head(store: Store, key: str, size_bytes: int) -> JournalRecord | None:
 
 
 class JournalObject:
-    """One object of the journal, read and found to be whole. record.unwritten is empty."""
+    """One complete object of the journal.
+
+    Attributes:
+        record: The record. Its `unwritten` is empty.
+        file_count: Number of files in the record.
+    """
 
     def __init__(self, store: Store, key: str, size_bytes: int) -> None:
-        """Reads all of it. Raises Corrupt, Unsupported, NotFound, StoreFailed."""
+        """Read and check the whole object.
+
+        Raises:
+            Corrupt: The object is damaged.
+            Unsupported: A later version of cafcat wrote the object.
+            NotFound: The object is missing.
+            StoreFailed, AccessDenied: The store failed.
+        """
         self._store, self._key, self._size_bytes = store, key, size_bytes
-        self._small = store.read(key, 0, size_bytes) if size_bytes <= _KEPT_BYTES else None
+        self._buffered = store.read(key, 0, size_bytes) if size_bytes <= _BUFFERED_BYTES else None
         self.file_count = 0
-        lines = self._lines()
+        lines = self._read_lines()
         first = next(lines, None)
         if first is None:
             raise self._corrupt("it is empty", 0)
         self.record = self._parsed(_record, first, 0)
         last = None
-        for last in self._checked(first, lines):  # noqa: B007 - all of them are looked at
+        for last in self._checked_files(first, lines):  # noqa: B007 - all of them are looked at
             self.file_count += 1
 
     def files(self) -> Iterator[JournalFile]:
-        """The files in it, in order. Reads what has more than 1 MiB once more. Errors as before."""
-        lines = self._lines()
-        return self._checked(next(lines), lines)
+        """Give the files of the record, in order of path. An object of more than 1 MiB is read again.
 
-    def _checked(self, first: bytes, lines: Iterator[bytes]) -> Iterator[JournalFile]:
-        """The files; at the end, the foot has to be right."""
+        Raises:
+            Corrupt, NotFound, StoreFailed, AccessDenied: The object was changed or removed meanwhile, or the store
+                failed.
+        """
+        lines = self._read_lines()
+        return self._checked_files(next(lines), lines)
+
+    def _checked_files(self, first: bytes, lines: Iterator[bytes]) -> Iterator[JournalFile]:
+        """Give the files, and check at the end that the foot has their number and the checksum."""
         byte, checksum, count, line, last = 0, 0, 0, first, b""
         for following in lines:
             if byte:
@@ -76,11 +94,11 @@ class JournalObject:
             line = following
         foot = self._parsed(_foot, line, byte) if byte else None
         if foot != (count, checksum):
-            raise self._corrupt("its last line does not fit what stands before it", byte)
+            raise self._corrupt("its last line has another number of files or another checksum", byte)
 
-    def _lines(self) -> Iterator[bytes]:
-        """Without their line breaks."""
-        whole = self._small
+    def _read_lines(self) -> Iterator[bytes]:
+        """Give the lines without their line breaks."""
+        whole = self._buffered
         blocks = self._store.stream(self._key, 0, self._size_bytes) if whole is None else iter((whole,))
         rest, byte = b"", 0
         for piece in _pieces(blocks):
@@ -93,9 +111,9 @@ class JournalObject:
             else:
                 line = rest
             if len(line) > MAX_LINE_BYTES:
-                raise self._corrupt(f"a line of more than {MAX_LINE_BYTES:,} bytes", byte)
+                raise self._corrupt(f"it has a line of more than {MAX_LINE_BYTES:,} bytes", byte)
         if rest:
-            raise self._corrupt("its last line has no end", byte)
+            raise self._corrupt("its last line has no line break", byte)
 
     def _parsed(self, parse: Any, line: bytes, byte: int) -> Any:
         try:
@@ -111,20 +129,23 @@ class JournalObject:
 
 
 def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Small ones: of a block of line breaks, each is an object of its own."""
+    """Cut blocks into pieces.
+
+    This bounds memory for a block of line breaks only, as each line becomes an object.
+    """
     for block in blocks:
         for at in range(0, len(block), MAX_LINE_BYTES):
             yield block[at : at + MAX_LINE_BYTES]
 
 
 def _document(line: bytes) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Return the JSON object in a line. Raises ValueError if the line has none."""
     try:
         document = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
-        raise ValueError("a line is no JSON") from error
+        raise ValueError("a line is not JSON") from error
     if not isinstance(document, dict):
-        raise ValueError("a line is no JSON object")
+        raise ValueError("a line is not a JSON object")
     return document
 
 
@@ -132,17 +153,17 @@ def _record(document: dict[str, Any], key: str) -> JournalRecord:
     version = document.get("cafcat_journal")
     if version != VERSION:
         if type(version) is int and version > VERSION:
-            raise Unsupported(f"a journal of version {version}: this cafcat reads {VERSION}")
-        raise ValueError("its first line is not that of a journal")
+            raise Unsupported(f"the journal has version {version}; this cafcat reads version {VERSION}")
+        raise ValueError("its first line is not the head of a journal record")
     found = parse_journal_key(key)
     if found is None or document.get("sequence") != found[0]:
-        raise ValueError("its sequence is not that of its name")
+        raise ValueError("its sequence number differs from the one in its name")
     kind = document.get("kind")
     if kind not in list(JournalKind):
-        raise ValueError("there is no such kind of change")
+        raise ValueError("its kind of change is unknown")
     chunk = document.get("chunk")
     if (chunk is not None) != (kind in (JournalKind.COMMIT, JournalKind.MOVE)):
-        raise ValueError("a chunk is what a commit and a move have, and nothing else")
+        raise ValueError("only a commit and a move have a chunk, and each must have one")
     of = None if chunk is None else _chunk(chunk)
     catalog = None if document.get("catalog") is None else _uuid(document, "catalog")
     return JournalRecord(found[0], found[1], JournalKind(kind), _time(document, "happened_at"), (), of, catalog)
@@ -150,11 +171,11 @@ def _record(document: dict[str, Any], key: str) -> JournalRecord:
 
 def _chunk(document: Any) -> JournalChunk:
     if not isinstance(document, dict):
-        raise ValueError("its chunk is no JSON object")
+        raise ValueError("its chunk is not a JSON object")
     size, data = _number(document, "size_bytes"), _number(document, "data_bytes")
     start, end = _number(document, "index_start_byte"), _number(document, "index_end_byte")
     if not start <= end <= size:
-        raise ValueError("the sizes of its chunk do not fit each other")
+        raise ValueError("the index of its chunk is not inside the chunk")
     index_crc32c = None if document.get("index_crc32c") is None else _number(document, "index_crc32c", 0xFFFF_FFFF)
     archive_format = document.get("format")
     if not isinstance(archive_format, str) or not re.fullmatch(r"[a-z0-9_-]{1,32}", archive_format):
@@ -177,7 +198,7 @@ def _chunk(document: Any) -> JournalChunk:
 def _file(document: dict[str, Any], _key: str) -> JournalFile:
     path = document.get("path")
     if not isinstance(path, str) or "\0" in path or not 0 < len(path.encode()) <= MAX_PATH_BYTES:
-        raise ValueError("a path that the catalog cannot hold")
+        raise ValueError("it has a path that the catalog cannot store")
     return JournalFile(path, _uuid(document, "chunk"), _number(document, "start_byte"))
 
 
@@ -188,22 +209,22 @@ def _foot(document: dict[str, Any], _key: str) -> tuple[int, int]:
 def _number(document: dict[str, Any], name: str, most: int = _INT64_MAX) -> int:
     value = document.get(name)
     if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{name} is no such number")
+        raise ValueError(f"{name} is not a whole number from 0 to {most}")
     return value
 
 
 def _uuid(document: dict[str, Any], name: str) -> UUID:
     value = document.get(name)
     if not isinstance(value, str) or str(found := UUID(value)) != value:
-        raise ValueError(f"{name} is no uuid")
+        raise ValueError(f"{name} is not a uuid")
     return found
 
 
 def _time(document: dict[str, Any], name: str) -> str:
     value = document.get(name)
     if not isinstance(value, str) or not _TIME.fullmatch(value):
-        raise ValueError(f"{name} is no time")
-    datetime.fromisoformat(value)  # no February 30
+        raise ValueError(f"{name} is not a time in UTC")
+    datetime.fromisoformat(value)  # raises ValueError for February 30
     return value
 
 
@@ -212,7 +233,7 @@ def _crc64nvme(document: dict[str, Any]) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or len(base64.b64decode(value, validate=True)) != 8:
-        raise ValueError("crc64nvme is no such checksum")
+        raise ValueError("crc64nvme is not the base64 of 8 bytes")
     return value
 
 
@@ -221,4 +242,4 @@ def _object_key(document: dict[str, Any]) -> str:
     try:
         return check_key(value if isinstance(value, str) else "")
     except InvalidInput as error:
-        raise ValueError("its chunk has no such key") from error
+        raise ValueError("its chunk has no valid object key") from error

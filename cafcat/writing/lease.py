@@ -1,4 +1,4 @@
-"""The lease of an object that is being written: renewed by a thread, whatever its writer is waiting for."""
+"""The lease of an object that is being written. A thread renews it while the writer waits for something else."""
 
 from collections.abc import Callable
 from threading import Event, Thread
@@ -9,30 +9,36 @@ from cafcat.errors import CafcatError, CatalogUnavailable
 __all__ = ["LEASE_SECONDS", "Lease"]
 
 LEASE_SECONDS: Final = 900
-"""A writer that has not been heard of for so long is taken for dead."""
+"""A writer that has not renewed its lease for so long counts as dead."""
 RENEW_SECONDS: Final = 60
+"""Time between two renewals, in seconds."""
 
 
 class Lease:
-    """Tells the catalog once a minute that the writer lives: through long listings, slow servers and large
-    completions. A catalog that does not answer right now is no reason to give up what was packed: the lease is
-    long."""
+    """Renews a lease once a minute, also during long listings, slow requests and large completions.
+
+    A catalog that does not answer at the moment is no reason to abandon the object: the lease lasts 15 minutes.
+    """
 
     def __init__(self, renew: Callable[[], object]) -> None:
-        """`renew` makes the lease end LEASE_SECONDS from now; it raises Conflict if somebody else has it."""
+        """Start the thread.
+
+        Args:
+            renew: Extends the lease to LEASE_SECONDS from now. Raises Conflict if another process has the lease.
+        """
         self._renew_once = renew
         self._ended = Event()
-        self._lost: CafcatError | None = None
+        self._error: CafcatError | None = None
         self._thread = Thread(target=self._renew, name="cafcat-lease", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Raises Conflict if the object was taken from us."""
-        if self._lost is not None:
-            raise self._lost
+        """Raise Conflict if another process has the lease now."""
+        if self._error is not None:
+            raise self._error
 
     def end(self) -> None:
-        """Nothing more is said. Idempotent."""
+        """Stop renewing the lease, and wait for the thread. Idempotent."""
         self._ended.set()
         self._thread.join()
 
@@ -43,5 +49,5 @@ class Lease:
             except CatalogUnavailable:
                 continue
             except CafcatError as error:
-                self._lost = error
+                self._error = error
                 return

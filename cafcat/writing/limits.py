@@ -1,4 +1,4 @@
-"""When a chunk is full."""
+"""The limits at which a chunk is full."""
 
 from typing import Final, NamedTuple
 
@@ -9,26 +9,33 @@ from cafcat.writing.chunk import OpenChunk
 __all__ = ["MAX_FILES", "WHOLE_FILE_BYTES", "Limits"]
 
 MAX_FILES: Final = 1_000_000
-"""No chunk has more files."""
+"""Largest number of files in a chunk."""
 WHOLE_FILE_BYTES: Final = 1 << 20
-"""Files up to this size are read before they are written: if reading fails the chunk has no dead bytes."""
+"""Files up to this size are read completely before they are written. If reading fails, the chunk gets no dead
+bytes."""
 
 
 class Limits(NamedTuple):
-    """A chunk exceeds the target only if it holds a single file."""
+    """When a chunk is full. Only a chunk with a single file can exceed the target.
+
+    Attributes:
+        target_bytes: Size of the object from which on no file is added.
+        hard_bytes: Largest size of an object.
+        max_files: Largest number of files in a chunk.
+    """
 
     target_bytes: int
     hard_bytes: int = MAX_CHUNK_BYTES
     max_files: int = MAX_FILES
 
     def check(self) -> None:
-        """Raises InvalidInput for a target size that no chunk can have."""
+        """Raise InvalidInput if no chunk can have the target size."""
         if not 0 < self.target_bytes <= self.hard_bytes:
-            message = f"a target size is between 1 and {self.hard_bytes} bytes, not {self.target_bytes}"
+            message = f"the target size must be between 1 and {self.hard_bytes} bytes, not {self.target_bytes}"
             raise InvalidInput(message)
 
     def have_room(self, chunk: OpenChunk, path: str, size_bytes: int) -> bool:
-        """Whether a further file fits into a chunk."""
+        """Return True if a further file fits into a chunk."""
         return (
             chunk.size_with(path, size_bytes) <= self.target_bytes
             and chunk.file_count < self.max_files

@@ -1,4 +1,4 @@
-"""From a writer's many small writes to a store's few large ones, in the background."""
+"""A buffer that turns many small writes into a few large ones, which a thread passes to the store."""
 
 import mmap
 from queue import SimpleQueue
@@ -12,19 +12,28 @@ from cafcat.support.checksums import combined, crc64nvme
 __all__ = ["BLOCK_BYTES", "BlockSink"]
 
 BLOCK_BYTES: Final = 4 << 20
-"""What a store gets at a time, page-aligned in memory: large enough for direct I/O to pay."""
+"""Size in bytes of the blocks that a store gets. They are page-aligned, and large enough for direct I/O to pay."""
 
 _BLOCKS: Final = 3
-"""One being filled, one being written, one between them."""
+"""Number of blocks: one is being filled, one is being written, one is between them."""
 
 
 class BlockSink:
-    """Collects bytes in blocks; a thread checksums the full ones and writes them. Memory: 12 MiB.
+    """Collects bytes in blocks. A thread computes the checksum of each full block, and writes it.
 
-    After the first error of the store every call raises it again. Exactly one of finish and abort ends it.
+    Needs 12 MiB of memory. After the first error of the store, every call raises it again. Call exactly one of
+    `finish` and `abort`.
+
+    Attributes:
+        size_bytes: Number of bytes that were written into the sink.
     """
 
     def __init__(self, upload: Upload) -> None:
+        """Allocate the blocks, and start the thread.
+
+        Args:
+            upload: Receives the blocks.
+        """
         self.size_bytes = 0
         self._head = self._new_head = b""
         self._upload = upload
@@ -33,7 +42,7 @@ class BlockSink:
         self._free: SimpleQueue[memoryview] = SimpleQueue()
         self._full: SimpleQueue[memoryview | None] = SimpleQueue()
         for _ in range(_BLOCKS):
-            # Anonymous maps begin at a page boundary, which direct I/O asks for.
+            # Direct I/O requires page-aligned memory. Anonymous maps begin at a page boundary.
             self._free.put(memoryview(mmap.mmap(-1, BLOCK_BYTES)))
         self._block = self._free.get()
         self._used = 0
@@ -41,7 +50,7 @@ class BlockSink:
         self._thread.start()
 
     def write(self, data: bytes) -> None:
-        """Takes bytes. Raises StoreFailed, also for an earlier block."""
+        """Write bytes. Raises StoreFailed, also if an earlier block failed."""
         used, end = self._used, self._used + len(data)
         if end < BLOCK_BYTES:
             self._block[used:end] = data
@@ -53,17 +62,22 @@ class BlockSink:
         self.size_bytes += len(data)
 
     def rewrite_head(self, data: bytes) -> None:
-        """Puts these bytes, at most HEAD_BYTES, in place of the first ones. To be called once, after the last
-        write, of an upload that was begun with `rewrites_head`."""
+        """Replace the first bytes of the object when the sink is finished.
+
+        Call this once, after the last write. The upload must have been begun with `rewrites_head`.
+
+        Args:
+            data: The new bytes, at most HEAD_BYTES.
+        """
         self._new_head = data
 
     def _write_across(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
-            taken = rest[: BLOCK_BYTES - self._used]
-            self._block[self._used : self._used + len(taken)] = taken
-            self._used += len(taken)
-            rest = rest[len(taken) :]
+            part = rest[: BLOCK_BYTES - self._used]
+            self._block[self._used : self._used + len(part)] = part
+            self._used += len(part)
+            rest = rest[len(part) :]
             if self._used == BLOCK_BYTES:
                 self._full.put(self._block)
                 self._block = self._free.get()
@@ -71,7 +85,7 @@ class BlockSink:
                 self._raise_error()
 
     def finish(self) -> int:
-        """Writes what is left and waits until the store has all. Returns the CRC-64/NVME of all bytes."""
+        """Write the last block, and wait until the store has all. Returns the CRC-64/NVME of all bytes."""
         self._full.put(self._block[: self._used])
         self._join()
         self._raise_error()
@@ -81,14 +95,14 @@ class BlockSink:
 
     def _write_head(self, data: bytes) -> None:
         rest_bytes = self.size_bytes - len(data)
-        # The checksum is linear: what the old head gave to it is taken off by giving it once more.
+        # The checksum is linear: combining it with the old head's checksum once more removes the old head.
         rest = combined(crc64nvme(self._head[: len(data)]), self._checksum, rest_bytes)
         self._upload.rewrite_head(data)
         self._checksum = combined(crc64nvme(data), rest, rest_bytes)
 
     def abort(self) -> None:
-        """Ends the thread; what was written stays for the upload to remove. Idempotent."""
-        self._error = self._error or StoreFailed("the chunk was given up")
+        """End the thread. The upload removes the written bytes. Idempotent."""
+        self._error = self._error or StoreFailed("the chunk was abandoned")
         self._join()
 
     def _join(self) -> None:

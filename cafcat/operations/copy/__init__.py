@@ -1,1 +1,1 @@
-"""Copy chunks into a further store."""
+"""Copy chunks into another store."""

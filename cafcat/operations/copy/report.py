@@ -7,7 +7,7 @@ __all__ = ["CopyReport"]
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What was copied.
+    """Totals of a copy.
 
     Attributes:
         store: URL of the store with the copies.

@@ -1,8 +1,8 @@
-"""Copies of chunks in a further store: the same bytes, under the same key, beside the same journal records.
+"""Copies of chunks in another store: the same bytes under the same key, with the same journal records.
 
-As with a chunk: the row first, then the bytes under a temporary name or as an upload, then the object, then the row
-`committed`. What a kill leaves is found by the row, and recover settles it. Everything is checked against the
-checksum that the catalog has of the chunk, before the copy gets its name.
+The order of steps is that of a chunk: first the row, then the bytes under a temporary name or as an upload, then
+the object, then the state `committed`. After a crash, `recover` finds the leftovers by the row. All bytes are
+checked against the chunk's checksum in the catalog before the copy gets its name.
 """
 
 import contextlib
@@ -56,14 +56,14 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
         NotFound: The catalog has no such chunk, folder or store.
         InvalidInput: A chunk cannot be copied, or options contradict each other.
         Conflict: The store has chunks of another catalog, and `join_store` is false.
-        StoreFailed, AccessDenied: The store does not take the copies.
+        StoreFailed, AccessDenied: The copies cannot be written to the store.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     target = KnownStores(session).open(store_for_new_objects(session, options.to).url)
     selection = _selection_of(session.catalog, check_names(options.chunks), options.prefix, target)
     session.catalog.stores.register(target.url)
     recover_before(session, target.url)
-    join_store(session, target, asked=options.join_store)
+    join_store(session, target, allow_shared=options.join_store)
     copier = ChunkCopier(session, target, owner_name("copy"))
     try:
         for copied in copier.copy(selection):
@@ -74,7 +74,7 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
 
 
 class _Unreadable(Exception):
-    """The chunk is at fault, not the store that is written to: the others go on."""
+    """The chunk cannot be read, or cannot be copied to this store. The other chunks can still be copied."""
 
     def __init__(self, error: CafcatError) -> None:
         super().__init__(error)
@@ -82,28 +82,34 @@ class _Unreadable(Exception):
 
 
 def _selection_of(catalog: Catalog, names: Iterable[str], prefix: str | None, target: Store) -> Selection:
-    """Chunks by uuid or the beginning of one, which have to be committed, and elsewhere; or by a prefix as typed;
-    or all. Raises NotFound, InvalidInput."""
+    """Return the chunks to copy: by uuid, by prefix, or all.
+
+    Chunks by uuid must be committed, must not be adopted, and must be in another store.
+
+    Raises:
+        NotFound: The catalog has no such chunk.
+        InvalidInput: A chunk cannot be copied, or both chunks and a prefix are given.
+    """
     uuids = []
     for chunk in map(catalog.chunks.chunk, names):
         if chunk.state is not ChunkState.COMMITTED:
             raise InvalidInput(
-                f"only committed chunks are copied, this one is {chunk.state}", chunk=str(chunk.uuid)
+                f"only committed chunks can be copied, and this one is {chunk.state}", chunk=str(chunk.uuid)
             )
         if chunk.adopted_prefix is not None:
-            hint = "cafcat repack --chunk brings its files into chunks of cafcat's own"
-            raise InvalidInput("an adopted archive is not copied", chunk=str(chunk.uuid), hint=hint)
+            hint = "`cafcat repack --chunk` copies its files into new chunks"
+            raise InvalidInput("an adopted archive cannot be copied", chunk=str(chunk.uuid), hint=hint)
         if chunk.store == target.url:
             hint = "name another store"
-            raise InvalidInput(f"the chunk is in {target.url} itself", chunk=str(chunk.uuid), hint=hint)
+            raise InvalidInput(f"the chunk itself is in {target.url}", chunk=str(chunk.uuid), hint=hint)
         uuids.append(chunk.uuid)
     if uuids and prefix is not None:
-        raise InvalidInput("give chunks or a prefix, not both")
+        raise InvalidInput("chunks and a prefix cannot be combined", hint="name either chunks or a prefix")
     return Selection(uuids=uuids) if uuids else Selection(prefix=_folder_name(prefix or ""))
 
 
 def _folder_name(typed: str) -> str | None:
-    """ "./a/", "/a", "a" -> "a"; "", ".", "/" -> None: everything."""
+    """Return a folder without its slashes: "a" for "./a/" and "/a"; None for the whole catalog ("", "." or "/")."""
     return from_root(typed).rstrip("/") or None
 
 
@@ -115,10 +121,12 @@ class ChunkCopier:
     """
 
     def __init__(self, session: Session, target: Store, owner: str) -> None:
-        """Args:
-        session: The session.
-        target: The store for the copies.
-        owner: Owner of the leases.
+        """Prepare the copies.
+
+        Args:
+            session: The session.
+            target: The store for the copies.
+            owner: Owner of the leases.
         """
         self._session = session
         self._catalog = session.catalog
@@ -132,7 +140,7 @@ class ChunkCopier:
 
     @property
     def report(self) -> CopyReport:
-        """What was done so far."""
+        """The totals so far."""
         counts = self._counts
         return CopyReport(
             store=self._target.url,
@@ -172,13 +180,13 @@ class ChunkCopier:
             raise NotFound("the catalog has no such file or folder", path=selection.prefix)
 
     def _copy_one(self, chunk: ChunkToCopy) -> CopyOutcome | None:
-        """Copy a chunk; None if that failed."""
+        """Copy a chunk. Returns None if that failed."""
         if chunk.store == self._target.url:
             return CopyOutcome.OWN
         if chunk.copy_state == "committed" and not chunk.is_copy_retired:
             return CopyOutcome.THERE
         try:
-            return self._keep(chunk) if chunk.copy_state == "committed" else self._copy(chunk)
+            return self._adopt_left_copy(chunk) if chunk.copy_state == "committed" else self._copy(chunk)
         except _Unreadable as unreadable:
             self._fail(chunk, unreadable.error)
         except (Conflict, Locked) as error:
@@ -199,23 +207,26 @@ class ChunkCopier:
         error.hint = "run cafcat repair" if is_damage else error.hint
         self._failed.append(f"chunk {chunk.uuid}: {error}")
 
-    def _keep(self, chunk: ChunkToCopy) -> CopyOutcome:
-        """A migration left a copy there: a look at its bytes, and it stays."""
+    def _adopt_left_copy(self, chunk: ChunkToCopy) -> CopyOutcome:
+        """Turn a copy that a migration left into a regular copy, after its bytes were checked."""
         with _of_source():
             source = self._session.stores[chunk.store]
         self._check_place(chunk)
         if not self._is_there(chunk, self._checksum(source, chunk)):
-            raise Conflict(
-                "the copy that a migration left is gone", hint="cafcat prune forgets it; then copy again"
-            )
+            raise Conflict("the copy that a migration left is missing", hint="run `cafcat prune`, then copy again")
         self._catalog.copies.reactivate(chunk.uuid, self._target.url)
         return CopyOutcome.FOUND
 
     def _copy(self, chunk: ChunkToCopy) -> CopyOutcome:
-        """Its row is there before anything else, so that whatever is removed from now on is told to that store."""
+        """Copy a chunk.
+
+        The row is inserted first: every removal from then on is written to the store's journal, too.
+        """
         if chunk.copy_state is not None:
-            hint = "if nobody is at it any more, cafcat recover settles it"
-            raise Locked(f"a copy of it in {self._target.url} is {chunk.copy_state}", hint=hint)
+            hint = "if its writer died, run `cafcat recover`"
+            raise Locked(
+                f"the catalog has a copy of it in {self._target.url} that is {chunk.copy_state}", hint=hint
+            )
         with _of_source():
             source = self._session.stores[chunk.store]
         self._check_place(chunk)
@@ -232,23 +243,23 @@ class ChunkCopier:
                     copy.write(blocks, expected)
             copy.commit()
         except BaseException:
-            self._journal.forget()
+            self._journal.restart()
             copy.abandon()
             raise
-        # The copy is committed, whatever becomes of this: what is not written now recover writes.
+        # The copy is committed even if this fails: `recover` writes the missing journal records.
         with contextlib.suppress(CafcatError):
             write_journal(self._catalog.journal, self._target)
         return CopyOutcome.FOUND if is_there else CopyOutcome.COPIED
 
     def _check_place(self, chunk: ChunkToCopy) -> None:
-        """One store may have two names: an object is no copy of itself."""
+        """Check that the target is not the chunk's own store under another name: an object is no copy of itself."""
         try:
             self._replicas.check(self._target, chunk.uuid, chunk.object_key)
         except (InvalidInput, Unproven) as error:
             raise _Unreadable(error) from error
 
     def _checksum(self, source: Store, chunk: ChunkToCopy) -> int:
-        """That of the catalog. A chunk that has none is read against its own index first."""
+        """Return the checksum in the catalog. A chunk without one is read and checked against its own index."""
         if chunk.crc64nvme is not None:
             return from_base64(chunk.crc64nvme)
         archive_format = formats.by_name(chunk.format)
@@ -257,8 +268,11 @@ class ChunkCopier:
         return summary.crc64nvme
 
     def _is_there(self, chunk: ChunkToCopy, expected: int) -> bool:
-        """Whether the target has the very object, which no row of this catalog names. Raises Conflict if it has
-        another one under that key."""
+        """Return True if the target has an object with these bytes, which no row of this catalog names.
+
+        Raises:
+            Conflict: The target has another object with this key.
+        """
         key = chunk.object_key
         try:
             size_bytes = self._target.stat(key).size_bytes
@@ -266,8 +280,8 @@ class ChunkCopier:
             return False
         is_same = size_bytes == chunk.size_bytes
         if not is_same or object_crc64nvme(self._target, key, size_bytes, self._advance) != expected:
-            hint = "it is not this catalog's: move it away, or copy to another store"
-            raise Conflict(f"another object has its key: {self._target.locate(key)}", hint=hint)
+            hint = "the object is not in this catalog: move it away, or copy to another store"
+            raise Conflict(f"another object has the same key: {self._target.locate(key)}", hint=hint)
         return True
 
     def _blocks(self, source: Store, chunk: ChunkToCopy) -> Generator[bytes, None, None]:
@@ -285,7 +299,7 @@ class ChunkCopier:
 
 
 class _OpenCopy:
-    """A copy of which there is a row `writing`. Exactly one of commit and abandon ends it."""
+    """A copy whose row is in state `writing`. Call exactly one of `commit` and `abandon`."""
 
     def __init__(self, catalog: Catalog, target: Store, key: str, copy_id: int, owner: str) -> None:
         self._catalog = catalog
@@ -297,7 +311,15 @@ class _OpenCopy:
         self._is_ours = False
 
     def write(self, blocks: Iterator[bytes], expected: int) -> None:
-        """Raises _Unreadable if the blocks do not have the expected CRC-64/NVME, and what the store raises."""
+        """Write the object.
+
+        Args:
+            blocks: Bytes of the chunk.
+            expected: CRC-64/NVME of the chunk.
+
+        Raises:
+            _Unreadable: The blocks have another checksum. Errors of the store are raised unchanged.
+        """
         upload = self._upload = self._target.create(self._key)
         if upload.upload_id is not None:
             self._catalog.copies.record_upload(self._id, upload.upload_id)
@@ -311,23 +333,29 @@ class _OpenCopy:
             raise
         checksum = sink.finish()
         if checksum != expected:
-            message = f"its bytes are damaged: CRC-64/NVME {checksum:016x} where the catalog has {expected:016x}"
+            message = f"its bytes are damaged: CRC-64/NVME {checksum:016x} instead of {expected:016x}"
             raise _Unreadable(Corrupt(message))
         self._is_ours = True
         try:
             upload.commit(checksum)
         except Conflict:
-            self._is_ours = False  # somebody else's took the key
+            self._is_ours = False  # another object has the key now
             raise
 
     def commit(self) -> None:
-        """Its object is there. Raises Conflict if the copy, or the chunk, was taken from us."""
+        """Commit the copy, whose object is complete.
+
+        Raises Conflict if another process changed the copy or the chunk.
+        """
         self._lease.end()
         self._catalog.copies.commit(self._id, None if self._upload is None else self._upload.etag)
 
     def abandon(self) -> None:
-        """The row first, then the object: where the row says that the copy was committed after all (or nobody can
-        tell), it stays. Last, that nothing is left: what fails on the way is for recover to do."""
+        """Mark the row as abandoned, then remove the object, then record in the row that nothing is left.
+
+        The row is changed first: if the copy was committed after all, or its state is unknown, this raises and the
+        object stays. `recover` does the steps that fail here.
+        """
         self._lease.end()
         with contextlib.suppress(CafcatError):
             if self._upload is not None:
@@ -343,7 +371,7 @@ class _OpenCopy:
 
 @contextlib.contextmanager
 def _of_source() -> Iterator[None]:
-    """What goes wrong here is the chunk's fault, or that of its store."""
+    """Turn errors of reading into _Unreadable: they concern the chunk or its store, not the target."""
     try:
         yield
     except (CatalogUnavailable, CatalogOutdated):
