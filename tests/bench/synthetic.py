@@ -57,7 +57,7 @@ def main(count: int) -> None:
         target = ChunkTarget(session.catalog, store, formats.by_name("caf"), None, owner_name("bench"))
         limits = Limits(settings.target_size)
         ingest = Ingest(session, target, limits, SourceOptions())
-        ingest.take([Synthetic(count)])
+        ingest.run([Synthetic(count)])
         assert ingest.report.files_added == count
     print(peak_bytes(os.getpid()))
 

@@ -324,14 +324,14 @@ def test_problems_of_single_files_are_events(
 ) -> None:
     """Files that vanish after they were listed."""
     gone = [tree / f"d0{n}" / f"f0{n}50" for n in range(10, 40)]
-    real = cafcat.operations.ingest.worker_pool.WorkerPool.take  # type: ignore[attr-defined]
+    real = cafcat.operations.ingest.worker_pool.WorkerPool.pack  # type: ignore[attr-defined]
 
     def vanish(*arguments: object) -> None:
         for file in gone:
             file.unlink(missing_ok=True)
         real(*arguments)
 
-    monkeypatch.setattr(cafcat.operations.ingest.worker_pool.WorkerPool, "take", vanish)  # type: ignore[attr-defined]
+    monkeypatch.setattr(cafcat.operations.ingest.worker_pool.WorkerPool, "pack", vanish)  # type: ignore[attr-defined]
     recorder = Once(1, lambda: None)
     report = repository.with_progress(recorder).ingest(["tree"], jobs=2)
     assert {problem.kind for problem in recorder.problems} == {ProblemKind.SYMLINK, ProblemKind.VANISHED}
@@ -341,5 +341,5 @@ def test_problems_of_single_files_are_events(
 
 
 def test_no_jobs_are_refused(repository: cafcat.Repository, tree: Path) -> None:
-    with pytest.raises(InvalidInput, match="0 jobs"):
+    with pytest.raises(InvalidInput, match="--jobs must be at least 1"):
         repository.ingest(["tree"], jobs=0)

@@ -1,4 +1,4 @@
-"""Files whose size and time leave it open whether they changed: they are read, and their checksums compared."""
+"""Comparison of files by checksum, if size and time cannot show whether a file changed."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -14,7 +14,7 @@ from cafcat.support.checksums import crc32c
 __all__ = ["ContentComparison"]
 
 _ASSIGNED: Final = 1_000
-"""Files whose new source is written to the catalog in one statement."""
+"""Number of files whose new source is written to the catalog in one statement."""
 
 
 class ContentComparison:
@@ -29,17 +29,19 @@ class ContentComparison:
     def differing(
         self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int], doubtful: Mapping[int, int]
     ) -> set[int]:
-        """Read the doubtful files of a batch. Files with the same content get the source that they were read from.
+        """Read the doubtful files of a batch.
+
+        Files with the same content are assigned to the source that they were read from.
 
         Args:
             source: The source of the batch.
             batch: Files of the source.
-            source_ids: sources.id of each file of the batch.
+            source_ids: `sources.id` of each file of the batch.
             doubtful: CRC-32C in the catalog of each doubtful file, by its position in the batch.
 
         Returns:
-            Positions of the files that have other content, or could not be read: packing them reports the reason.
-            Incomplete if the user ended the operation meanwhile.
+            Positions of the files that have other content or could not be read. Packing them reports the reason.
+            The set is incomplete if the user ended the operation meanwhile.
 
         Raises:
             SourceBroke: The source ended before its end.
@@ -58,13 +60,13 @@ class ContentComparison:
         return differing
 
     def forget(self) -> int:
-        """Drop the results of a batch that is done. Returns how many files were read for it."""
+        """Forget the results of a finished batch. Returns the number of files that were read for it."""
         count, self._file_count = self._file_count, 0
         self._verdicts.clear()
         return count
 
     def _read(self, source: Source, files: Sequence[tuple[SourceFile, int]]) -> None:
-        """Compare the files that were not compared yet."""
+        """Read the files without a result, and remember whether they are equal."""
         files = [file for file in dict.fromkeys(files) if file not in self._verdicts]
         if isinstance(source, ReadOnceSource):
             for file, _ in files:
@@ -80,7 +82,7 @@ class ContentComparison:
 
 
 def _checksum_of(opened: NewFile | Opened) -> int | None:
-    """CRC-32C of a file; None if it cannot be read."""
+    """Return the CRC-32C of a file; None if the file cannot be read."""
     if isinstance(opened, NewFile):
         return crc32c(opened.content)
     checksum = 0

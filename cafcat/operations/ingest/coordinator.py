@@ -1,4 +1,4 @@
-"""The ingest: scan the sources, decide by sets what is new, have it packed."""
+"""The coordinator of an ingest: it scans the sources, finds the new files batch by batch, and has them packed."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -22,17 +22,17 @@ from cafcat.writing.limits import Limits
 __all__ = ["Ingest"]
 
 _UNKNOWN: Final = 0
-"""No source has this number."""
+"""`sources.id` of a source that the catalog does not have."""
 _WORTH_FILES: Final = 4_000
 _WORTH_BYTES: Final = 64 << 20
-"""With fewer files and bytes in a batch, they are packed before another Python has started."""
+"""With fewer files and bytes in a batch, this process is done before a worker process has started."""
 
 
 class Ingest:
-    """One ingest of files.
+    """State and steps of one ingest of files.
 
     Attributes:
-        positions: Where the listings of the sources can be continued.
+        positions: Positions from which the listings of the sources can continue.
     """
 
     def __init__(
@@ -45,13 +45,15 @@ class Ingest:
         dry_run: bool = False,
         jobs: int = 1,
     ) -> None:
-        """Args:
-        session: The session.
-        target: Where new chunks go.
-        limits: When a chunk is full.
-        options: How files are compared with the catalog.
-        dry_run: Write nothing.
-        jobs: Number of processes that pack, once there is enough to do for them.
+        """Prepare the ingest.
+
+        Args:
+            session: The session.
+            target: Where new chunks go.
+            limits: When a chunk is full.
+            options: How files are compared with the catalog.
+            dry_run: Write nothing.
+            jobs: Number of processes that pack, once there is enough to do for them.
         """
         self._session = session
         self._catalog = session.catalog
@@ -73,40 +75,44 @@ class Ingest:
 
     @property
     def report(self) -> IngestReport:
-        """What was done so far."""
+        """The totals so far."""
         return total([self._packer.report, *(self._pool.reports if self._pool else ())])
 
-    def take(self, sources: Iterable[Source]) -> None:
-        """Ingest all sources, or until the user ends the operation. The packed files are committed, unless
-        `Session.checkpoint` raises: then the open chunk is abandoned.
+    def run(self, sources: Iterable[Source]) -> None:
+        """Ingest all sources, or until the user ends the operation.
 
-        Raises Conflict under OnConflict.FAIL, and errors of store and catalog. Then the open chunk is
-        abandoned; those committed before stay. What ends a source (its server is gone, say) is raised when the
-        open chunk is committed.
+        Packed files are committed at the end, unless `Session.checkpoint` raises. After an error the open chunk is
+        abandoned, and chunks that were committed before stay. If a source ends early, because its server is gone
+        for example, the open chunk is committed, and then the reason is raised.
+
+        Raises:
+            Conflict: The catalog has a path, and `on_conflict` is FAIL.
+            StoreFailed, AccessDenied: The store or a source failed.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         try:
             with self._stack:
-                self._take_all(sources)
+                self._ingest_all(sources)
         except BaseException as error:
-            self._packer.abandon(f"the run ended: {error}")
+            self._packer.abandon(f"the ingest failed: {error}")
             raise
         finally:
             self._packer.problems.record()
 
-    def _take_all(self, sources: Iterable[Source]) -> None:
+    def _ingest_all(self, sources: Iterable[Source]) -> None:
         try:
             for source in sources:
-                self._take_source(source)
+                self._ingest_source(source)
         except SourceBroke as broke:
             self._finish_chunks()
             raise broke.reason from broke
         self._finish_chunks()
-        self.positions.save()  # also of sources that had nothing for a chunk
+        self.positions.save()  # also of sources without any file to pack
 
-    def _take_source(self, source: Source) -> None:
+    def _ingest_source(self, source: Source) -> None:
         self.positions.source = source
         for found in batches_of(source):
-            if self._stopped():
+            if self._packer.is_stopping():
                 return
             batch = []
             for item in found:
@@ -114,25 +120,28 @@ class Ingest:
                     self._packer.problems.add(item)
                 else:
                     batch.append(item)
-            self._take_batch(source, batch)
-            if self._stopped():
+            self._ingest_batch(source, batch)
+            if self._packer.is_stopping():
                 return
             if not self._packer.has_open_chunk:
                 self.positions.save()
         self.positions.ended(source)
 
-    def _take_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
-        """Decides for the whole batch at once. A path that may be in the open chunk already has to wait until
-        that is committed; then the rest of the batch is decided anew."""
+    def _ingest_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
+        """Find the files to pack in a whole batch at once, and pack them.
+
+        If the open chunk may contain a path already, the chunk is committed first. Then the catalog is asked again
+        about the rest of the batch.
+        """
         self._packer.report.files_seen += len(batch)
         source_ids = self._source_ids_of(source, batch)
         while batch:
-            known = self._known(source, batch, source_ids)
-            if self._stopped():
+            existing = self._existing(source, batch, source_ids)
+            if self._packer.is_stopping():
                 return
-            count, wanted = self._decide(batch, source_ids, known)
-            self._pack(source, wanted)
-            if self._stopped():
+            count, pending = self._decide(batch, source_ids, existing)
+            self._pack(source, pending)
+            if self._packer.is_stopping():
                 return
             if count:
                 self.positions.passed(batch[count - 1])
@@ -142,22 +151,24 @@ class Ingest:
         self._packer.report.files_compared += self._contents.forget()
         self._packer.problems.record()
 
-    def _known(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> ExistingFiles:
-        """Return what the catalog has of a batch, after doubtful files were read; a dry run reads none."""
-        known = self._catalog.chunks.find_existing(batch, source_ids, self._comparison)
-        if not known.doubtful or self._dry_run:
-            return known
-        differing = self._contents.differing(source, batch, source_ids, known.doubtful)
-        return ExistingFiles(known.unchanged | (known.doubtful.keys() - differing), known.changed | differing, {})
+    def _existing(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> ExistingFiles:
+        """Return the state of the batch in the catalog. Doubtful files are read first, except in a dry run."""
+        existing = self._catalog.chunks.find_existing(batch, source_ids, self._comparison)
+        if not existing.doubtful or self._dry_run:
+            return existing
+        differing = self._contents.differing(source, batch, source_ids, existing.doubtful)
+        return ExistingFiles(
+            existing.unchanged | (existing.doubtful.keys() - differing), existing.changed | differing, {}
+        )
 
     def _source_ids_of(self, source: Source, batch: Sequence[SourceFile]) -> Sequence[int]:
-        """Return sources.id of each file."""
-        if isinstance(source, RootedSource):  # a slow question, asked once
+        """Return `sources.id` of each file."""
+        if isinstance(source, RootedSource):  # root_of is slow, so it is called once per file
             return [self._source_id(source.root_of(file)) for file in batch]
         return [self._source_id(source.name)] * len(batch)
 
     def _source_id(self, root: str) -> int:
-        """Return sources.id of a root; a dry run has none for a root that the catalog has never met."""
+        """Return `sources.id` of a root. In a dry run, a root that the catalog does not have gets no id."""
         found = self._source_ids.get(root)
         if found is None:
             sources = self._catalog.sources
@@ -165,20 +176,19 @@ class Ingest:
             self._source_ids[root] = found
         return found
 
-    def _pack(self, source: Source, wanted: Sequence[PendingFile]) -> None:
-        """Pack files in worker processes if these can open the files and have enough to do, else in this
-        process."""
-        if isinstance(source, ShareableSource) and (pool := self._pool_for(wanted)) is not None:
+    def _pack(self, source: Source, pending: Sequence[PendingFile]) -> None:
+        """Pack files in worker processes if these can open the files and have enough work; else in this process."""
+        if isinstance(source, ShareableSource) and (pool := self._pool_for(pending)) is not None:
             self._packer.finish_chunk()
-            pool.pack(source.opener, wanted)
+            pool.pack(source.opener, pending)
         else:
             if self._pool is not None:
                 self._pool.finish()
-            self._packer.take(source, wanted)
+            self._packer.pack(source, pending)
 
-    def _pool_for(self, wanted: Sequence[PendingFile]) -> WorkerPool | None:
-        """Return the worker pool; start the pool if these files are the first that are worth it."""
-        if self._pool is None and self._jobs > 1 and _is_worth_a_pool(wanted):
+    def _pool_for(self, pending: Sequence[PendingFile]) -> WorkerPool | None:
+        """Return the worker pool. It starts at the first files that are worth it."""
+        if self._pool is None and self._jobs > 1 and _is_worth_a_pool(pending):
             target = self._target
             setup = Setup(
                 SessionFactory(self._session.settings),
@@ -196,26 +206,23 @@ class Ingest:
             self._pool.finish()
         self._packer.finish_chunk()
 
-    def _stopped(self) -> bool:
-        return self._packer.stopped()
-
     def _decide(
-        self, batch: Sequence[SourceFile], source_ids: Sequence[int], known: ExistingFiles
+        self, batch: Sequence[SourceFile], source_ids: Sequence[int], existing: ExistingFiles
     ) -> tuple[int, Sequence[PendingFile]]:
-        """Return how many files of the batch were decided, and which of them to pack.
+        """Return how many files of the batch were decided, and which of these to pack.
 
-        A file whose path may be in the open chunk ends the decision.
+        The decision ends at a file whose path the open chunk may contain.
         """
-        wanted: list[PendingFile] = []
-        taken: set[str] = set()
+        pending: list[PendingFile] = []
+        paths: set[str] = set()
         for n, file in enumerate(batch):
-            replaces = n in known.changed
-            if not self._dry_run and (file.path in taken or self._may_contain(file.path)):
-                return n, wanted
-            if n in known.unchanged:
+            replaces = n in existing.changed
+            if not self._dry_run and (file.path in paths or self._may_contain(file.path)):
+                return n, pending
+            if n in existing.unchanged:
                 self._packer.report.files_unchanged += 1
                 self._progress.advance(1, 0)
-            elif n in known.doubtful:
+            elif n in existing.doubtful:
                 self._packer.report.files_compared += 1
                 self._progress.advance(1, 0)
             elif replaces and self._on_conflict is not OnConflict.REPLACE:
@@ -223,9 +230,9 @@ class Ingest:
             elif self._dry_run:
                 self._count_dry(file, replaces=replaces)
             else:
-                taken.add(file.path)
-                wanted.append(PendingFile(file, replaces, source_ids[n]))
-        return len(batch), wanted
+                paths.add(file.path)
+                pending.append(PendingFile(file, replaces, source_ids[n]))
+        return len(batch), pending
 
     def _may_contain(self, path: str) -> bool:
         return self._packer.may_contain(path) or (self._pool is not None and self._pool.may_contain(path))
@@ -246,5 +253,5 @@ class Ingest:
         self._progress.advance(1, file.size_bytes)
 
 
-def _is_worth_a_pool(wanted: Sequence[PendingFile]) -> bool:
-    return len(wanted) >= _WORTH_FILES or sum(want.file.size_bytes for want in wanted) >= _WORTH_BYTES
+def _is_worth_a_pool(pending: Sequence[PendingFile]) -> bool:
+    return len(pending) >= _WORTH_FILES or sum(item.file.size_bytes for item in pending) >= _WORTH_BYTES

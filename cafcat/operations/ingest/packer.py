@@ -1,6 +1,6 @@
-"""Files into chunks: each is read, put into the open chunk, and chunks are committed one by one.
+"""Packs files into chunks: each file is read and added to the open chunk, and full chunks are committed.
 
-Small files are taken in groups: what has to be asked for each of them costs as much as all the rest.
+Small files are added in groups, because the work per call costs as much as all the rest.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,13 @@ _GROUP_BYTES: Final = 1 << 20
 
 
 class PendingFile(NamedTuple):
-    """A file to pack. replaces: the catalog has its path; source_id: sources.id of its source."""
+    """A file to pack.
+
+    Attributes:
+        file: The file.
+        replaces: True if the catalog has another file with its path.
+        source_id: `sources.id` of the file's source.
+    """
 
     file: SourceFile
     replaces: bool
@@ -34,17 +40,24 @@ class PendingFile(NamedTuple):
 
 
 class Packer:
-    """Fills one chunk after the other. `report` counts what was committed, and what could not be taken."""
+    """Fills one chunk after the other.
+
+    Attributes:
+        report: Counts of committed files, and of files that could not be packed.
+        problems: Collects the files that could not be packed.
+    """
 
     def __init__(
         self, session: Session, target: ChunkTarget, limits: Limits, on_conflict: OnConflict, positions: Positions
     ) -> None:
-        """Args:
-        session: The session.
-        target: Where new chunks go.
-        limits: When a chunk is full.
-        on_conflict: What to do with a path that the catalog has.
-        positions: Gets each file that is in the open chunk or needs nothing more, and each commit.
+        """Open no chunk yet.
+
+        Args:
+            session: The session.
+            target: Where new chunks go.
+            limits: When a chunk is full.
+            on_conflict: What to do with a path that the catalog has.
+            positions: Receives each file that was handled, and each commit.
         """
         self._session = session
         self._progress = session.progress
@@ -58,22 +71,33 @@ class Packer:
         self.problems = Problems(target.catalog, self.report, session.progress)
 
     def may_contain(self, path: str) -> bool:
-        """False if the open chunk has no such path. True may be a coincidence."""
+        """Return False if the open chunk does not contain a path. True can be wrong."""
         return self._chunk is not None and self._chunk.may_contain(path)
 
     @property
     def has_open_chunk(self) -> bool:
+        """True if a chunk is open."""
         return self._chunk is not None
 
-    def take(self, opener: Opener, wanted: Sequence[PendingFile]) -> None:
-        """Reads and packs these files, of distinct paths that the open chunk does not contain; all of them, or
-        until the user ends the operation. A file that fails costs only itself. Raises SourceBroke, and what ends
-        the run: errors of store and catalog."""
-        if self.stopped():
+    def pack(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
+        """Read and pack files, or those until the user ends the operation.
+
+        A file that fails is reported as a problem.
+
+        Args:
+            opener: Opens the files.
+            pending: Files of distinct paths that the open chunk does not contain.
+
+        Raises:
+            SourceBroke: The source ended before its end.
+            StoreFailed, AccessDenied: The store failed.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
+        if self.is_stopping():
             return
         group: list[NewFile] = []
-        group_bytes = taken = 0
-        with closing(read_each(opener, [want.file for want in wanted])) as opened:
+        group_bytes = handled = 0
+        with closing(read_each(opener, [item.file for item in pending])) as opened:
             for n, result in enumerate(opened):
                 if isinstance(result, NewFile):
                     group.append(result)
@@ -81,97 +105,97 @@ class Packer:
                     if len(group) < _GROUP_FILES and group_bytes < _GROUP_BYTES:
                         continue
                 with nullcontext() if isinstance(result, NewFile | SourceFailed) else result:
-                    self._take_group(group, wanted[taken : taken + len(group)])
-                    taken, group, group_bytes = taken + len(group), [], 0
-                    if not isinstance(result, NewFile) and not self.stopped():
-                        self._take_result(result, wanted[n])
-                        taken = n + 1
-                if self.stopped():
+                    self._add_group(group, pending[handled : handled + len(group)])
+                    handled, group, group_bytes = handled + len(group), [], 0
+                    if not isinstance(result, NewFile) and not self.is_stopping():
+                        self._add_opened_or_report(result, pending[n])
+                        handled = n + 1
+                if self.is_stopping():
                     return
-            self._take_group(group, wanted[taken:])
+            self._add_group(group, pending[handled:])
 
-    def stopped(self) -> bool:
-        """Return True if the run is to end. May raise, as `Session.checkpoint` does."""
+    def is_stopping(self) -> bool:
+        """Return True if the user ends the run. Raises what `Session.checkpoint` raises."""
         self.report.interrupted = self._session.should_end() or self.report.interrupted
         return self.report.interrupted
 
-    def _take_group(self, files: Sequence[NewFile], wanted: Sequence[PendingFile]) -> None:
-        """Into the open chunk, as many as fit; the rest into the next."""
+    def _add_group(self, files: Sequence[NewFile], pending: Sequence[PendingFile]) -> None:
+        """Add small files to the open chunk until it is full, and the rest to the next chunk."""
         while files:
             try:
-                chunk = self._room_for(files[0].path, len(files[0].content))
-                chunk.set_source(wanted[0].source_id)
-                count = self._add(chunk, files[: _of_one_source(wanted)])
+                chunk = self._chunk_for(files[0].path, len(files[0].content))
+                chunk.set_source(pending[0].source_id)
+                count = self._add_files(chunk, files[: _of_one_source(pending)])
             except Refused as error:
-                count = self._take_refused(files, wanted, error)
+                count = self._add_one_by_one(files, pending, error)
             else:
-                self._note(chunk, files[:count], wanted[:count])
-            files, wanted = files[count:], wanted[count:]
+                self._count_added(chunk, files[:count], pending[:count])
+            files, pending = files[count:], pending[count:]
 
-    def _take_refused(self, files: Sequence[NewFile], wanted: Sequence[PendingFile], error: Refused) -> int:
-        """One of the group cannot be taken: which it is turns out when each is taken for itself."""
+    def _add_one_by_one(self, files: Sequence[NewFile], pending: Sequence[PendingFile], error: Refused) -> int:
+        """Add each file of a group on its own, because the format refused one of them."""
         if len(files) == 1:
-            self._problem(wanted[0].file, ProblemKind.TOO_LARGE, error.message)
-            self._positions.passed(wanted[0].file)
+            self._report_problem(pending[0].file, ProblemKind.TOO_LARGE, error.message)
+            self._positions.passed(pending[0].file)
         else:
-            for file, want in zip(files, wanted, strict=True):
-                self._take_group([file], [want])
+            for file, item in zip(files, pending, strict=True):
+                self._add_group([file], [item])
         return len(files)
 
-    def _add(self, chunk: OpenChunk, files: Sequence[NewFile]) -> int:
-        """A chunk exceeds its target only if it holds a single file."""
+    def _add_files(self, chunk: OpenChunk, files: Sequence[NewFile]) -> int:
+        """Add files up to the target size. A single file may make the chunk larger than that."""
         most_files = self._limits.max_files - chunk.file_count
         count = chunk.add_all(files[:most_files], self._limits.target_bytes)
         return count or chunk.add_all(files[:1], self._limits.hard_bytes)
 
-    def _note(self, chunk: OpenChunk, files: Sequence[NewFile], wanted: Sequence[PendingFile]) -> None:
-        if any(want.replaces for want in wanted):
+    def _count_added(self, chunk: OpenChunk, files: Sequence[NewFile], pending: Sequence[PendingFile]) -> None:
+        if any(item.replaces for item in pending):
             chunk.all_new = False
-        self._positions.passed(wanted[-1].file)
+        self._positions.passed(pending[-1].file)
         self._progress.advance(len(files), sum(len(file.content) for file in files))
         chunk.check_lease()
 
-    def _take_result(self, result: OpenFile | SourceFailed, want: PendingFile) -> None:
-        """A file of which more than its content is known, or less."""
-        file = want.file
+    def _add_opened_or_report(self, result: OpenFile | SourceFailed, item: PendingFile) -> None:
+        """Add one file that is opened but not read yet, or report why it could not be opened."""
+        file = item.file
         try:
             if isinstance(result, SourceFailed):
                 raise result
-            self._take_opened(result, want)
+            self._add_opened(result, item)
         except SourceFailed as error:
             kind = ProblemKind(error.problem)
             if kind is ProblemKind.UNREADABLE:
                 self._positions.hold()
-            self._problem(file, kind, error.message)
+            self._report_problem(file, kind, error.message)
         except Refused as error:
-            self._problem(file, ProblemKind.TOO_LARGE, error.message)
-        if not self.report.interrupted:  # perhaps in the middle of this file
+            self._report_problem(file, ProblemKind.TOO_LARGE, error.message)
+        if not self.report.interrupted:  # an interruption can be in the middle of this file
             self._positions.passed(file)
 
-    def _take_opened(self, opened: OpenFile, want: PendingFile) -> None:
-        path = want.file.path
+    def _add_opened(self, opened: OpenFile, item: PendingFile) -> None:
+        path = item.file.path
         if opened.size_bytes <= WHOLE_FILE_BYTES:
             content = opened.read()
-            chunk = self._room_for(path, len(content))
-            chunk.set_source(want.source_id)
+            chunk = self._chunk_for(path, len(content))
+            chunk.set_source(item.source_id)
             chunk.add(path, content, opened.modified_ns, opened.etag)
             self._progress.advance(1, len(content))
         else:
-            chunk = self._room_for(path, opened.size_bytes)
-            chunk.set_source(want.source_id)
+            chunk = self._chunk_for(path, opened.size_bytes)
+            chunk.set_source(item.source_id)
             self._stream(chunk, path, opened)
-        chunk.all_new = chunk.all_new and not want.replaces
+        chunk.all_new = chunk.all_new and not item.replaces
         chunk.check_lease()
 
     def _stream(self, chunk: OpenChunk, path: str, opened: OpenFile) -> None:
-        """Copies a large file block by block; if the user stops that half-way, the file is not taken."""
+        """Copy a large file block by block. If the user ends the operation meanwhile, the file is not added."""
         entry = chunk.open(path, opened.modified_ns)
         try:
             for block in blocks_of(opened):
                 entry.write(block)
                 chunk.check_lease()
                 self._progress.advance(0, len(block))
-                if self.stopped():
+                if self.is_stopping():
                     entry.abandon()
                     return
         except (SourceFailed, SourceBroke):
@@ -180,8 +204,8 @@ class Packer:
         chunk.close_entry(path, entry, opened.etag)
         self._progress.advance(1, 0)
 
-    def _room_for(self, path: str, size_bytes: int) -> OpenChunk:
-        """The open chunk if the file fits into it, else a new one. Raises Refused if it fits into none."""
+    def _chunk_for(self, path: str, size_bytes: int) -> OpenChunk:
+        """Return the open chunk if the file fits into it, else a new chunk. Raises Refused if it fits into none."""
         if self._chunk is not None and self._limits.have_room(self._chunk, path, size_bytes):
             return self._chunk
         self._check_size(path, size_bytes)
@@ -192,19 +216,19 @@ class Packer:
     def _check_size(self, path: str, size_bytes: int) -> None:
         if self._empty.size_if_finalized(path, size_bytes) > self._limits.hard_bytes:
             limit = self._limits.hard_bytes
-            raise Refused(f"a file of {size_bytes} bytes does not fit into a chunk of {limit}", path=path)
+            raise Refused(f"a file of {size_bytes} bytes does not fit into a chunk of {limit} bytes", path=path)
 
     def finish_chunk(self) -> None:
-        """Commits the open chunk, if there is one. Errors as of take."""
+        """Commit the open chunk, if there is one. Raises the errors of `BegunChunk.finish`."""
         chunk = self._chunk
         if chunk is None:
             return
         if chunk.file_count == 0:
-            chunk.abandon("no file was taken into it")
+            chunk.abandon("no file was added to it")
             self._chunk = None
             self._positions.save()
             return
-        finished = chunk.finish(self._on_conflict, checkpoint=self.stopped)
+        finished = chunk.finish(self._on_conflict, checkpoint=self.is_stopping)
         self._chunk = None
         self.report.files_added += finished.commit.added
         self.report.files_replaced += finished.commit.replaced
@@ -215,16 +239,16 @@ class Packer:
         self._session.emit(ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes))
 
     def abandon(self, reason: str) -> None:
-        """Nothing is left of the open chunk."""
+        """Abandon the open chunk, if there is one. Its object is removed."""
         if self._chunk is not None:
             self._chunk.abandon(reason)
             self._chunk = None
 
-    def _problem(self, file: SourceFile, kind: ProblemKind, message: str) -> None:
+    def _report_problem(self, file: SourceFile, kind: ProblemKind, message: str) -> None:
         self.problems.add(FileProblem(file.path, kind, message))
 
 
-def _of_one_source(wanted: Sequence[PendingFile]) -> int:
-    """Number of files from the first on that have the same source."""
-    first = wanted[0].source_id
-    return next((n for n, want in enumerate(wanted) if want.source_id != first), len(wanted))
+def _of_one_source(pending: Sequence[PendingFile]) -> int:
+    """Return how many files at the beginning have the same source."""
+    first = pending[0].source_id
+    return next((n for n, item in enumerate(pending) if item.source_id != first), len(pending))

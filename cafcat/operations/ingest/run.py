@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _MOST_JOBS: Final = 4
-"""More processes help only some disks: users can ask for them."""
+"""Largest default number of processes. More help only with some disks, so users must ask for them."""
 _LOGS_BYTES: Final = 1_000_000_000
 """Bytes of log files in one archive by default: clp-s keeps its dictionaries in memory, and a search reads them
 first."""
@@ -46,12 +46,12 @@ def run(session: Session, options: IngestOptions) -> IngestReport:
     store = store_to_write(session, dry_run=options.dry_run)
     if not options.dry_run:
         recover_before(session, store.url)
-    join_store(session, store, asked=options.join_store, dry_run=options.dry_run)
+    join_store(session, store, allow_shared=options.join_store, dry_run=options.dry_run)
     return _IngestRun(session, store, options).run()
 
 
 class _IngestRun:
-    """One ingest, with its row in `ingest_runs`."""
+    """State and steps of one ingest, with its row in `ingest_runs`."""
 
     def __init__(self, session: Session, store: Store, options: IngestOptions) -> None:
         self._session = session
@@ -80,7 +80,7 @@ class _IngestRun:
         try:
             if isinstance(ingest, Ingest) and not self._options.dry_run:
                 sources.begin_listings(run_id, ingest.positions)
-            ingest.take(opened)
+            ingest.run(opened)
         except BaseException as error:
             state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
             self._finish(ingest.report, state, str(error) or type(error).__name__)
@@ -128,7 +128,7 @@ class _IngestRun:
         )
 
     def _finish(self, report: IngestReport, state: RunState, error: str | None = None) -> None:
-        """Record the end of the run. After an error, a catalog that does not answer is no second error."""
+        """Record the end of the run. After an error of the ingest, errors of this step are ignored."""
         if report.run is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""A process that packs: it reads files that another has found and decided to take, and fills chunks of its own."""
+"""A worker process of an ingest. It reads files that the coordinator chose, and packs them into its own chunks."""
 
 import logging
 from collections.abc import Sequence
@@ -52,36 +52,45 @@ class Setup:
 
 
 class Piece:
-    """Files to pack, as they are sent to a worker: plain tuples, which cost a third of named ones."""
+    """A part of the work: files for one worker to pack.
 
-    def __init__(self, opener: Opener, wanted: Sequence[PendingFile]) -> None:
+    The files are sent as plain tuples, which cost a third of named ones.
+    """
+
+    def __init__(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
         self._opener = opener
-        self._files = [tuple(want.file) for want in wanted]
-        self._replaces = [n for n, want in enumerate(wanted) if want.replaces]
-        self._source_ids = [want.source_id for want in wanted]
+        self._files = [tuple(item.file) for item in pending]
+        self._replaces = [n for n, item in enumerate(pending) if item.replaces]
+        self._source_ids = [item.source_id for item in pending]
 
-    def take(self, packer: Packer) -> None:
-        """Errors of Packer.take."""
+    def pack(self, packer: Packer) -> None:
+        """Pack the files. Raises the errors of the packer."""
         replaces = frozenset(self._replaces)
         files = zip(starmap(SourceFile, self._files), self._source_ids, strict=True)
-        packer.take(
+        packer.pack(
             self._opener, [PendingFile(file, n in replaces, source_id) for n, (file, source_id) in enumerate(files)]
         )
 
 
-class GivenUp(Exception):
-    """The run has ended by an error, or the process that led it has."""
+class Aborted(Exception):
+    """The run failed in the parent process, or the parent process died."""
 
 
 class _Inbox:
-    """Messages of the parent. A thread receives them, so that the parent never waits for this process while this
-    process waits for the parent."""
+    """Messages of the parent process.
+
+    A thread receives them, so the parent is never blocked by a full pipe while this process waits for the parent.
+
+    Attributes:
+        is_stopped: True if the user ends the run.
+        is_aborted: True if the run failed, or the parent process died.
+    """
 
     def __init__(self, pipe: WorkerPipe) -> None:
         self._pipe = pipe
         self._messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self.is_stopped = False
-        self.is_given_up = False
+        self.is_aborted = False
         Thread(target=self._listen, name="cafcat-inbox", daemon=True).start()
 
     def _listen(self) -> None:
@@ -90,14 +99,14 @@ class _Inbox:
                 kind, value = self._pipe.recv()
                 if kind == "stop":
                     self.is_stopped = True
-                elif kind == "give up":
+                elif kind == "abort":
                     break
                 else:
                     self._messages.put((kind, value))
         except (EOFError, OSError):
             pass
-        self.is_given_up = True
-        self._messages.put(("give up", None))
+        self.is_aborted = True
+        self._messages.put(("abort", None))
 
     def receive(self) -> tuple[str, Any]:
         """Wait for the next message, and return it."""
@@ -105,18 +114,19 @@ class _Inbox:
 
 
 class _ToParent(logging.Handler):
-    """Sends warnings of the logger "cafcat" to the parent, which shows them as its own."""
+    """Sends warnings of the logger "cafcat" to the parent process, which logs them."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
         super().__init__(logging.WARNING)
         self._pipe = pipe
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Send a warning."""
         self._pipe.send(("event", Warned(record.getMessage())))
 
 
 class _SentProgress(Progress):
-    """Sends progress and events to the parent, and stops when the parent asks for it."""
+    """Sends progress and events to the parent process, and stops when the parent process sends a message."""
 
     def __init__(self, pipe: WorkerPipe, inbox: _Inbox) -> None:
         self._pipe = pipe
@@ -137,7 +147,7 @@ class _SentProgress(Progress):
         self._files = self._bytes = 0
 
     def emit(self, event: Event) -> None:
-        """Send an event; before a commit, the report that counts it."""
+        """Send an event. Before the event of a commit, send the report that counts the commit."""
         if isinstance(event, ChunkCommitted):
             self.flush()
             self._pipe.send(("report", self.report))
@@ -145,21 +155,21 @@ class _SentProgress(Progress):
 
     @property
     def stopping(self) -> bool:
-        """True if the parent asked for the end of the run."""
+        """True if the user ends the run."""
         return self._inbox.is_stopped
 
     def checkpoint(self) -> None:
-        """Raise GivenUp if the run has ended by an error, or the parent is gone."""
-        if self._inbox.is_given_up:
-            raise GivenUp
+        """Raise Aborted if the run failed, or the parent process died."""
+        if self._inbox.is_aborted:
+            raise Aborted
 
 
 def serve(pipe: WorkerPipe) -> None:
     """Pack files in a worker process.
 
-    The first message is a Setup. Each further message is a pair: ("take", Piece), ("finish", None), ("stop", None)
-    or ("give up", None). After "give up", or if the parent is gone, nothing is left of the open chunk. Each
-    message to the parent is a pair of a kind and a value.
+    The first message is a Setup. Each further message is a pair: ("pack", Piece), ("finish", None), ("stop", None)
+    or ("abort", None). After "abort", or if the parent process dies, the open chunk is abandoned. Each message to
+    the parent process is a pair of a kind and a value.
     """
     setup: Setup = pipe.recv()
     inbox = _Inbox(pipe)
@@ -169,7 +179,7 @@ def serve(pipe: WorkerPipe) -> None:
         with closing(setup.open_session(progress)) as session:
             session.catalog.announce_waits(progress.warn)
             _serve(pipe, inbox, setup, session, progress)
-    except GivenUp:
+    except Aborted:
         return
     except BaseException as error:  # noqa: BLE001 - it is raised by the parent
         pipe.send(("error", _sendable(error)))
@@ -184,7 +194,7 @@ def _serve(pipe: WorkerPipe, inbox: _Inbox, setup: Setup, session: Session, prog
     try:
         _pack(pipe, inbox, packer, progress)
     except BaseException as error:
-        packer.abandon("the run was given up" if inbox.is_given_up else f"the run ended: {error}")
+        packer.abandon("the ingest was aborted" if inbox.is_aborted else f"the ingest failed: {error}")
         packer.problems.record()
         progress.flush()
         pipe.send(("report", packer.report))
@@ -194,8 +204,8 @@ def _serve(pipe: WorkerPipe, inbox: _Inbox, setup: Setup, session: Session, prog
 def _pack(pipe: WorkerPipe, inbox: _Inbox, packer: Packer, progress: _SentProgress) -> None:
     while True:
         kind, value = inbox.receive()
-        if kind == "give up":
-            raise GivenUp
+        if kind == "abort":
+            raise Aborted
         if kind == "finish":
             packer.finish_chunk()
             packer.problems.record()
@@ -204,16 +214,16 @@ def _pack(pipe: WorkerPipe, inbox: _Inbox, packer: Packer, progress: _SentProgre
             pipe.send(("finished", None))
         else:
             try:
-                value.take(packer)
+                value.pack(packer)
             except SourceBroke as broke:
                 pipe.send(("broke", broke.reason))
             pipe.send(("done", None))
 
 
 def _sendable(error: BaseException) -> CafcatError:
-    """The error without what cannot go through a pipe."""
+    """Return the error without its causes, which can be impossible to pickle."""
     if isinstance(error, CafcatError):
         with suppress(Exception):
             error.__cause__ = error.__context__ = None
         return error
-    return StoreFailed(f"a process of the ingest failed: {error!r}")
+    return StoreFailed(f"a worker process of the ingest failed: {error!r}")

@@ -1,4 +1,7 @@
-"""Several packers, each in a process of its own with chunks of its own; the work goes to whoever is free."""
+"""A pool of worker processes that pack files.
+
+Each process fills its own chunks, and an idle one gets the next work.
+"""
 
 import time
 from collections import Counter
@@ -22,16 +25,18 @@ __all__ = ["WorkerPool", "total"]
 
 _PIECE_FILES: Final = 500
 _PIECE_BYTES: Final = 16 << 20
-"""A piece has no more files, nor, unless it is a single one, more bytes: nobody is left with much to do alone."""
+"""Limits of a piece of work, so that all workers finish at about the same time. A single file may be larger."""
 _PIECES_AHEAD: Final = 8
-"""So many pieces a worker has at a time. The first wait while its Python starts."""
+"""Largest number of pieces that a worker has. The first ones wait while the worker starts."""
 _END_SECONDS: Final = 60.0
-"""Time for a worker to remove what it has written, after an error."""
+"""Time that workers have after an error to remove the objects that they were writing, in seconds."""
 
 
 class WorkerPool:
-    """A context manager: leaving it because of an error leaves nothing of open chunks; leave it otherwise after
-    finish. Paths have to be distinct between two calls of finish."""
+    """Worker processes, as a context manager. Leaving it with an error abandons the open chunks.
+
+    Without an error, call `finish` before leaving it. Between two calls of `finish`, all paths must be distinct.
+    """
 
     def __init__(self, session: Session, setup: Setup, count: int) -> None:
         self._session = session
@@ -40,7 +45,7 @@ class WorkerPool:
         self._unfinished: set[WorkerPipe] = set()
         self._reports: dict[WorkerPipe, IngestReport] = {}
         self._last_path = ""
-        self._is_stopped = False
+        self._stop_sent = False
         try:
             for pipe in self._workers.pipes:
                 self._workers.send(pipe, setup)
@@ -49,40 +54,52 @@ class WorkerPool:
             raise
 
     def may_contain(self, path: str) -> bool:
-        """False if no worker has that path in its open chunk. True may be wrong, for paths that do not ascend."""
+        """Return False if no worker has a path in its open chunk.
+
+        True can be wrong if paths do not come in ascending order.
+        """
         return bool(self._unfinished) and path <= self._last_path
 
-    def pack(self, opener: Opener, wanted: Sequence[PendingFile]) -> None:
-        """Has these files packed, some of them later. Raises SourceBroke, what a worker raises, Unavailable if one
-        died, and what `Session.checkpoint` raises."""
-        for piece in _pieces(wanted):
-            if self.stopped():
+    def pack(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
+        """Send files to the workers. Some are packed after this returns.
+
+        Args:
+            opener: Opens the files in the workers.
+            pending: The files.
+
+        Raises:
+            SourceBroke: The source ended before its end.
+            Unavailable: A worker died.
+            CafcatError: An error of a worker, or of `Session.checkpoint`.
+        """
+        for piece in _pieces(pending):
+            if self.is_stopping():
                 return
             pipe = self._free_worker()
-            self._send(pipe, ("take", Piece(opener, piece)))
+            self._send(pipe, ("pack", Piece(opener, piece)))
             self._busy[pipe] += 1
             self._unfinished.add(pipe)
             self._last_path = piece[-1].file.path
 
     def finish(self) -> None:
-        """Has all open chunks committed, and waits for that. Errors as of take."""
+        """Let all workers commit their open chunks, and wait for them. Raises the errors of `pack`."""
         waiting = set(self._unfinished)
         for pipe in waiting:
             self._send(pipe, ("finish", None))
         while self._unfinished:
-            self.stopped()
+            self.is_stopping()
             self._listen(list(self._unfinished))
 
-    def stopped(self) -> bool:
-        """Return True if the run is to end. The workers get a message about that once."""
-        if self._session.should_end() and not self._is_stopped:
-            self._is_stopped = True
+    def is_stopping(self) -> bool:
+        """Return True if the user ends the run. Each worker gets one message about that."""
+        if self._session.should_end() and not self._stop_sent:
+            self._stop_sent = True
             for pipe in self._workers.pipes:
                 self._send(pipe, ("stop", None))
-        return self._is_stopped
+        return self._stop_sent
 
     def _send(self, pipe: WorkerPipe, message: tuple[str, object]) -> None:
-        """One that is not there to hear it may have said why."""
+        """Send a message. If the worker is dead, raise the error that it reported before, or Unavailable."""
         try:
             self._workers.send(pipe, message)
         except Unavailable:
@@ -93,17 +110,17 @@ class WorkerPool:
 
     @property
     def reports(self) -> Sequence[IngestReport]:
-        """What each worker has done, as far as it has told."""
+        """The last report of each worker that sent one."""
         return list(self._reports.values())
 
     def _free_worker(self) -> WorkerPipe:
-        """The one with the least to do, when it has room for more."""
+        """Wait until a worker has room for more work, and return the worker with the least work."""
         while True:
             self._listen(self._workers.pipes, 0)
             pipe = min(self._workers.pipes, key=self._busy.__getitem__)
             if self._busy[pipe] < _PIECES_AHEAD:
                 return pipe
-            self.stopped()
+            self.is_stopping()
             self._listen(self._workers.pipes)
 
     def _listen(self, pipes: Sequence[WorkerPipe], seconds: float | None = None) -> None:
@@ -136,16 +153,16 @@ class WorkerPool:
     ) -> None:
         try:
             if error is not None:
-                self._give_up()
+                self._abort()
         finally:
             self._workers.end(at_once=False, seconds=_END_SECONDS)
 
-    def _give_up(self) -> None:
-        """Hears what each worker has to say until it has removed what is open: what it has committed counts."""
+    def _abort(self) -> None:
+        """Wait until all workers have abandoned their open chunks, and count the chunks committed before that."""
         left = set(self._workers.pipes)
         for pipe in self._workers.pipes:
             with suppress(Unavailable):
-                self._workers.send(pipe, ("give up", None))
+                self._workers.send(pipe, ("abort", None))
         ends_at = time.monotonic() + _END_SECONDS
         while left and time.monotonic() < ends_at:
             for pipe in self._workers.ready(list(left)):
@@ -161,7 +178,7 @@ class WorkerPool:
 
 
 def total(reports: Sequence[IngestReport]) -> IngestReport:
-    """The first report, with the counts of all."""
+    """Return the first report with the sums of all counts."""
     first = reports[0]
     values = {field.name: getattr(first, field.name) for field in fields(first)}
     for name, value in values.items():
@@ -171,12 +188,12 @@ def total(reports: Sequence[IngestReport]) -> IngestReport:
     return IngestReport(**values)
 
 
-def _pieces(wanted: Sequence[PendingFile]) -> Iterator[Sequence[PendingFile]]:
+def _pieces(pending: Sequence[PendingFile]) -> Iterator[Sequence[PendingFile]]:
     begin = size_bytes = 0
-    for n, want in enumerate(wanted):
-        size_bytes += want.file.size_bytes
+    for n, item in enumerate(pending):
+        size_bytes += item.file.size_bytes
         if n > begin and (size_bytes > _PIECE_BYTES or n - begin >= _PIECE_FILES):
-            yield wanted[begin:n]
-            begin, size_bytes = n, want.file.size_bytes
-    if begin < len(wanted):
-        yield wanted[begin:]
+            yield pending[begin:n]
+            begin, size_bytes = n, item.file.size_bytes
+    if begin < len(pending):
+        yield pending[begin:]
