@@ -1,4 +1,4 @@
-"""Live files of chunks into new chunks: what repack and repair share."""
+"""Copying of live files into new chunks, which `repack` and `repair` share."""
 
 from collections.abc import Iterator
 from typing import Final, Self
@@ -19,62 +19,110 @@ __all__ = ["Rewriter", "chunk_limits", "chunk_target", "format_after", "live_fil
 
 
 _FORMAT: Final = "caf"
+"""Format of new chunks that replace chunks whose format cannot be written."""
 
 
 def chunk_target(catalog: Catalog, store: Store, role: str, archive_format: str = _FORMAT) -> ChunkTarget:
-    """Where new chunks of a verb go. Raises Unsupported if no archives of this format can be written."""
+    """Return the target of an operation's new chunks.
+
+    Args:
+        catalog: The catalog.
+        store: The store of the new chunks.
+        role: Name of the operation, for the owner of the leases.
+        archive_format: Name of the format of the new chunks.
+
+    Raises:
+        Unsupported, NotInstalled: The format cannot be written.
+    """
     return ChunkTarget(catalog, store, formats.for_writing(archive_format), None, owner_name(role))
 
 
 def chunk_limits(session: Session, target_size: int | None) -> Limits:
-    """Return the limits of new chunks: of the target size in bytes, or without one of the settings. Raises
-    InvalidInput for a size that no chunk can have."""
+    """Return the limits of new chunks.
+
+    Args:
+        session: The session.
+        target_size: Target size in bytes; None for that of the settings.
+
+    Raises:
+        InvalidInput: No chunk can have this size.
+    """
     limits = Limits(session.settings.target_size if target_size is None else target_size)
     limits.check()
     return limits
 
 
 def format_after(name: str) -> str:
-    """Of chunks that take the files of chunks of a format: the same, unless none are ever written."""
+    """Return the format of new chunks that replace chunks of a format: the same one, unless it is never written."""
     return _FORMAT if formats.is_read_only(name) else name
 
 
 def live_files(catalog: Catalog, chunk_id: int) -> Iterator[Entry]:
-    """What the catalog points to in a chunk (chunks.id) when this begins, in order of its bytes. Memory does not
-    depend on their number."""
+    """Give the live files of a chunk, as of the first step, in order of their bytes.
+
+    Memory does not depend on their number.
+
+    Args:
+        catalog: The catalog.
+        chunk_id: `chunks.id`.
+    """
     with catalog.verification.rows(chunk_id) as rows:
         yield from (entry_of(row) for row in rows if row.is_live)
 
 
 class Rewriter:
-    """Packs files into new chunks and commits each when it is full: then nothing points any more to where they were
-    copied from. To be used by `with`: after an error the open chunk is given up.
+    """Copies live files into new chunks, and commits each chunk when it is full.
 
-    files, bytes: moved, as of the last commit; changed: files that were copied, but had been replaced or removed
-    when their chunk was committed. chunks: committed, of bytes_written in all. interrupted: the user ended the
-    operation.
+    The commit makes the paths of its files point to the new chunk. Use the rewriter in a `with` statement: after an
+    error the open chunk is abandoned.
+
+    Attributes:
+        files: Number of files that were moved, as of the last commit.
+        bytes: Bytes of these files.
+        changed: Number of files that were copied, but replaced or removed before the commit of their chunk.
+        chunks: Number of committed chunks.
+        bytes_written: Size of their objects in bytes.
+        interrupted: True if the user ended the operation.
     """
 
     def __init__(self, session: Session, target: ChunkTarget, limits: Limits) -> None:
         self._session = session
-        self._place = target
+        self._target = target
         self._limits = limits
         self._chunk: OpenChunk | None = None
         self.files = self.bytes = self.changed = self.chunks = self.bytes_written = 0
         self.interrupted = False
 
     def write_as(self, archive_format: str) -> None:
-        """Commits what was packed; chunks that are begun from now on are of this format. Raises Unsupported."""
-        self.finish()
-        self._place = self._place._replace(archive_format=formats.for_writing(archive_format))
+        """Commit the open chunk. New chunks have another format from now on.
 
-    def take(self, source: int, file: Entry, blocks: Iterator[bytes]) -> bool:
-        """Takes a live file of a chunk (source: chunks.id), whose bytes have to have its checksum. False if it was
-        stopped half-way. Raises Unreadable, with nothing taken: a file that stays where it is."""
+        Args:
+            archive_format: Name of the format.
+
+        Raises:
+            Unsupported, NotInstalled: The format cannot be written.
+        """
+        self.finish()
+        self._target = self._target._replace(archive_format=formats.for_writing(archive_format))
+
+    def move(self, source: int, file: Entry, blocks: Iterator[bytes]) -> bool:
+        """Copy a live file of a chunk into the open chunk.
+
+        Args:
+            source: `chunks.id` of the chunk that has the file.
+            file: The file as in the catalog.
+            blocks: Content of the file. It must have the file's checksum.
+
+        Returns:
+            False if the user ended the operation in the middle of the file.
+
+        Raises:
+            Unreadable: The content cannot be read or is wrong. The file was not copied, and its path stays.
+        """
         if file.size_bytes <= WHOLE_FILE_BYTES:
             content = b"".join(guarded(blocks))
             check(file, crc32c(content))
-            chunk = self._room_for(source, file)
+            chunk = self._chunk_for(source, file)
             chunk.add(file.path, content, file.modified_ns)
             self._session.progress.advance(0, len(content))
         elif not self._stream(source, file, blocks):
@@ -85,7 +133,7 @@ class Rewriter:
         return True
 
     def _stream(self, source: int, file: Entry, blocks: Iterator[bytes]) -> bool:
-        chunk = self._room_for(source, file)
+        chunk = self._chunk_for(source, file)
         entry = chunk.open(file.path, file.modified_ns)
         checksum = 0
         try:
@@ -94,7 +142,7 @@ class Rewriter:
                 checksum = crc32c(block, checksum)
                 chunk.check_lease()
                 self._session.progress.advance(0, len(block))
-                if self.stopped():
+                if self.is_stopping():
                     entry.abandon()
                     return False
             check(file, checksum)
@@ -104,20 +152,20 @@ class Rewriter:
         chunk.close_entry(file.path, entry)
         return True
 
-    def stopped(self) -> bool:
-        """Return True if the user wants the operation to end. May raise, as `Session.checkpoint` does."""
+    def is_stopping(self) -> bool:
+        """Return True if the user ends the operation. Raises what `Session.checkpoint` raises."""
         self.interrupted = self._session.should_end() or self.interrupted
         return self.interrupted
 
     def finish(self) -> None:
-        """Commits what was packed."""
+        """Commit the open chunk, if there is one."""
         chunk, self._chunk = self._chunk, None
         if chunk is None:
             return
         if chunk.file_count == 0:
-            chunk.abandon("no file was taken into it")
+            chunk.abandon("no file was added to it")
             return
-        finished = chunk.finish_moved(checkpoint=self.stopped)
+        finished = chunk.finish_moved(checkpoint=self.is_stopping)
         self.files += finished.commit.replaced
         self.bytes += finished.commit.live_bytes
         self.changed += finished.commit.skipped
@@ -125,21 +173,23 @@ class Rewriter:
         self.bytes_written += finished.size_bytes
         self._session.emit(ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes))
 
-    def _room_for(self, source: int, file: Entry) -> OpenChunk:
-        """A path is live in one chunk; but it may have come to another one while we were at the first."""
-        chunk = self._chunk
-        if chunk is None or chunk.may_contain(file.path) or not self._fits(chunk, file):
+    def _chunk_for(self, source: int, file: Entry) -> OpenChunk:
+        """Return a chunk with room for the file.
+
+        A path is live in one chunk only. But the path can have moved to another source chunk after the first was
+        read, so the open chunk can contain it already.
+        """
+        chunk, limits = self._chunk, self._limits
+        has_room = chunk is not None and limits.have_room(chunk, file.path, file.size_bytes)
+        if chunk is None or chunk.may_contain(file.path) or not has_room:
             self.finish()
-            chunk = self._chunk = OpenChunk(self._place, moves=True)
+            chunk = self._chunk = OpenChunk(self._target, moves=True)
         chunk.move_from(source)
         return chunk
-
-    def _fits(self, chunk: OpenChunk, file: Entry) -> bool:
-        return self._limits.have_room(chunk, file.path, file.size_bytes)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is not None and self._chunk is not None:
-            self._chunk.abandon(f"the run ended: {error}")
+            self._chunk.abandon(f"the operation failed: {error}")

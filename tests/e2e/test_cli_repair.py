@@ -73,7 +73,7 @@ def test_what_nobody_has_is_named_and_the_code_is_5(cafcat: Cafcat) -> None:
     (cafcat.folder / "tree" / "b.bin").write_bytes(bytes(256))
     for arguments in (["--from-source", "tree"], ["--from-source", "tree", "--yes"]):
         result = cafcat("repair", *arguments, code=5)
-        assert "cafcat: tree/b.bin: its source is no help: its bytes are damaged" in result.err
+        assert "cafcat: tree/b.bin: its source does not have the right bytes: its bytes are damaged" in result.err
         assert result.lines[1].endswith("1 lost")
     assert cafcat("chunks", "show", chunk, "--json").document["state"] == "committed"
     problem, last = cafcat("repair", "--from-copy", "--json", code=5).documents

@@ -298,7 +298,7 @@ def test_two_repacks_at_once(repository: cafcat.Repository, place: Place, open_a
         mover = Repack(repository.session, options, Limits(4000))
         plan = mover.plan(options, None)
         both.wait()
-        return mover.take(plan, dry_run=False)
+        return mover.run(plan, dry_run=False)
 
     threads = [in_background(lambda of=of: take(of)) for of in (repository, other)]
     reports = [thread.done() for thread in threads]
@@ -381,9 +381,9 @@ def test_a_path_that_comes_twice_does_not_get_into_one_chunk(local: cafcat.Repos
     second = max(chunk for (chunk,) in sql(local, "SELECT id FROM chunks"))
     place = chunk_target(local.session.catalog, local.session.stores[folder.url], "repack")
     with Rewriter(local.session, place, Limits(1_000_000)) as rewriter:
-        assert rewriter.take(first, file, iter([b"content"]))
+        assert rewriter.move(first, file, iter([b"content"]))
         [again] = live_files(local.session.catalog, second)
-        assert rewriter.take(second, again, iter([b"content"]))
+        assert rewriter.move(second, again, iter([b"content"]))
         rewriter.finish()
     assert (rewriter.chunks, rewriter.files, rewriter.changed) == (2, 1, 1)
     assert check(local, folder) == {"a": b"content", "x": b"x"}

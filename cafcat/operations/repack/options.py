@@ -14,8 +14,9 @@ __all__ = ["RepackOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepackOptions:
-    """Copy the live files of chunks with much dead space into new chunks. The old chunks retire; `prune` removes
-    them.
+    """Copy the live files of chunks with much dead space into new chunks.
+
+    The old chunks retire; `prune` removes them.
 
     New chunks go to the store of the old ones; files of adopted archives go to the store of the settings. A damaged
     file stays where it is and is reported; `repair` is for such files.

@@ -7,12 +7,23 @@ __all__ = ["RepackReport"]
 
 @dataclass(slots=True)
 class RepackReport:
-    """What was done, or would be, in chunks, files and bytes.
+    """Totals of a repack. In a dry run: of the changes that would be made.
 
-    chunks: that were chosen, of bytes_dead dead bytes; taken, waiting: as in RepackPlan. chunks_retired: those
-    chosen that nothing points to now. chunks_written: new ones, of bytes_written. files_moved, bytes_moved: live
-    files. files_changed: replaced or removed meanwhile. files_damaged: that stay where they are. failed: stores
-    that could not be used, chunks that are missing, and why. A dry run counts all files as moved.
+    Attributes:
+        chunks: Number of chosen chunks.
+        taken: Number of chunks left out because another repack or repair is copying their files.
+        waiting: Number of chunks left out because `max_repack_size` was reached.
+        bytes_dead: Bytes of dead entries in the chosen chunks.
+        chunks_retired: Number of chosen chunks that no path points to now.
+        chunks_written: Number of new chunks.
+        bytes_written: Size of the new chunks in bytes.
+        files_moved: Number of live files that were moved. A dry run counts all live files.
+        bytes_moved: Bytes of these files.
+        files_changed: Number of files that were replaced or removed meanwhile.
+        files_damaged: Number of damaged files, which stay where they are.
+        failed: One message for each store that could not be used, and for each missing chunk.
+        interrupted: True if the user ended the operation.
+        dry_run: True if nothing was changed.
     """
 
     chunks: int = 0

@@ -1,7 +1,7 @@
-"""Chunks with much dead space: their live files go into new chunks, and the old ones retire.
+"""Copies the live files of chunks with much dead space into new chunks, and retires the old chunks.
 
-Each new chunk is committed in one transaction, in which its paths point to it from then on; an old chunk is retired
-in the one in which its last live file leaves it. Whatever happens in between, each path points to one place.
+A new chunk is committed in one transaction, from which on its paths point to it. An old chunk is retired in the
+transaction that moves its last live file. At any moment each path points to one location.
 """
 
 from collections import Counter, defaultdict
@@ -38,9 +38,14 @@ _HINT: Final = "run cafcat repair"
 
 
 class RepackPlan(NamedTuple):
-    """chunks: which are to be repacked, those with the largest dead share first. taken: chunks whose files another
-    repack or repair is copying right now; waiting: those beyond the most that was to be written. format: of the new
-    ones; None: that of the old ones."""
+    """The chunks to repack.
+
+    Attributes:
+        chunks: The chosen chunks, those with the largest share of dead space first.
+        taken: Number of chunks left out because another repack or repair is copying their files.
+        waiting: Number of chunks left out because the limit of bytes to write was reached.
+        format: Format of the new chunks; None for the format of the old ones.
+    """
 
     chunks: Sequence[RewritableChunk]
     taken: int
@@ -48,7 +53,7 @@ class RepackPlan(NamedTuple):
     format: str | None = None
 
     def group_of(self, chunk: RewritableChunk) -> tuple[str, str]:
-        """Store and new format: files of chunks that have these alike come into one new chunk."""
+        """Return store and new format of a chunk. Files of chunks with equal groups can share a new chunk."""
         return chunk.store, self.format or format_after(chunk.format)
 
 
@@ -75,13 +80,13 @@ def run(session: Session, options: RepackOptions) -> RepackReport:
     for chunk in plan.chunks:
         session.emit(_chosen_event(chunk))
     try:
-        return repack.take(plan, dry_run=options.dry_run)
+        return repack.run(plan, dry_run=options.dry_run)
     finally:
         session.progress.end()
 
 
 class Repack:
-    """One repack. Several repacks and writers may work at the same time."""
+    """State and steps of one repack. Several repacks and writers may work at the same time."""
 
     def __init__(self, session: Session, options: RepackOptions, limits: Limits) -> None:
         self._session = session
@@ -92,8 +97,17 @@ class Repack:
         self._joins = options.join_store
 
     def plan(self, options: RepackOptions, store: str | None) -> RepackPlan:
-        """Raises NotFound for a chunk that is not in the catalog, InvalidInput for one without live files,
-        Unsupported for an archive of logs, unless its sections are to become files of another format."""
+        """Choose the chunks.
+
+        Args:
+            options: The options.
+            store: URL of the only store to repack; None for all stores.
+
+        Raises:
+            NotFound: The catalog has no such chunk.
+            InvalidInput: A chunk has no live files.
+            Unsupported: A chunk is an archive of logs, and the new format is none or that of logs.
+        """
         rewriting = self._catalog.rewriting
         if options.chunks:
             uuids = [self._catalog.chunks.chunk(name).uuid for name in options.chunks]
@@ -106,17 +120,27 @@ class Repack:
         worth = [
             chunk
             for chunk in plan.chunks
-            # One that is only small would become another of its size.
+            # A single small chunk would only become another chunk of its size.
             if together[plan.group_of(chunk)] > 1
             or chunk.dead_bytes > options.max_unused * chunk.data_bytes
             or chunk.format != (options.format or chunk.format)
         ]
         return plan._replace(chunks=worth)
 
-    def take(self, plan: RepackPlan, *, dry_run: bool) -> RepackReport:
-        """New chunks are in the store of those whose files they take, unless those were adopted. A damaged file
-        costs only itself; a store that cannot be used, only its chunks. Raises StoreFailed if one fails meanwhile,
-        CatalogUnavailable."""
+    def run(self, plan: RepackPlan, *, dry_run: bool) -> RepackReport:
+        """Copy the live files of the planned chunks into new chunks.
+
+        A new chunk is in the store of the old ones; for adopted archives it is in the store of the settings. A
+        damaged file stays where it is. A store that cannot be used is noted, with its chunks left out.
+
+        Args:
+            plan: The chunks.
+            dry_run: Return the report only.
+
+        Raises:
+            StoreFailed, AccessDenied: A store failed while it was used.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
         report = RepackReport(len(plan.chunks), plan.taken, plan.waiting, dry_run=dry_run)
         report.bytes_dead = sum(chunk.dead_bytes for chunk in plan.chunks)
         files = sum(chunk.live_files for chunk in plan.chunks)
@@ -131,12 +155,12 @@ class Repack:
             groups[store, self._default_url if chunk.is_adopted else store, archive_format].append(chunk)
         for (url, target, archive_format), chunks in sorted(groups.items()):
             if not report.interrupted:
-                # The oldest first: names that are near each other were packed near each other, and stay so.
-                self._take_store(url, target, archive_format, sorted(chunks), report)
+                # The oldest chunk comes first, so that files that were packed together stay together.
+                self._repack_store(url, target, archive_format, sorted(chunks), report)
         report.chunks_retired = self._catalog.rewriting.retired([chunk.id for chunk in plan.chunks])
         return report
 
-    def _take_store(
+    def _repack_store(
         self,
         url: str,
         target: str,
@@ -147,49 +171,49 @@ class Repack:
         try:
             store = self._stores.open(url)
             to = self._stores.open(target)
-            join_store(self._session, to, asked=self._joins)
-            place = chunk_target(self._catalog, to, "repack", archive_format)
+            join_store(self._session, to, allow_shared=self._joins)
+            new_chunks = chunk_target(self._catalog, to, "repack", archive_format)
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError as error:
             report.failed.append(f"store {url}: {error}")
             return
-        rewriter = Rewriter(self._session, place, self._limits)
+        rewriter = Rewriter(self._session, new_chunks, self._limits)
         try:
             with rewriter:
-                self._take_chunks(store, chunks, rewriter, report)
+                self._repack_chunks(store, chunks, rewriter, report)
         finally:
             _count(rewriter, report)
 
-    def _take_chunks(
+    def _repack_chunks(
         self, store: Store, chunks: Sequence[RewritableChunk], rewriter: Rewriter, report: RepackReport
     ) -> None:
         try:
             for chunk in chunks:
-                if not rewriter.stopped():
-                    self._take_chunk(store, chunk, rewriter, report)
+                if not rewriter.is_stopping():
+                    self._repack_chunk(store, chunk, rewriter, report)
         except Unreadable as broke:
-            # The store is out of reach: nothing is damaged.
+            # The store does not answer, so nothing is known to be damaged.
             rewriter.finish()
             raise broke.reason from broke
         rewriter.finish()
 
-    def _take_chunk(self, store: Store, chunk: RewritableChunk, rewriter: Rewriter, report: RepackReport) -> None:
+    def _repack_chunk(self, store: Store, chunk: RewritableChunk, rewriter: Rewriter, report: RepackReport) -> None:
         if self._is_missing(store, chunk, report):
             return
         files = live_files(self._catalog, chunk.id)
         archive_format = formats.by_name(chunk.format)
         for file, span in contents(store, chunk.object_key, files):
             try:
-                taken = rewriter.take(chunk.id, file, decoded(archive_format, file, span))
+                is_moved = rewriter.move(chunk.id, file, decoded(archive_format, file, span))
             except Unreadable as error:
-                taken = True
-                self._failed(store, chunk, file, error, report)
-            if not taken or rewriter.stopped():
+                is_moved = True
+                self._report_failure(store, chunk, file, error, report)
+            if not is_moved or rewriter.is_stopping():
                 return
 
     def _is_missing(self, store: Store, chunk: RewritableChunk, report: RepackReport) -> bool:
-        """Whether there is no object to read; that is said once, and not for each of a million files."""
+        """Return True if the object is missing. This is reported once, and not for each of a million files."""
         try:
             store.stat(chunk.object_key)
         except NotFound as error:
@@ -199,10 +223,13 @@ class Repack:
             return True
         return False
 
-    def _failed(
+    def _report_failure(
         self, store: Store, chunk: RewritableChunk, file: Entry, error: Unreadable, report: RepackReport
     ) -> None:
-        """Damage, unless the file was taken from the chunk meanwhile, and the chunk perhaps removed."""
+        """Report a damaged file.
+
+        A file that left the chunk meanwhile is not damaged: the chunk can have been removed.
+        """
         out_of_reach = isinstance(error.reason, StoreFailed) and isinstance(store, RemoteStore)
         if out_of_reach or isinstance(error.reason, AccessDenied):
             raise error
@@ -220,11 +247,14 @@ class Repack:
 
 
 def _refuse_logs(chunks: Sequence[RewritableChunk], options: RepackOptions) -> None:
-    """Sections that are files of another archive cannot be searched any more: that is done only when asked for."""
+    """Raise Unsupported for an archive of logs, unless the user chose another format.
+
+    Sections that are files of another archive cannot be searched any more.
+    """
     for chunk in chunks:
         if chunk.format == formats.LOGS and options.format in (None, formats.LOGS):
-            hint = "cafcat copy makes another one; --format caf packs its sections as plain files"
-            raise Unsupported("an archive of logs stays as it is", chunk=str(chunk.uuid), hint=hint)
+            hint = "use `cafcat copy`, or --format caf to pack its sections as plain files"
+            raise Unsupported("an archive of logs cannot be repacked", chunk=str(chunk.uuid), hint=hint)
 
 
 def _chosen(found: Sequence[RewritableChunk], options: RepackOptions) -> RepackPlan:

@@ -7,14 +7,25 @@ __all__ = ["RepairReport"]
 
 @dataclass(slots=True)
 class RepairReport:
-    """What was done, or would be.
+    """Totals of a repair. A dry run reads all files, but writes no chunks and counts no changed files.
 
-    chunks: that were looked at; chunks_mended: those of them that nothing points to any more. files, bytes: live in
-    them when they were read; files_kept: whose bytes in the chunk are right; files_from_copy, files_from_source;
-    files_lost: that nobody could give. chunks_written: new ones, of bytes_written bytes; files_changed: copied into
-    them, but replaced or removed meanwhile. All in numbers and bytes; a dry run has none of the last three.
-    chunks_left: of these, whose format cannot be written here, and which stay as they are.
-    logs_damaged: archives of logs that are known to be damaged, and stay so: none of the other numbers has them.
+    Attributes:
+        chunks: Number of chunks that were tried.
+        chunks_mended: Number of these chunks that no path points to now.
+        files: Number of their live files when they were read.
+        bytes: Bytes of these files.
+        files_kept: Number of files whose bytes in the chunk itself are right.
+        files_from_copy: Number of files that were read from a copy of the chunk.
+        files_from_source: Number of files that were read from a source.
+        files_lost: Number of files whose right bytes were found nowhere.
+        chunks_written: Number of new chunks.
+        bytes_written: Size of the new chunks in bytes.
+        files_changed: Number of files that were copied, but replaced or removed meanwhile.
+        chunks_left: Number of chunks left as they are, because their format cannot be written here.
+        logs_damaged: Number of archives of logs that `verify` found damaged. They are not repaired, and no other
+            number counts them.
+        interrupted: True if the user ended the operation.
+        dry_run: True if nothing was changed.
     """
 
     chunks: int = 0

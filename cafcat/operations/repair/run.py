@@ -1,8 +1,8 @@
-"""Damaged chunks: their live files are taken from wherever their right bytes still are, and go into new chunks.
+"""Copies the live files of damaged chunks into new chunks, from any place that still has their right bytes.
 
-From the chunk itself, as far as it can be read; else from its copies; else from the sources, read again. Nothing is
-taken whose checksum is not the one in the catalog. A file that nobody can give stays where it is, and so does its
-chunk; one whose files have all moved is retired, whatever else in it is damaged.
+A file is read from the chunk itself, else from its copies, else from the sources. Its checksum must be that of the
+catalog. A file whose bytes are found nowhere stays where it is, and so does its chunk. A chunk whose files have all
+moved is retired, whatever else in it is damaged.
 """
 
 from collections import Counter
@@ -46,12 +46,22 @@ from cafcat.writing.limits import MAX_FILES, WHOLE_FILE_BYTES
 __all__ = ["Repair", "run"]
 
 _WINDOW_FILES: Final = 5000
-_KEPT_REASONS: Final = 1000
+_MOST_REASONS: Final = 1000
+"""Largest number of files whose errors are remembered for the report."""
 
 
 @dataclass(slots=True)
 class _Origin:
-    """An object that should have the bytes of a chunk; size_bytes: how many it has. is_gone: it answers no more."""
+    """An object that should have the bytes of a chunk.
+
+    Attributes:
+        store: Store of the object.
+        object_key: Key of the object.
+        size_bytes: Actual size of the object.
+        archive_format: Format of the chunk.
+        is_copy: True for a copy, False for the chunk's own object.
+        is_gone: True if the object cannot be read any more.
+    """
 
     store: Store
     object_key: str
@@ -61,7 +71,11 @@ class _Origin:
     is_gone: bool = False
 
     def has_failed(self, reason: CafcatError) -> None:
-        """After one file of a bucket could not be had, after all retries, the others need not be waited for."""
+        """Note that a file could not be read.
+
+        If a bucket fails after all retries, no further file is requested from it. The same holds for a missing
+        object.
+        """
         far = isinstance(reason, StoreFailed) and isinstance(self.store, RemoteStore)
         self.is_gone = far or isinstance(reason, (NotFound, AccessDenied))
 
@@ -88,18 +102,18 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
     if not options.dry_run:
         store_to_write(session)
         recover_before(session, store.url)
-    join_store(session, store, asked=options.join_store, dry_run=options.dry_run)
+    join_store(session, store, allow_shared=options.join_store, dry_run=options.dry_run)
     rewriter = Rewriter(session, chunk_target(session.catalog, store, "repair"), limits)
     repair = Repair(session, options, rewriter, sources)
     try:
-        repair.take(repair.damaged(options.chunks))
+        repair.run(repair.damaged(options.chunks))
     finally:
         session.progress.end()
     return repair.report
 
 
 class Repair:
-    """One repair. Several repairs and writers may work at the same time."""
+    """State and steps of one repair. Several repairs and writers may work at the same time."""
 
     def __init__(
         self, session: Session, options: RepairOptions, rewriter: Rewriter, sources: Sequence[Source]
@@ -117,9 +131,18 @@ class Repair:
         self.report = RepairReport(dry_run=options.dry_run)
 
     def damaged(self, names: Sequence[str]) -> list[RewritableChunk]:
-        """Chunks by uuid, or the beginning of one; otherwise those that verify found to be damaged, of which
-        something is live. Archives of logs are left out: their sections, in another chunk, could not be searched.
-        Raises NotFound, InvalidInput for one that has no live files."""
+        """Return the chunks to repair.
+
+        Archives of logs are left out with a warning: their sections could not be searched in another chunk.
+
+        Args:
+            names: Uuids of chunks, or their beginnings; empty for all chunks with live files that `verify` found
+                damaged.
+
+        Raises:
+            NotFound: The catalog has no such chunk.
+            InvalidInput: A named chunk has no live files.
+        """
         rewriting = self._catalog.rewriting
         if names:
             chunks = rewriting.by_uuid([self._catalog.chunks.chunk(name).uuid for name in names])
@@ -131,55 +154,61 @@ class Repair:
         self.report.logs_damaged = len(self._catalog.verification.damaged([chunk.uuid for chunk in logs]))
         return [chunk for chunk in chunks if chunk.format != formats.LOGS]
 
-    def take(self, chunks: Sequence[RewritableChunk]) -> None:
-        """Mends these chunks, as far as can be. Sources are gone through once for each million of files. Raises
-        CatalogUnavailable; StoreFailed if new chunks cannot be written; what ends a source before its end, when
-        what was packed is committed."""
+    def run(self, chunks: Sequence[RewritableChunk]) -> None:
+        """Repair chunks as far as possible. The sources are read once for each million of files.
+
+        If a source ends early, the packed files are committed, and then the reason is raised.
+
+        Raises:
+            InvalidInput: Standard input would have to be read twice.
+            StoreFailed, AccessDenied: New chunks cannot be written, or a source failed.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
         self.report.chunks = len(chunks)
         files, size_bytes = sum(chunk.live_files for chunk in chunks), sum(chunk.live_bytes for chunk in chunks)
         self._session.progress.begin("repair", files=files, size_bytes=size_bytes)
         groups = list(_groups(chunks))
         if len(groups) > 1 and not self._can_repeat_sources:
-            hint = "name fewer of the damaged chunks with --chunk"
-            message = "standard input can be read only once, for a million files of one format"
+            hint = "choose fewer of the damaged chunks with --chunk"
+            message = "standard input can be read only once, which is enough for a million files of one format"
             raise InvalidInput(message, hint=hint)
         try:
             with self._rewriter:
                 for group in groups:
-                    if not self._rewriter.stopped():
-                        self._take_group(group)
+                    if not self._rewriter.is_stopping():
+                        self._repair_group(group)
         finally:
             self._count()
         if not self._dry_run:
             self.report.chunks_mended = self._catalog.rewriting.retired([chunk.id for chunk in chunks])
 
-    def _take_group(self, group: Sequence[RewritableChunk]) -> None:
+    def _repair_group(self, group: Sequence[RewritableChunk]) -> None:
         try:
             self._rewriter.write_as(format_after(group[0].format))
         except (NotInstalled, Unsupported) as error:
             self.report.chunks_left += len(group)
-            self._session.warn(f"chunks of the format {group[0].format} are left as they are: {error}")
+            self._session.warn(f"chunks of format {group[0].format} cannot be repaired: {error}")
             return
         self._lost.clear()
         self._lost_of.clear()
         for chunk in group:
             if not self._rewriter.interrupted:
-                self._take_chunk(chunk)
+                self._repair_chunk(chunk)
         try:
-            self._take_from_sources({chunk.uuid: chunk.id for chunk in group})
+            self._move_from_sources({chunk.uuid: chunk.id for chunk in group})
         except SourceBroke as broke:
             self._rewriter.finish()
             raise broke.reason from broke
         self._rewriter.finish()
         if not self._rewriter.interrupted:
-            self._tell_lost(group)
+            self._report_lost(group)
 
-    def _take_chunk(self, chunk: RewritableChunk) -> None:
+    def _repair_chunk(self, chunk: RewritableChunk) -> None:
         origins = list(self._origins(chunk))
         for window in _windows(live_files(self._catalog, chunk.id)):
             rest = window
             for origin in [origin for origin in origins if not origin.is_gone]:
-                rest = self._take_from(origin, chunk.id, rest)
+                rest = self._move_from(origin, chunk.id, rest)
                 if self._rewriter.interrupted:
                     return
             self.report.files += len(window)
@@ -188,7 +217,7 @@ class Repair:
             self._lost_of[chunk.id] += len(rest)
 
     def _origins(self, chunk: RewritableChunk) -> Iterator[_Origin]:
-        """The chunk itself, then its copies, as far as they are there."""
+        """Give the chunk's own object, then its copies. An object that cannot be read is a warning."""
         archive_format = formats.by_name(chunk.format)
         places = [(chunk.store, chunk.object_key)]
         if self._from_copies:
@@ -201,21 +230,21 @@ class Repair:
                 what = "a copy of chunk" if n else "chunk"
                 self._session.warn(f"{what} {chunk.uuid} cannot be read: {error}")
 
-    def _take_from(self, origin: _Origin, chunk_id: int, files: Sequence[Entry]) -> list[Entry]:
-        """Takes those whose bytes are right there. Returns the others, in order of their bytes."""
+    def _move_from(self, origin: _Origin, chunk_id: int, files: Sequence[Entry]) -> list[Entry]:
+        """Move the files whose bytes are right in an object. Returns the others, in order of their bytes."""
         left = [file for file in files if file.end_byte > origin.size_bytes]
         there = [file for file in files if file.end_byte <= origin.size_bytes]
         with closing(contents(origin.store, origin.object_key, there)) as spans:
             for number, (file, span) in enumerate(spans, start=1):
                 try:
-                    taken = self._take_stored(origin, chunk_id, file, span)
+                    is_moved = self._move_stored(origin, chunk_id, file, span)
                 except Unreadable as error:
-                    taken = False
+                    is_moved = False
                     origin.has_failed(error.reason)
-                    self._note(file.path, str(error))
-                if self._rewriter.stopped():
+                    self._note_reason(file.path, str(error))
+                if self._rewriter.is_stopping():
                     return []
-                if not taken:
+                if not is_moved:
                     left.append(file)
                 elif origin.is_copy:
                     self.report.files_from_copy += 1
@@ -226,85 +255,94 @@ class Repair:
                     break
         return sorted(left, key=lambda file: file.start_byte)
 
-    def _take_stored(self, origin: _Origin, chunk_id: int, file: Entry, span: Iterator[bytes]) -> bool:
-        """A large file is read twice: what turns out to be damaged at its end would be dead bytes in the new
-        chunk."""
+    def _move_stored(self, origin: _Origin, chunk_id: int, file: Entry, span: Iterator[bytes]) -> bool:
+        """Move a file from an object. Returns False if the user ended the operation meanwhile.
+
+        A large file is read twice. Otherwise damage at its end would leave dead bytes in the new chunk.
+        """
         blocks = decoded(origin.archive_format, file, span)
         if self._dry_run or file.size_bytes > WHOLE_FILE_BYTES:
-            check_all(file, self._watched(blocks))
+            check_all(file, self._with_checkpoints(blocks))
             span = origin.store.stream(origin.object_key, file.start_byte, file.end_byte)
             blocks = decoded(origin.archive_format, file, span)
-        return self._take_checked(file) if self._dry_run else self._rewriter.take(chunk_id, file, blocks)
+        return self._count_checked(file) if self._dry_run else self._rewriter.move(chunk_id, file, blocks)
 
-    def _take_checked(self, file: Entry) -> bool:
+    def _count_checked(self, file: Entry) -> bool:
         self._session.progress.advance(1, file.size_bytes)
         return True
 
-    def _watched(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        """The same blocks; a second Ctrl-C ends them."""
+    def _with_checkpoints(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """Give the same blocks, with a checkpoint before each: a second Ctrl-C ends them."""
         for block in blocks:
-            self._rewriter.stopped()
+            self._rewriter.is_stopping()
             yield block
 
-    def _take_from_sources(self, ids: dict[UUID, int]) -> None:
-        """Args: ids: chunks.id of the chunks by their uuids."""
+    def _move_from_sources(self, ids: dict[UUID, int]) -> None:
+        """Move the files that no object had from the sources.
+
+        Args:
+            ids: `chunks.id` of the chunks by their uuids.
+        """
         for source in self._sources:
             if self._lost and not self._rewriter.interrupted:
-                self._take_from_source(source, ids)
+                self._move_from_source(source, ids)
 
-    def _take_from_source(self, source: Source, ids: dict[UUID, int]) -> None:
-        for location, opened in opened_again(self._catalog, source, self._is_lost, self._heard):
+    def _move_from_source(self, source: Source, ids: dict[UUID, int]) -> None:
+        for location, opened in opened_again(self._catalog, source, self._is_lost, self._note_problem):
             try:
-                taken = self._take_opened(location, opened, ids.get(location.chunk))
+                is_moved = self._move_opened(location, opened, ids.get(location.chunk))
             except Unreadable as error:
-                self._note(location.path, f"its source is no help: {error}")
-                taken = False
-            if taken:
+                self._note_reason(location.path, f"its source does not have the right bytes: {error}")
+                is_moved = False
+            if is_moved:
                 self.report.files_from_source += 1
                 self._lost.discard(hash(location.path))
                 self._lost_of[ids[location.chunk]] -= 1
-            if self._rewriter.stopped():
+            if self._rewriter.is_stopping():
                 return
 
     def _is_lost(self, path: str) -> bool:
         return hash(path) in self._lost
 
-    def _heard(self, problem: FileProblem) -> None:
-        """Of what is in a source and is no file: only what may be why something is not found there."""
+    def _note_problem(self, problem: FileProblem) -> None:
+        """Remember a problem of a source if it can be the reason why a lost file is not found there."""
         if self._is_lost(problem.path):
-            self._note(problem.path, f"its source is no help: {problem.message}")
+            self._note_reason(problem.path, f"its source does not have the right bytes: {problem.message}")
         elif problem.kind is ProblemKind.CORRUPT:
             self._session.warn(f"{problem.path}: {problem.message}")
 
-    def _take_opened(self, location: Location, opened: Opened, chunk_id: int | None) -> bool:
-        """False for a file that came to another chunk meanwhile, or that an earlier source gave."""
+    def _move_opened(self, location: Location, opened: Opened, chunk_id: int | None) -> bool:
+        """Move a file from a source.
+
+        Returns False if it is in another chunk now, or was moved from an earlier source.
+        """
         if isinstance(opened, SourceFailed):
             raise Unreadable(opened)
         try:
             with opened:
                 if chunk_id is None or not self._is_lost(location.path):
                     return False
-                return self._take_right(location, opened, chunk_id)
+                return self._move_if_equal(location, opened, chunk_id)
         except SourceFailed as error:
             raise Unreadable(error) from error
 
-    def _take_right(self, location: Location, opened: OpenFile, chunk_id: int) -> bool:
+    def _move_if_equal(self, location: Location, opened: OpenFile, chunk_id: int) -> bool:
         if opened.size_bytes != location.size_bytes:
-            message = f"it has {opened.size_bytes} bytes there, {location.size_bytes} in the catalog"
+            message = f"it has {opened.size_bytes} bytes instead of {location.size_bytes}"
             raise Unreadable(Corrupt(message))
         path, start, end, checksum, modified_ns, *_ = location
         file = Entry(path, start, end, checksum, modified_ns, location.content_bytes)
         if not self._dry_run:
-            return self._rewriter.take(chunk_id, file, blocks_of(opened))
-        check_all(file, self._watched(blocks_of(opened)))
-        return self._take_checked(file)
+            return self._rewriter.move(chunk_id, file, blocks_of(opened))
+        check_all(file, self._with_checkpoints(blocks_of(opened)))
+        return self._count_checked(file)
 
-    def _note(self, path: str, reason: str) -> None:
-        if len(self._reasons) < _KEPT_REASONS:
+    def _note_reason(self, path: str, reason: str) -> None:
+        if len(self._reasons) < _MOST_REASONS:
             self._reasons[path] = reason
 
-    def _tell_lost(self, group: Sequence[RewritableChunk]) -> None:
-        """By name; not what was replaced or removed meanwhile."""
+    def _report_lost(self, group: Sequence[RewritableChunk]) -> None:
+        """Report each file that was not found anywhere, without files that were replaced or removed meanwhile."""
         for chunk in group:
             if not self._lost_of[chunk.id]:
                 self.report.chunks_mended += self._dry_run
@@ -312,8 +350,8 @@ class Repair:
             for file in live_files(self._catalog, chunk.id):
                 if self._is_lost(file.path):
                     self.report.files_lost += 1
-                    reason = self._reasons.pop(file.path, "its bytes are not there")
-                    message = f"{reason}; nothing that was asked has the right ones"
+                    reason = self._reasons.pop(file.path, "its bytes are missing")
+                    message = f"{reason}; the right bytes were found neither in a copy nor in a source"
                     self._session.emit(FileProblem(file.path, ProblemKind.CORRUPT, message))
 
     def _count(self) -> None:
@@ -323,16 +361,16 @@ class Repair:
 
 
 def _left(chunk: RewritableChunk) -> str:
-    what = f"chunk {chunk.uuid} is an archive of logs, which is not repaired"
+    what = f"chunk {chunk.uuid} is an archive of logs, which cannot be repaired"
     if chunk.is_adopted:
         then = "and ingest its log files, if you have them"
-        return f"{what}: put the right archive in its place, or take it out by cafcat rm -r, {then}"
+        return f"{what}: replace its file by an undamaged one, or run cafcat rm -r {then}"
     then = "and ingest its log files again"
-    return f"{what}: if it has a copy, put that in its place; else take it out by cafcat rm -r, {then}"
+    return f"{what}: replace its file by a copy of the chunk, or run cafcat rm -r {then}"
 
 
 def _groups(chunks: Sequence[RewritableChunk]) -> Iterator[list[RewritableChunk]]:
-    """Of one format, and with a million files at most, or of one chunk."""
+    """Group chunks of one format with at most a million files, or a single chunk."""
     group: list[RewritableChunk] = []
     for chunk in sorted(chunks, key=lambda chunk: chunk.format):
         files = sum(chosen.live_files for chosen in group) + chunk.live_files
