@@ -1,4 +1,4 @@
-"""One object, a chunk or a copy of one, against the catalog."""
+"""Check of one object, a chunk or a copy, against the catalog."""
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -36,10 +36,10 @@ from cafcat.support.checksums import crc64nvme, to_base64
 __all__ = ["Advance", "ObjectCheck", "check_target"]
 
 Advance = Callable[[int, int], object]
-"""Is told of further files and bytes. May raise, to stop in the middle."""
+"""Called with the numbers of further files and bytes. May raise to stop the check."""
 
 _NAMED_FILES: Final = 10
-"""Files that are named in the finding of a short object; the others are counted."""
+"""Largest number of cut-off files that the finding of a truncated object names. All of them are counted."""
 
 
 def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> CheckResult | None:
@@ -55,7 +55,7 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
     started_at = datetime.now(UTC)
     findings = Findings(is_live=target.state is ChunkState.COMMITTED)
     progress = _CountedProgress(session)
-    is_known, unchecked = True, 0
+    is_conclusive, unchecked = True, 0
     try:
         store = session.stores[target.store]
         with catalog.verification.rows(target.chunk_id) as rows:
@@ -69,24 +69,33 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
         findings.add(FindingKind.MISSING, str(error))
     except CafcatError as error:
         verdict = Verdict.UNREADABLE
-        is_known = not isinstance(error, NotInstalled)
+        is_conclusive = not isinstance(error, NotInstalled)
         findings.add(FindingKind.UNREADABLE, f"it cannot be read: {error}")
     if verdict is not Verdict.OK and not catalog.verification.should_exist(target):
         return None
     counts = progress.files, progress.size_bytes
-    return CheckResult(verdict, findings.listed(), *counts, started_at, is_known, unchecked)
+    return CheckResult(verdict, findings.listed(), *counts, started_at, is_conclusive, unchecked)
 
 
 class ObjectCheck:
-    """An object of a store against the rows of its chunk; damage goes to `findings`.
+    """An object of a store, compared with the rows of its chunk. Damage is added to the findings.
 
-    unchecked_blocks: blocks of an adopted CAR with a hash function that is not checked.
+    Attributes:
+        unchecked_blocks: Number of blocks of an adopted CAR with a hash function that cafcat does not check.
     """
 
     def __init__(
         self, store: Store, target: CheckTarget, rows: Iterable[ChunkRow], findings: Findings, advance: Advance
     ) -> None:
-        """Args: rows: all of them, in order of their bytes; gone through more than once."""
+        """Prepare the check.
+
+        Args:
+            store: The store of the object.
+            target: The object.
+            rows: All rows of the chunk, in the order of their bytes. They are iterated more than once.
+            findings: Receives the damage.
+            advance: Receives progress.
+        """
         self._store = store
         self._target = target
         self._rows = rows
@@ -95,14 +104,18 @@ class ObjectCheck:
         self.unchecked_blocks = 0
 
     def run(self, level: VerifyLevel) -> Verdict:
-        """At level index or data. Raises NotFound if there is no such object, StoreFailed and so on if the store
-        gives none of its bytes."""
+        """Check the object at level index or data.
+
+        Raises:
+            NotFound: The object is missing.
+            StoreFailed, AccessDenied: The store returns none of its bytes.
+        """
         target = self._target
         size_bytes = self._store.stat(target.object_key).size_bytes
         if size_bytes < target.size_bytes:
-            self._tell_cut(size_bytes)
+            self._add_cut_finding(size_bytes)
         elif size_bytes > target.size_bytes:
-            message = f"it has {size_bytes:,} bytes, the catalog says {target.size_bytes:,}"
+            message = f"it has {size_bytes:,} bytes instead of {target.size_bytes:,}"
             self._findings.add(FindingKind.SIZE, message)
         if target.adopted_prefix is not None:
             return self._run_listed(target.adopted_prefix, size_bytes, level)
@@ -111,34 +124,39 @@ class ObjectCheck:
             return self._run_listed(prefix, size_bytes, level)
         failed: CafcatError | None = None
         with self._read_index(size_bytes) as section:
-            index_known = self._check_index(section, tells_files=level is VerifyLevel.INDEX)
+            is_index_known = self._check_index(section, counts_files=level is VerifyLevel.INDEX)
             if level is VerifyLevel.DATA:
                 data = self._check_files(size_bytes)
                 failed = data.failed
                 if failed is None and target.crc64nvme is not None:
-                    self._check_whole(data, section, index_known=index_known)
+                    self._check_whole(data, section, is_index_known=is_index_known)
         if failed is not None and len(self._findings.listed()) == 1:
             return Verdict.UNREADABLE
         return Verdict.DAMAGED if self._findings else Verdict.OK
 
     def _run_listed(self, prefix: str, size_bytes: int, level: VerifyLevel) -> Verdict:
-        """Of an archive of somebody else there is no more to compare with than what it said when it was adopted: at
-        level index, that it says it again; at level data, the checksums that its files had. One of our own that has
-        no index at its end is checked likewise, and as a whole."""
+        """Check an object without an index at its end, or an adopted archive.
+
+        At level index, the archive must list the same files as when it was adopted. At level data, the files must
+        have the same checksums. An archive that cafcat wrote is also checked as a whole.
+        """
         failed: CafcatError | None = None
         data = self._check_files(size_bytes) if level is VerifyLevel.DATA else None
         if data is not None:
             failed = data.failed
         if failed is None and size_bytes >= self._target.size_bytes:
-            self._check_names(prefix, tells_files=level is VerifyLevel.INDEX)
+            self._check_names(prefix, counts_files=level is VerifyLevel.INDEX)
         if data is not None and failed is None and not self._findings and self._target.crc64nvme is not None:
-            self._check_sum(data)
+            self._check_checksum(data)
         if failed is not None and len(self._findings.listed()) == 1:
             return Verdict.UNREADABLE
         return Verdict.DAMAGED if self._findings else Verdict.OK
 
-    def _tell_cut(self, size_bytes: int) -> None:
-        """Add one finding for an object that is shorter than it was written, with the files that are cut off."""
+    def _add_cut_finding(self, size_bytes: int) -> None:
+        """Add one finding for an object that is shorter than when it was written.
+
+        It names the first files that are cut off.
+        """
         cut = [0, 0]
         names: list[str] = []
         first: str | None = None
@@ -158,76 +176,88 @@ class ObjectCheck:
         span = (size_bytes, self._target.size_bytes)
         self._findings.add(FindingKind.SIZE, message, first, *span, file_count=count)
 
-    def _check_sum(self, data: DataCheck) -> None:
-        """Its files are right: then it is the bytes between them."""
+    def _check_checksum(self, data: DataCheck) -> None:
+        """Check the checksum of the whole object.
+
+        Its files were found right before, so a difference is in bytes between them.
+        """
         found = to_base64(data.crc64nvme)
         if found != self._target.crc64nvme:
-            message = f"the whole object has CRC-64/NVME {found}, the catalog says {self._target.crc64nvme}"
-            self._tell_between(message, data, index_known=True)
+            message = f"the whole object has CRC-64/NVME {found} instead of {self._target.crc64nvme}"
+            self._add_gap_finding(message, data, is_index_known=True)
 
-    def _check_names(self, prefix: str, *, tells_files: bool) -> None:
+    def _check_names(self, prefix: str, *, counts_files: bool) -> None:
+        """Compare the entries that the archive lists with the rows."""
         target, advance = self._target, self._advance
         archive = StoredObject(self._store, target.object_key)
         try:
             archive_format = formats.by_name(target.format)
             if target.adopted_prefix is not None:
-                # Padding may have been allowed when it was adopted. If it hides files, their rows are findings.
+                # The user may have allowed padding at adoption. If padding hides files now, their rows are
+                # findings.
                 archive_format = allow_zero_padding(archive_format)
             reader = archive_format.reader(archive)
             entries = (entry._replace(path=prefix + entry.path) for entry in reader.entries())
-            told = lambda files: advance(files if tells_files else 0, 0)  # noqa: E731
-            # What could not be read, or had no name that a catalog can hold, was left out when it was adopted.
+            advance_files = lambda files: advance(files if counts_files else 0, 0)  # noqa: E731
+            # Adoption left out entries that could not be read, or whose names the catalog cannot store.
             is_adopted = target.adopted_prefix is not None
-            compare(entries, self._rows, self._findings, told, lacks_checksums=True, may_lack_rows=is_adopted)
+            compare(
+                entries, self._rows, self._findings, advance_files, lacks_checksums=True, may_lack_rows=is_adopted
+            )
             if isinstance(reader, HasRemarks):
                 remarks = reader.remarks()
                 self.unchecked_blocks = sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)
         except (IndexMissing, NotInstalled):
-            # What lists its files is not in it, or nobody here can read it. If they were looked at by their rows,
-            # that is enough.
-            if tells_files:
+            # The list of files is in another object, or a program to read it is missing. At level data the files
+            # were checked by their rows, which is enough.
+            if counts_files:
                 raise
         except (Corrupt, Unsupported) as error:
             self._findings.add(FindingKind.INDEX, f"the archive is damaged: {error.message}")
 
     def _read_index(self, size_bytes: int) -> IndexSection:
-        """What the object has from where its index is to be up to where it is to end."""
+        """Return the bytes of the object from the expected start of its index to its expected end."""
         target = self._target
         end = min(size_bytes, target.size_bytes)
         start = min(target.index_start_byte, end)
-        blocks = self._told(self._store.stream(target.object_key, start, end) if start < end else iter(()))
+        blocks = self._counted(self._store.stream(target.object_key, start, end) if start < end else iter(()))
         head = head_of(self._store, target.object_key, end, formats.by_name(target.format))
         return IndexSection(self._store.locate(target.object_key), target.index_start_byte, blocks, head)
 
-    def _told(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """Give the same blocks, and report them as progress."""
         for block in blocks:
             self._advance(0, len(block))
             yield block
 
-    def _check_index(self, section: IndexSection, *, tells_files: bool) -> bool:
-        """Whether it is known to be the index that was written. Where it is, what differs from it are the rows;
-        where nobody has noted its checksum, either may be wrong."""
+    def _check_index(self, section: IndexSection, *, counts_files: bool) -> bool:
+        """Compare the index with the rows. Returns True if the index is known to be the one that was written.
+
+        If the index has the right checksum, a difference means that the rows are wrong. If the catalog has no
+        checksum of the index, either can be wrong.
+        """
         target = self._target
         archive_format = formats.by_name(target.format)
         if section.size_bytes < target.size_bytes:
             return False  # the finding of the short object names its index
         if target.index_crc32c is not None and section.crc32c != target.index_crc32c:
             reason = index_error(section, archive_format, target.index_end_byte)
-            message = f"CRC-32C {section.crc32c:08x}, the catalog says {target.index_crc32c:08x}"
-            self._tell_index(message + (f"; {reason}" if reason else ""))
+            message = f"CRC-32C {section.crc32c:08x} instead of {target.index_crc32c:08x}"
+            self._add_index_finding(message + (f"; {reason}" if reason else ""))
             return False
         try:
             span = archive_format.reader(section).index_span
             if span != (target.index_start_byte, target.index_end_byte):
-                self._tell_index(f"it is [{span[0]}, {span[1]}), the catalog says otherwise")
+                expected = f"[{target.index_start_byte}, {target.index_end_byte})"
+                self._add_index_finding(f"it is in bytes [{span[0]}, {span[1]}) instead of {expected}")
             advance = self._advance
             entries = archive_format.reader(section).entries()
-            compare(entries, self._rows, self._findings, lambda files: advance(files if tells_files else 0, 0))
+            compare(entries, self._rows, self._findings, lambda files: advance(files if counts_files else 0, 0))
         except (Corrupt, Unsupported) as error:
-            self._tell_index(error.message + ("" if error.byte is None else f" (byte {error.byte:,})"))
+            self._add_index_finding(error.message + ("" if error.byte is None else f" (byte {error.byte:,})"))
         return target.index_crc32c is not None
 
-    def _tell_index(self, message: str) -> None:
+    def _add_index_finding(self, message: str) -> None:
         span = (self._target.index_start_byte, self._target.size_bytes)
         self._findings.add(FindingKind.INDEX, f"its index is damaged: {message}", None, *span)
 
@@ -248,45 +278,51 @@ class ObjectCheck:
         check.run(self._rows)
         return check
 
-    def _check_whole(self, data: DataCheck, section: IndexSection, *, index_known: bool) -> None:
-        """Files and index have checksums of their own. If those are right, and that of the whole is not, it is what
-        lies between them."""
+    def _check_whole(self, data: DataCheck, section: IndexSection, *, is_index_known: bool) -> None:
+        """Check the checksum of the whole object.
+
+        Files and index have their own checksums. If these are right and that of the whole object is not, then bytes
+        between them are damaged.
+        """
         checksum = data.crc64nvme
         for block in section.blocks():
             checksum = crc64nvme(block, checksum)
         found = to_base64(checksum)
         findings = self._findings
         if found == self._target.crc64nvme:
-            # The object is what was written, byte for byte: then the rows are not what they were.
-            findings.change(FindingKind.FILE, FindingKind.MAPPING, lambda detail: f"{detail}; the object is whole")
+            # The object is exactly as it was written, so the rows have changed.
+            findings.change(
+                FindingKind.FILE, FindingKind.MAPPING, lambda detail: f"{detail}; the object is undamaged"
+            )
             return
-        # Where nobody has noted the checksum of the index, rows that differ from it are not what is wrong.
+        # The object is damaged. If the catalog has no checksum of the index, rows that differ from it are right.
         kinds = [FindingKind.FILE, FindingKind.INDEX, FindingKind.SIZE]
-        if not index_known and not findings.count(FindingKind.FILE):
+        if not is_index_known and not findings.count(FindingKind.FILE):
             findings.change(
                 FindingKind.MAPPING, FindingKind.INDEX, lambda detail: f"its index is damaged: {detail}"
             )
         if not any(map(findings.count, kinds)):
-            message = f"the whole object has CRC-64/NVME {found}, the catalog says {self._target.crc64nvme}"
-            self._tell_between(message, data, index_known=index_known)
+            message = f"the whole object has CRC-64/NVME {found} instead of {self._target.crc64nvme}"
+            self._add_gap_finding(message, data, is_index_known=is_index_known)
 
-    def _tell_between(self, message: str, data: DataCheck, *, index_known: bool) -> None:
+    def _add_gap_finding(self, message: str, data: DataCheck, *, is_index_known: bool) -> None:
+        """Add a finding for a wrong checksum of the whole object, although no file is damaged."""
         if data.gaps:
             spans = ", ".join(f"[{start}, {end})" for start, end in data.gaps)
             more = data.gap_count - len(data.gaps)
-            where = f"bytes of no file are damaged, in {spans}" + (f" and {more} more" if more else "")
-            where += "" if index_known else ", or its index is"
+            where = f"bytes that belong to no file are damaged, in {spans}" + (f" and {more} more" if more else "")
+            where += "" if is_index_known else ", or its index is damaged"
             span = (data.gaps[0][0], self._target.index_start_byte if more else data.gaps[-1][1])
-            # In a CAF these bytes are of files that were given up; other formats have headers there.
+            # In a CAF these bytes are from files that the writer abandoned; other formats have headers there.
             is_live = self._target.format != CAF.name
             self._findings.add(FindingKind.GAP, f"{where}: {message}", None, *span, is_live=is_live)
-        elif index_known and data.has_decoded:
-            where = "bytes are damaged that no file is made of"
+        elif is_index_known and data.has_decoded:
+            where = "bytes that no file is decoded from are damaged"
             self._findings.add(FindingKind.GAP, f"{where}: {message}", None, 0, self._target.index_start_byte)
-        elif index_known:
-            self._findings.add(FindingKind.CATALOG, f"{message}; its files and its index are right, though")
+        elif is_index_known:
+            self._findings.add(FindingKind.CATALOG, f"{message}; but its files and its index are undamaged")
         else:
-            self._tell_index(message)
+            self._add_index_finding(message)
 
 
 class _CountedProgress:

@@ -1,4 +1,4 @@
-"""Every byte of a chunk, in one sequential read: each file by its checksum, the whole by its own."""
+"""Check of all bytes of a chunk in one sequential read: the checksum of each file, and that of the whole object."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -13,15 +13,22 @@ from cafcat.support.checksums import crc32c, crc64nvme
 __all__ = ["DataCheck"]
 
 _LISTED_GAPS: Final = 20
+"""Largest number of gaps that are remembered. All of them are counted."""
 
 
 class DataCheck:
-    """Reads data of an object, and says which files in it are damaged. Rows of the catalog say where files are, so
-    it does not depend on the object's own index.
+    """Reads the data of an object, and adds each damaged file to the findings.
 
-    crc64nvme: of all that was read, which is `position` bytes. gaps: spans of no file, the first of them;
-    gap_count: how many there are. has_decoded: whether there are files that had to be decoded, so that not every
-    byte of a span says something. failed: why the store stopped giving bytes, if it did.
+    The rows of the catalog have the spans of the files, so the check does not need the object's own index.
+
+    Attributes:
+        position: Number of bytes that were read.
+        files: Number of files that were checked.
+        crc64nvme: CRC-64/NVME of all bytes that were read.
+        gaps: The first spans that belong to no file.
+        gap_count: Number of all such spans.
+        has_decoded: True if files had to be decoded: then a damaged byte in a span need not damage a file.
+        failed: The error by which the store stopped returning bytes; None without one.
     """
 
     def __init__(
@@ -36,10 +43,18 @@ class DataCheck:
         may_share: bool,
         decode: Callable[[Iterator[bytes], ChunkRow], Iterator[bytes]],
     ) -> None:
-        """Args: blocks: of `[0, min(data_bytes, found_bytes))`; data_bytes: how many there should be; found_bytes:
-        size of the object; advance: is told of files and bytes with each block; read_again: blocks of a span, for
-        files that share bytes with others; may_share: whether they may; decode: what makes a file of its span,
-        where the row says so."""
+        """Prepare the check.
+
+        Args:
+            blocks: Bytes `[0, min(data_bytes, found_bytes))` of the object.
+            data_bytes: Number of bytes of data that the object should have.
+            found_bytes: Actual size of the object.
+            findings: Receives the damage.
+            advance: Called with the numbers of files and bytes for each block.
+            read_again: Returns the bytes of a span, for a file that shares bytes with others.
+            may_share: True if files may share bytes.
+            decode: Returns the content of a file whose row has a decoding, from the bytes of its span.
+        """
         self._blocks = blocks
         self._data_bytes = data_bytes
         self._end = min(data_bytes, found_bytes)
@@ -60,7 +75,10 @@ class DataCheck:
         self.failed: CafcatError | None = None
 
     def run(self, rows: Iterable[ChunkRow]) -> None:
-        """All rows, in order of their bytes; then what is left. Raises what `advance` raises."""
+        """Check the files of all rows, in the order of their bytes, and read the rest.
+
+        Raises the errors of `advance`.
+        """
         row: ChunkRow | None = None
         try:
             for row in rows:
@@ -68,7 +86,7 @@ class DataCheck:
                 _, start, end, expected, _, _, _, decoding = row
                 at = start - self._block_start
                 if start == self.position and end - start <= len(self._block) - at and decoding is None:
-                    # Next, and wholly in this block, as most small files are: here, a call would cost a quarter.
+                    # The file begins here and ends in this block, as most small files do. A call would cost 25 %.
                     self.position = end
                     if crc32c(self._block[at : at + end - start]) == expected:
                         continue
@@ -79,16 +97,16 @@ class DataCheck:
             self._advance(self.files - self._advanced_files, 0)
         except CafcatError as error:
             self.failed = error
-            self._tell_failure(row, error)
+            self._add_failure(row, error)
 
     def _check(self, row: ChunkRow) -> None:
         start, end = row.start_byte, row.end_byte
         if start == end:
             self._check_span(row, iter(()))
         elif self._end < end <= self._data_bytes:
-            return  # ObjectCheck has one finding for all files that a short object lacks
+            return  # ObjectCheck adds one finding for all files that are cut off
         elif end > self._end and start >= self.position:
-            self._tell(row, "it goes on beyond the end of the data")
+            self._add_finding(row, "its span ends after the end of the data")
         elif start >= self.position:
             self._skip_to(start)
             self._check_span(row, self._parts_to(end))
@@ -110,18 +128,18 @@ class DataCheck:
         except (Corrupt, Unsupported) as error:
             if row.decoding is None:
                 raise
-            self._tell(row, error.message)
+            self._add_finding(row, error.message)
             return
         if found != row.crc32c:
-            self._tell(row, f"its bytes have CRC-32C {found:08x}, the catalog says {row.crc32c:08x}")
+            self._add_finding(row, f"its bytes have CRC-32C {found:08x} instead of {row.crc32c:08x}")
 
-    def _tell(self, row: ChunkRow, what: str) -> None:
-        dead = "" if row.is_live else "; nothing points to it any more"
+    def _add_finding(self, row: ChunkRow, what: str) -> None:
+        dead = "" if row.is_live else "; no path points to it any more"
         span = (row.start_byte, row.end_byte)
         self._findings.add(FindingKind.FILE, what + dead, row.path, *span, is_live=row.is_live)
 
     def _skip_to(self, start: int) -> None:
-        """Past bytes of no file."""
+        """Read bytes that belong to no file, and remember their span."""
         if start <= self.position:
             return
         self.gap_count += 1
@@ -134,7 +152,7 @@ class DataCheck:
             pass
 
     def _parts_to(self, end: int) -> Iterator[bytes]:
-        """The bytes from here to there."""
+        """Give the bytes from `position` to `end`."""
         while self.position < end:
             at = self.position - self._block_start
             if at == len(self._block):
@@ -146,17 +164,17 @@ class DataCheck:
 
     def _next_block(self) -> None:
         self._block_start += len(self._block)
-        self._block = b""  # so that a failure leaves no doubt how far it came
+        self._block = b""  # after a failure, `position` is exact
         self._block = next(self._blocks, b"")
         if not self._block:
-            raise Corrupt(f"the object ends at byte {self.position:,}, where it has {self._end:,} by its size")
+            raise Corrupt(f"the object ends at byte {self.position:,} instead of byte {self._end:,}")
         self._advance(self.files - self._advanced_files, len(self._block))
         self._advanced_files = self.files
         self.crc64nvme = crc64nvme(self._block, self.crc64nvme)
 
-    def _tell_failure(self, row: ChunkRow | None, error: CafcatError) -> None:
-        """The bytes at hand cannot be read; what comes after them was not looked at."""
-        reason = f"cannot be read: {error}; what comes after was not checked"
+    def _add_failure(self, row: ChunkRow | None, error: CafcatError) -> None:
+        """Add a finding for the bytes that cannot be read. Bytes after them were not checked."""
+        reason = f"cannot be read: {error}; the bytes after it were not checked"
         if row is None or self.position < row.start_byte:
             self._findings.add(FindingKind.GAP, reason, None, self.position, row.start_byte if row else self._end)
         else:

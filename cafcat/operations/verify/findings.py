@@ -1,4 +1,4 @@
-"""Findings of one check, as they are found: the first thousand, and how many more there are."""
+"""Findings of one check: the first thousand, and the number of further ones."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,10 +11,15 @@ MOST_FINDINGS: Final = 1000
 
 
 class Findings:
-    """Memory does not depend on how much is wrong."""
+    """Collects findings. Memory does not depend on their number."""
 
     def __init__(self, most: int = MOST_FINDINGS, *, is_live: bool = True) -> None:
-        """Args: is_live: False for an object that no live file needs; then no finding is live."""
+        """Begin without findings.
+
+        Args:
+            most: Number of findings that are listed. Further ones are counted by kind.
+            is_live: False for an object that no live file needs; then no finding is live.
+        """
         self._most = most
         self._is_live = is_live
         self._found: list[Finding] = []
@@ -31,8 +36,17 @@ class Findings:
         file_count: int | None = None,
         is_live: bool = True,
     ) -> None:
-        """Add a finding, as Finding has it; file_count: None for 1 with a path, 0 without one. Beyond the first
-        findings, further ones are only counted."""
+        """Add a finding. After the first thousand, further ones are only counted.
+
+        Args:
+            kind: Kind of the finding.
+            detail: Description.
+            path: Path of the file; None if the finding concerns no single file.
+            start_byte: First byte of the damaged span.
+            end_byte: The byte after the span.
+            file_count: Number of files; None for 1 with a path, 0 without one.
+            is_live: False if no live file needs the bytes.
+        """
         is_live = is_live and self._is_live
         if file_count is None:
             file_count = 0 if path is None else 1
@@ -42,12 +56,18 @@ class Findings:
             self._more[kind, is_live] = self._more.get((kind, is_live), 0) + 1
 
     def count(self, kind: FindingKind) -> int:
-        """How many there are of a kind."""
+        """Return the number of findings of a kind."""
         more = sum(count for (of, _), count in self._more.items() if of is kind)
         return sum(finding.kind is kind for finding in self._found) + more
 
     def change(self, kind: FindingKind, into: FindingKind, detail: Callable[[str], str]) -> None:
-        """What was found later shows that they are of another kind."""
+        """Change the kind of findings, because a later check showed the reason.
+
+        Args:
+            kind: Kind of the findings to change.
+            into: The new kind.
+            detail: Returns the new description from the old one.
+        """
         self._found = [
             finding._replace(kind=into, detail=detail(finding.detail)) if finding.kind is kind else finding
             for finding in self._found
@@ -58,7 +78,7 @@ class Findings:
                 self._more[into, is_live] = self._more.get((into, is_live), 0) + count
 
     def listed(self) -> list[Finding]:
-        """All that were kept; for those that were not, a line for each kind."""
+        """Return the listed findings, and one for each kind with the number of further ones."""
         more = [
             Finding(kind, f"and {count:,} more of this kind", is_live=is_live)
             for (kind, is_live), count in self._more.items()

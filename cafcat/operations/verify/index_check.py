@@ -1,4 +1,4 @@
-"""A chunk's own index: whether it is the one that was written, and says what the catalog says."""
+"""Check of a chunk's own index: is it the one that was written, and does it agree with the catalog?"""
 
 import json
 from collections import Counter
@@ -19,12 +19,13 @@ from cafcat.support.sorting import ExternalSort
 __all__ = ["compare", "index_error"]
 
 _PENDING: Final = 50_000
-"""So many entries may wait for their rows, and rows for their entries, in memory."""
-_TOLD_FILES: Final = 4096
+"""Largest number of rows and entries that wait in memory for their counterparts."""
+_ADVANCE_FILES: Final = 4096
+"""Number of files after which progress is reported."""
 
 
 def index_error(section: IndexSection, archive_format: Format, index_end_byte: int) -> str | None:
-    """Why an index cannot be the right one, as far as it says so itself: it cannot be read, or lies elsewhere."""
+    """Return the reason why an index is wrong by itself: it cannot be read, or is at another place; else None."""
     try:
         span = archive_format.reader(section).index_span
         for _ in archive_format.reader(section).entries():
@@ -32,7 +33,7 @@ def index_error(section: IndexSection, archive_format: Format, index_end_byte: i
     except (Corrupt, Unsupported) as error:
         return error.message if error.byte is None else f"{error.message} (byte {error.byte:,})"
     if span != (section.start_byte, index_end_byte):
-        return f"its footer says that the index is [{span[0]}, {span[1]})"
+        return f"its footer has the index in bytes [{span[0]}, {span[1]})"
     return None
 
 
@@ -45,20 +46,32 @@ def compare(
     lacks_checksums: bool = False,
     may_lack_rows: bool = False,
 ) -> None:
-    """The entries of an index against all rows of its chunk: path, span, checksum, time. What differs is a finding
-    (mapping). `advance` is told of files, some thousand at a time. lacks_checksums: of no checksum or time in the
-    index nothing follows. may_lack_rows: nor of an entry that the catalog does not have. Raises Corrupt or
-    Unsupported if the index cannot be read; TemporaryFileFailed."""
+    """Compare the entries of an index with all rows of its chunk: path, span, checksum, time, decoding.
+
+    Each difference is a finding of kind MAPPING.
+
+    Args:
+        entries: Entries of the index.
+        rows: All rows of the chunk.
+        findings: Receives the differences.
+        advance: Called with numbers of files, some thousand at a time.
+        lacks_checksums: True if the index need not have checksums and times: then these are not compared.
+        may_lack_rows: True if an entry without a row is no finding.
+
+    Raises:
+        Corrupt, Unsupported: The index cannot be read.
+        TemporaryFileFailed: A temporary file cannot be written.
+    """
     with closing(_Difference()) as difference:
-        _take_all(difference, entries, rows, advance, lacks_checksums=lacks_checksums)
+        _collect(difference, entries, rows, advance, lacks_checksums=lacks_checksums)
         for row, entry in difference.left():
             if row is not None:
-                _tell_row(row, entry, findings)
+                _add_finding(row, entry, findings)
             elif entry is not None and not may_lack_rows:
-                findings.add(FindingKind.MAPPING, "its index has this file, the catalog does not", *entry[:3])
+                findings.add(FindingKind.MAPPING, "its index has this file, but the catalog does not", *entry[:3])
 
 
-def _take_all(
+def _collect(
     difference: "_Difference",
     entries: Iterable[Entry],
     rows: Iterable[ChunkRow],
@@ -66,7 +79,7 @@ def _take_all(
     *,
     lacks_checksums: bool,
 ) -> None:
-    told = count = 0
+    reported = count = 0
     if lacks_checksums:
         rows, entries = _without_checksums(rows), map(_without_checksum, entries)
     for count, (row, entry) in enumerate(zip_longest(rows, entries), 1):
@@ -77,11 +90,11 @@ def _take_all(
             or not _same_time(row[4], entry[4])
             or row[7] != entry[6]
         ):
-            difference.take(row, entry)
-        if count - told == _TOLD_FILES:
-            advance(count - told)
-            told = count
-    advance(count - told)
+            difference.add(row, entry)
+        if count - reported == _ADVANCE_FILES:
+            advance(count - reported)
+            reported = count
+    advance(count - reported)
 
 
 def _without_checksums(rows: Iterable[ChunkRow]) -> Iterator[ChunkRow]:
@@ -93,7 +106,7 @@ def _without_checksum(entry: Entry) -> Entry:
 
 
 def _same_time(modified_us: int | None, modified_ns: int | None) -> bool:
-    """False also for some that are the same in the end, out of the years that a catalog can hold."""
+    """Return True if both times are equal. False can be wrong outside the years that a catalog can store."""
     return modified_ns is not None and modified_ns // 1000 == modified_us
 
 
@@ -101,21 +114,25 @@ _Key = tuple[str, int, int, int | None, int | None, int | None, str | None]
 
 
 class _Difference:
-    """What only one of two streams has, whatever their orders: what has come from one side waits for the other. If
-    too much waits, because the orders have nothing to do with each other, both are sorted, on disk."""
+    """Finds rows without entries and entries without rows, in any order.
+
+    A row waits in memory for its entry, and an entry for its row. If too many wait, because the orders are
+    unrelated, both are sorted in a temporary file.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[_Key, int] = {}
         self._sort: ExternalSort | None = None
 
-    def take(self, row: ChunkRow | None, entry: Entry | None) -> None:
+    def add(self, row: ChunkRow | None, entry: Entry | None) -> None:
+        """Add a row and an entry, or one of them."""
         if row is not None:
-            self._add((*row[:5], *row[6:]), +1)
+            self._add_one_side((*row[:5], *row[6:]), +1)
         if entry is not None:
             time = None if entry[4] is None else to_microseconds(entry[4])
-            self._add((*entry[:4], time, *entry[5:]), -1)
+            self._add_one_side((*entry[:4], time, *entry[5:]), -1)
 
-    def _add(self, key: _Key, side: int) -> None:
+    def _add_one_side(self, key: _Key, side: int) -> None:
         if self._sort is not None:
             self._sort.add(json.dumps((*key, side)).encode())
             return
@@ -126,12 +143,15 @@ class _Difference:
             self._sort = ExternalSort("a list of files")
             for waiting, times in self._waiting.items():
                 for _ in range(abs(times)):
-                    self._add(waiting, 1 if times > 0 else -1)
+                    self._add_one_side(waiting, 1 if times > 0 else -1)
             self._waiting.clear()
 
     def left(self) -> Iterator[tuple[_Key | None, _Key | None]]:
-        """What one side has and the other lacks, those of a path together: row and entry, or one of them. Raises
-        TemporaryFileFailed."""
+        """Give the rows and entries without an equal counterpart, as pairs of the same path. A missing one is None.
+
+        Raises:
+            TemporaryFileFailed: A temporary file cannot be written.
+        """
         if self._sort is None:
             yield from _pairs(self._waiting)
             return
@@ -143,12 +163,17 @@ class _Difference:
             yield from _pairs(counts)
 
     def close(self) -> None:
+        """Remove the temporary file."""
         if self._sort is not None:
             self._sort.close()
 
 
 def _pairs(counts: Mapping[_Key, int]) -> Iterator[tuple[_Key | None, _Key | None]]:
-    """Those of one path together. counts: how often a row has come more often than an entry."""
+    """Give pairs of a row and an entry with the same path.
+
+    Args:
+        counts: How many more times a row was added than an equal entry.
+    """
     entries = {key[0]: key for key, count in counts.items() if count < 0}
     for key, count in counts.items():
         if count > 0:
@@ -157,9 +182,9 @@ def _pairs(counts: Mapping[_Key, int]) -> Iterator[tuple[_Key | None, _Key | Non
         yield None, key
 
 
-def _tell_row(key: _Key, entry: _Key | None, findings: Findings) -> None:
+def _add_finding(key: _Key, entry: _Key | None, findings: Findings) -> None:
     if entry is None:
-        message = "the catalog has a row for this file that no entry of its index stands for"
+        message = "the catalog has a row for this file, but its index has no entry"
     else:
         message = f"the catalog has {_shown(key)}, its index has {_shown(entry)}"
     findings.add(FindingKind.MAPPING, message, *key[:3])

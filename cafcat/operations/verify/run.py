@@ -66,7 +66,7 @@ def run(session: Session, options: VerifyOptions) -> VerifyReport:
 
 
 class _Verify:
-    """One verify. Other verifies and writers may work at the same time."""
+    """State and steps of one verify. Other verifies and writers may work at the same time."""
 
     def __init__(self, session: Session, options: VerifyOptions) -> None:
         self._session = session
@@ -205,7 +205,7 @@ class _Verify:
             return False
         self._stores_out_of_reach.add(target.store)
         self._counts["not known"] += 1
-        finding = Finding(FindingKind.UNREADABLE, f"no object of it was checked: {error}")
+        finding = Finding(FindingKind.UNREADABLE, f"no object of this store was checked: {error}")
         verdict = Verdict.UNREADABLE
         self._session.emit(ObjectChecked(None, target.store, False, target.store, verdict, 0, 0, (finding,)))
         return True

@@ -1,4 +1,4 @@
-"""The files of a source, read again, against what the catalog has under their paths."""
+"""Check of the files of a source against the catalog. The files are read again."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -25,8 +25,16 @@ _MOST_PROBLEMS: Final = 100_000
 
 
 def folder_of(typed: str, source: Source, prefix: str) -> str | None:
-    """The folder of the catalog ("a/b/") that an ingest of this source puts its files into; None if it is not
-    one of its own, as for tar files and the current folder. prefix: as for the ingest."""
+    """Return the folder of the catalog ("a/b/") that an ingest of this source puts its files into.
+
+    Args:
+        typed: Name of the source, as the user typed it.
+        source: The source.
+        prefix: Folder of the catalog that the ingest put before all names.
+
+    Returns:
+        The folder; None if other sources can have files in it, as for tar files and the current folder.
+    """
     if is_remote(typed):
         from cafcat.remote.address import parse_s3
 
@@ -39,7 +47,7 @@ def folder_of(typed: str, source: Source, prefix: str) -> str | None:
 
 
 class SourceCheck:
-    """One source. Memory does not depend on its size."""
+    """A check of one source. Memory does not depend on its size."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -49,9 +57,16 @@ class SourceCheck:
         self._files = self._bytes = 0
 
     def check(self, source: Source, folder: str | None) -> CheckResult | None:
-        """Reads every file of the source that the catalog has. folder: that of the catalog in which all files are
-        such of the source: what the source does not have is missing there; None: nobody can tell what is missing.
-        The source gives its files in the order of their paths, then. Returns None if it was stopped."""
+        """Read every file of the source that the catalog has, and compare it with the catalog.
+
+        Args:
+            source: The source.
+            folder: Folder of the catalog whose files are all from this source, so that missing files can be found.
+                The source must give its files in order of path. None to find no missing files.
+
+        Returns:
+            The result; None if the user ended the operation.
+        """
         started_at = datetime.now(UTC)
         missing = None if folder is None else _Missing(self._locations(folder), self._findings)
         try:
@@ -62,8 +77,8 @@ class SourceCheck:
                     self._compare(location, opened)
             if missing is not None:
                 missing.end()
-                if not missing.can_tell:
-                    self._progress.warn(f"{source.name}: nobody can tell which files are missing there")
+                if not missing.is_reliable:
+                    self._progress.warn(f"{source.name}: cannot find out which files are missing there")
         except SourceBroke as broke:
             self._findings.add(FindingKind.UNREADABLE, f"{source.name}: {broke.reason}")
         return CheckResult(self._verdict(), self._findings.listed(), self._files, self._bytes, started_at)
@@ -79,26 +94,26 @@ class SourceCheck:
                 missing.pass_by(path)
             return True
 
-        return opened_again(self._catalog, source, pass_by, lambda problem: self._take_problem(problem, missing))
+        return opened_again(self._catalog, source, pass_by, lambda problem: self._handle_problem(problem, missing))
 
     def _locations(self, folder: str) -> Iterator[str]:
-        """All paths below a folder of the catalog, in order."""
+        """Give all paths below a folder of the catalog, in order."""
         after: str | None = None
         while page := self._catalog.files.page(folder, after=after):
             yield from (location.path for location in page)
             after = page[-1].path
 
-    def _take_problem(self, problem: FileProblem, missing: "_Missing | None") -> None:
+    def _handle_problem(self, problem: FileProblem, missing: "_Missing | None") -> None:
         self._progress.emit(problem)
         if problem.kind.is_failure:
             self._findings.add(FindingKind.UNREADABLE, problem.message, problem.path)
         if missing is not None:
-            missing.take(problem)
+            missing.add_problem(problem)
 
     def _compare(self, location: Location, opened: Opened) -> None:
         self._files += 1
         if isinstance(opened, SourceFailed):
-            self._unreadable(location, opened)
+            self._add_unreadable(location, opened)
             return
         try:
             with opened:
@@ -106,16 +121,18 @@ class SourceCheck:
                 if size_bytes == location.size_bytes:
                     checksum = self._checksum(opened)
         except SourceFailed as error:
-            self._unreadable(location, error)
+            self._add_unreadable(location, error)
             return
         if checksum is None:
-            self._differs(location, f"it has {size_bytes:,} bytes at its source, {location.size_bytes:,} here")
+            here = f"{location.size_bytes:,} in the catalog"
+            self._add_difference(location, f"it has {size_bytes:,} bytes in its source, but {here}")
         elif checksum != location.crc32c:
-            self._differs(location, f"it has CRC-32C {checksum:08x} at its source, {location.crc32c:08x} here")
+            here = f"{location.crc32c:08x} in the catalog"
+            self._add_difference(location, f"it has CRC-32C {checksum:08x} in its source, but {here}")
 
     def _checksum(self, opened: Opened) -> int:
         checksum = 0
-        assert not isinstance(opened, SourceFailed)  # noqa: S101 - the caller has asked
+        assert not isinstance(opened, SourceFailed)  # noqa: S101 - the caller has checked this
         for block in blocks_of(opened):
             checksum = crc32c(block, checksum)
             self._bytes += len(block)
@@ -123,15 +140,19 @@ class SourceCheck:
         self._progress.advance(1, 0)
         return checksum
 
-    def _unreadable(self, location: Location, error: SourceFailed) -> None:
+    def _add_unreadable(self, location: Location, error: SourceFailed) -> None:
         self._findings.add(FindingKind.UNREADABLE, error.message, location.path)
 
-    def _differs(self, location: Location, message: str) -> None:
+    def _add_difference(self, location: Location, message: str) -> None:
         self._findings.add(FindingKind.SOURCE, message, location.path)
 
 
 class _Missing:
-    """Goes through the paths of the catalog beside those of the source, both in ascending order."""
+    """Finds missing files, by comparing the paths of the catalog with those of the source. Both ascend.
+
+    Attributes:
+        is_reliable: False if the source gave its files out of order, or gave too many problems.
+    """
 
     def __init__(self, paths: Iterator[str], findings: Findings) -> None:
         self._paths = paths
@@ -139,44 +160,44 @@ class _Missing:
         self._problems: dict[str, FileProblem] = {}
         self._next = next(paths, None)
         self._last = ""
-        self.can_tell = True
+        self.is_reliable = True
         """Whether the source gave its files in order, and few enough problems."""
 
-    def take(self, problem: FileProblem) -> None:
-        """The source could not say what is there, or below it."""
+    def add_problem(self, problem: FileProblem) -> None:
+        """Remember a problem: the source could not read this path, or the folder of this path."""
         self._problems[problem.path] = problem
-        self.can_tell = self.can_tell and len(self._problems) <= _MOST_PROBLEMS
+        self.is_reliable = self.is_reliable and len(self._problems) <= _MOST_PROBLEMS
 
     def pass_by(self, path: str) -> None:
-        """The source has this file."""
-        self.can_tell = self.can_tell and path > self._last
+        """Compare with a file that the source has."""
+        self.is_reliable = self.is_reliable and path > self._last
         self._last = path
-        while self.can_tell and self._next is not None and self._next < path:
-            self._tell(self._next)
+        while self.is_reliable and self._next is not None and self._next < path:
+            self._report_missing(self._next)
             self._next = next(self._paths, None)
         if self._next == path:
             self._next = next(self._paths, None)
 
     def end(self) -> None:
-        """The source has no more."""
-        while self.can_tell and self._next is not None:
-            self._tell(self._next)
+        """Report the paths after the source's last file as missing."""
+        while self.is_reliable and self._next is not None:
+            self._report_missing(self._next)
             self._next = next(self._paths, None)
 
-    def _tell(self, path: str) -> None:
+    def _report_missing(self, path: str) -> None:
         problem = self._problems.get(path)
         if problem is not None and not problem.kind.is_failure:
-            self._findings.add(FindingKind.SOURCE, f"it is something else at its source: {problem.message}", path)
-        elif not any(self._unknown(above) for above in _above(path)):
-            self._findings.add(FindingKind.SOURCE, "it is not at its source any more", path)
+            self._findings.add(FindingKind.SOURCE, f"it is not a file in its source: {problem.message}", path)
+        elif not any(self._is_unreadable(above) for above in _above(path)):
+            self._findings.add(FindingKind.SOURCE, "it is missing in its source", path)
 
-    def _unknown(self, path: str) -> bool:
+    def _is_unreadable(self, path: str) -> bool:
         problem = self._problems.get(path)
         return problem is not None and (problem.kind.is_failure or problem.kind is ProblemKind.OWN)
 
 
 def _above(path: str) -> Iterator[str]:
-    """The path itself, and the folders that it is in."""
+    """Give the path itself, and the folders that contain it."""
     while path:
         yield path
         path = path.rpartition("/")[0]
