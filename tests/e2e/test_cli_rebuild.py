@@ -74,7 +74,7 @@ def test_what_is_lost_is_said_and_has_to_be_accepted(cafcat: Cafcat, lost: Cafca
     gone.unlink()
     (store / "strange").write_bytes(b"")
     refused = lost("rebuild", code=5)
-    assert f"missing {gone.stem} (1 file): the journal has it at 2, no store has its object" in refused.err
+    assert f"missing {gone.stem} (1 file): it is in journal record 2, but no store has its object" in refused.err
     assert refused.text.startswith("nothing was written: 1 thing lost; name a store that has it, or go on without")
     assert lost("ls", "-R").out == b""
     summary = lost("rebuild", "--accept-loss", "--json", code=5).document["summary"]
@@ -101,7 +101,7 @@ def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: 
         assert alone.text.startswith("rebuilt 1 chunk: 13 files")
     with databases.fresh(databases.template()) as url:
         nothing = Cafcat(cafcat.folder, url)("rebuild", "nowhere", code=4)
-        assert "neither a chunk nor a journal in" in nothing.err
+        assert "neither a chunk nor a journal record in" in nothing.err
 
 
 def test_a_chunk_without_a_record_is_named(cafcat: Cafcat, lost: Cafcat) -> None:

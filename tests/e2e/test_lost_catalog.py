@@ -187,7 +187,7 @@ def test_two_catalogs_share_a_store_on_purpose(cafcat: Cafcat, kept: str) -> Non
         asked = other("rebuild", store, code=2)
         assert "2 catalogs wrote to these stores: " in asked.err
         assert f"{identity['uuid']} (since 20" in asked.err
-        assert f"; name one: cafcat rebuild {store} --catalog UUID" in asked.err
+        assert f"; choose one: cafcat rebuild {store} --catalog UUID" in asked.err
         summary = summary_of(other("rebuild", store, "--catalog", identity["uuid"], "--json"))
         assert (summary["catalog"], summary["unclaimed"], summary["damages"]) == (identity["uuid"], [], [])
         assert other("ls", "-R").lines == listed

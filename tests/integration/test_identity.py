@@ -228,8 +228,8 @@ def test_two_catalogs_over_one_store_are_rebuilt_each_by_itself(world: World, jo
         empty.rebuild()
     assert all(f"{uuid} (since 20" in caught.value.message for uuid in both)
     assert "3 journal records, the last of 20" in caught.value.message
-    assert caught.value.hint == f"name one: cafcat rebuild {world.objects.url} --catalog UUID"
-    with pytest.raises(NotFound, match="no catalog 00000000 wrote to these stores; those that did: "):
+    assert caught.value.hint == f"choose one: cafcat rebuild {world.objects.url} --catalog UUID"
+    with pytest.raises(NotFound, match="no catalog 00000000 wrote to these stores; the catalogs that did: "):
         empty.rebuild(catalog="00000000")
     assert sql(empty, "SELECT count(*) FROM chunks") == [(0,)]
     for repository in (world.repository, joined):

@@ -1,4 +1,4 @@
-"""What backups are called: `backups/20261121T164500.123456Z-<uuid>.tar`, by name in order of time."""
+"""Keys of backups: `backups/20261121T164500.123456Z-<uuid>.tar`. The order of keys is the order of time."""
 
 import re
 from datetime import UTC, datetime
@@ -18,12 +18,17 @@ _KEY: Final = re.compile(
 
 
 def backup_key(begun_at: datetime, uuid: UUID) -> str:
-    """The key of a backup that was begun then."""
+    """Return the key of a backup.
+
+    Args:
+        begun_at: Time when the backup began.
+        uuid: Uuid of the backup.
+    """
     return f"{BACKUP_PREFIX}{begun_at.astimezone(UTC).strftime(_TIME)}-{uuid}.tar"
 
 
 def backup_time(key: str) -> str | None:
-    """When a backup was begun, ISO 8601 in UTC; None if that is no key of one."""
+    """Return when a backup began, ISO 8601 in UTC; None if the key is not that of a backup."""
     found = _KEY.fullmatch(key)
     try:
         begun_at = datetime.strptime(found[1], _TIME).replace(tzinfo=UTC) if found else None

@@ -7,8 +7,16 @@ __all__ = ["BackupReport"]
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What was written: rows by table; journal_id: the last journal record that is in it. removed: keys of
-    older backups that are gone now."""
+    """The backup that was written.
+
+    Attributes:
+        store: URL of the store.
+        object_key: Key of the backup.
+        size_bytes: Size of the backup.
+        journal_id: Sequence number of the last journal record in the backup.
+        rows: Number of rows by table.
+        removed: Keys of older backups that were removed.
+    """
 
     store: str
     object_key: str

@@ -1,4 +1,4 @@
-"""The whole catalog as one object of a store, and older ones removed."""
+"""Writes the whole catalog as one object of a store, and removes older backups."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,7 +26,14 @@ __all__ = ["FoundBackup", "backups_of", "run"]
 
 
 class FoundBackup(NamedTuple):
-    """A backup that a store has. begun_at: ISO 8601 in UTC."""
+    """A backup in a store.
+
+    Attributes:
+        store: URL of the store.
+        object_key: Key of the backup.
+        size_bytes: Size of the object.
+        begun_at: When the backup began, ISO 8601 in UTC.
+    """
 
     store: str
     object_key: str
@@ -40,12 +47,12 @@ def run(session: Session, options: BackupOptions) -> BackupReport:
     Raises:
         Conflict: The store has chunks of another catalog, and `join_store` is false.
         InvalidInput: No store has this name, or no backup would stay.
-        StoreFailed, AccessDenied: The store does not take the backup.
+        StoreFailed, AccessDenied: The backup cannot be written to the store.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     options.check()
     store = store_to_write(session, options.to)
-    join_store(session, store, asked=options.join_store)
+    join_store(session, store, allow_shared=options.join_store)
     try:
         return _Backup(session, store).run(options.keep)
     finally:
@@ -53,7 +60,7 @@ def run(session: Session, options: BackupOptions) -> BackupReport:
 
 
 class _Backup:
-    """One backup."""
+    """State and steps of one backup."""
 
     def __init__(self, session: Session, store: Store) -> None:
         self._catalog = session.catalog
@@ -62,10 +69,16 @@ class _Backup:
         self._progress = session.progress
 
     def run(self, keep: int | None) -> BackupReport:
-        """Afterwards removes all but the `keep` newest backups of the store. After an error nothing is left behind
-        that recover or the next backup does not find. Raises StoreFailed, CatalogUnavailable."""
+        """Write a backup, then remove older ones.
+
+        After an error, recovery or the next backup finds everything that is left.
+
+        Args:
+            keep: Number of newest backups in the store that stay; None to remove none.
+        """
         recover_backups(self._catalog, self._store, self._owner)
-        # The moment comes before the row: what is in the backup does not know of it.
+        # The consistent read begins before the row of the backup is inserted: the backup does not contain its own
+        # row.
         with self._catalog.dump.reading() as reading:
             key = backup_key(datetime.now(UTC), uuid4())
             tar = self._write_object(reading, key)
@@ -100,7 +113,7 @@ class _Backup:
             backups.commit(backup, upload.etag)
         except BaseException:
             lease.end()
-            # What cannot be done now, the next backup does.
+            # The next backup of this store does the steps that fail here.
             with suppress(CafcatError):
                 backups.abandon(backup)
                 remove_backup(self._catalog, self._store, backup, key)
@@ -137,6 +150,6 @@ class _Backup:
 
 
 def backups_of(store: Store) -> list[FoundBackup]:
-    """All that a store has, the oldest first; needs no catalog."""
+    """Return all backups of a store, the oldest first. Needs no catalog."""
     found = ((key, size_bytes, backup_time(key)) for key, size_bytes, _ in store.list())
     return [FoundBackup(store.url, key, size_bytes, begun_at) for key, size_bytes, begun_at in found if begun_at]

@@ -1,7 +1,7 @@
-"""Backups of the catalog as tar files: docs/formats/backup.md. Written and read in one direction.
+"""Backups of the catalog as tar files: docs/formats/backup.md. They are written and read sequentially.
 
-A member is complete in memory before its header is written, and is small enough for that; so nothing has to be kept
-on a disk, whatever the size of the catalog.
+A member is completed in memory before its header is written. Members are small enough for that, so a backup of any
+size needs no temporary file.
 """
 
 import json
@@ -20,9 +20,9 @@ HEAD_NAME: Final = "backup.json"
 MANIFEST_NAME: Final = "manifest.json"
 
 PART_BYTES: Final = 32 << 20
-"""Of rows, before compression: rows are not cut, so a part may have one more."""
+"""Size in bytes of the rows in a part, before compression. Rows are not split: a part can have one row more."""
 _LEVEL: Final = 1
-"""Of zlib: higher ones cost more time than the database needs to give the rows, for a tenth less."""
+"""Level of zlib. Higher levels take longer than the database needs for the rows, and save only a tenth."""
 _GZIP: Final = 31
 _BLOCK: Final = tarfile.BLOCKSIZE
 _PIECE_BYTES: Final = 1 << 20
@@ -30,7 +30,14 @@ _MAX_DOCUMENT_BYTES: Final = 64 << 20
 
 
 class Member(NamedTuple):
-    """A part as the manifest has it: size in bytes and CRC-32C as it is in the tar."""
+    """A part of a table, as the manifest lists it.
+
+    Attributes:
+        name: Name in the tar.
+        size_bytes: Size in the tar, compressed.
+        crc32c: CRC-32C of the bytes in the tar.
+        rows: Number of rows.
+    """
 
     name: str
     size_bytes: int
@@ -39,17 +46,33 @@ class Member(NamedTuple):
 
 
 class TarWriter:
-    """Writes members one after the other."""
+    """Writes members one after the other.
+
+    Attributes:
+        size_bytes: Number of bytes that were written.
+        members: The parts that were written.
+    """
 
     def __init__(self, write: Callable[[bytes], object], modified_at: int) -> None:
-        """modified_at: of all members, seconds since 1970."""
+        """Write nothing yet.
+
+        Args:
+            write: Receives the bytes of the tar.
+            modified_at: Modification time of all members, in seconds since 1970.
+        """
         self._write = write
         self._modified_at = modified_at
         self.size_bytes = 0
         self.members: list[Member] = []
 
     def add_rows(self, table: str, rows: Iterable[bytes], advance: Callable[[int, int], object]) -> None:
-        """Writes rows as parts `TABLE/000001.copy.gz`, ...; `advance` is told of rows and bytes."""
+        """Write rows as parts `TABLE/000001.copy.gz` and so on.
+
+        Args:
+            table: Name of the table.
+            rows: Lines in the format of COPY.
+            advance: Called after each part with the numbers of rows and compressed bytes.
+        """
         part = _Part()
         for row in rows:
             part.add(row)
@@ -68,11 +91,11 @@ class TarWriter:
         advance(part.rows, len(data))
 
     def add_document(self, name: str, document: dict[str, Any]) -> None:
-        """Writes JSON."""
+        """Write a JSON document as a member."""
         self._add(name, json.dumps(document, indent=1).encode() + b"\n")
 
     def finish(self) -> None:
-        """Writes the end of the tar."""
+        """Write the end of the tar."""
         self._put(bytes(2 * _BLOCK))
 
     def _add(self, name: str, data: bytes) -> None:
@@ -88,7 +111,7 @@ class TarWriter:
 
 
 class _Part:
-    """Rows on their way into gzip."""
+    """Rows that are being compressed."""
 
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(_LEVEL, wbits=_GZIP)
@@ -98,6 +121,7 @@ class _Part:
         self.size_bytes = self.rows = 0
 
     def add(self, row: bytes) -> None:
+        """Add a row."""
         self._rows.append(row)
         self._pending_bytes += len(row)
         self.rows += 1
@@ -111,16 +135,26 @@ class _Part:
         self._pending_bytes = 0
 
     def finish(self) -> bytes:
+        """Return the compressed rows."""
         self._compress()
         self._compressed += self._compressor.flush()
         return bytes(self._compressed)
 
 
 class TarReader:
-    """Reads members in their order. Raises Corrupt for what TarWriter does not write."""
+    """Reads members in their order. Raises Corrupt for content that TarWriter does not write.
+
+    Attributes:
+        crc32c: CRC-32C of the member that was read last.
+    """
 
     def __init__(self, blocks: Iterator[bytes], name: str) -> None:
-        """name: of the object, for messages."""
+        """Read nothing yet.
+
+        Args:
+            blocks: Bytes of the tar.
+            name: Name of the object, for messages.
+        """
         self._blocks = blocks
         self._name = name
         self._rest = b""
@@ -129,7 +163,7 @@ class TarReader:
         """Of the member that was read last."""
 
     def members(self) -> Iterator[tuple[str, int, Iterator[bytes]]]:
-        """Name, size, and content of each: to be read to its end before the next is asked for."""
+        """Give name, size and content of each member. Read a content to its end before the next member."""
         while True:
             header = b"".join(self._pieces(_BLOCK))
             if not any(header):
@@ -139,25 +173,25 @@ class TarReader:
             except (tarfile.HeaderError, ValueError) as error:
                 raise self.corrupt(f"a header of the tar is damaged: {error}") from error
             if not info.isreg():
-                raise self.corrupt(f"{info.name} is no file")
+                raise self.corrupt(f"{info.name} is not a regular file")
             yield info.name, info.size, self._content(info.size)
             for _ in self._pieces(-info.size % _BLOCK):
                 pass
 
     def document(self, size_bytes: int, content: Iterator[bytes]) -> dict[str, Any]:
-        """JSON."""
+        """Return the JSON object in a member."""
         if size_bytes > _MAX_DOCUMENT_BYTES:
-            raise self.corrupt("a document of it is too large")
+            raise self.corrupt("a JSON document in it is too large")
         try:
             found = json.loads(b"".join(content))
         except (ValueError, RecursionError) as error:
-            raise self.corrupt("a document of it is no JSON") from error
+            raise self.corrupt("a document in it is not JSON") from error
         if not isinstance(found, dict):
-            raise self.corrupt("a document of it is no JSON object")
+            raise self.corrupt("a document in it is not a JSON object")
         return found
 
     def corrupt(self, message: str) -> Corrupt:
-        """The error, with the place where reading stands."""
+        """Return an error with the position of the reader."""
         return Corrupt(f"the backup is damaged: {message}", chunk=self._name, byte=self._byte)
 
     def _content(self, size_bytes: int) -> Iterator[bytes]:
@@ -173,7 +207,7 @@ class TarReader:
             if not self._rest:
                 self._rest = next(self._blocks, b"")
                 if not self._rest:
-                    raise self.corrupt("it ends before its end")
+                    raise self.corrupt("it is truncated")
             piece, self._rest = self._rest[:left], self._rest[left:]
             left -= len(piece)
             self._byte += len(piece)
@@ -181,7 +215,15 @@ class TarReader:
 
 
 def unpacked(content: Iterator[bytes], corrupt: Callable[[str], Corrupt]) -> Iterator[bytes]:
-    """The bytes that are in gzip, at most 1 MiB at a time, whatever they were packed from."""
+    """Give the bytes of a gzip file, at most 1 MiB at a time, however much they were compressed.
+
+    Args:
+        content: The compressed bytes.
+        corrupt: Returns the error to raise, from a message.
+
+    Raises:
+        Corrupt: The content is not one complete gzip file.
+    """
     unpacker = zlib.decompressobj(wbits=_GZIP)
     try:
         for piece in content:
@@ -191,6 +233,6 @@ def unpacked(content: Iterator[bytes], corrupt: Callable[[str], Corrupt]) -> Ite
                 data = unpacker.unconsumed_tail
         yield unpacker.flush()
     except zlib.error as error:
-        raise corrupt(f"its rows cannot be unpacked: {error}") from error
+        raise corrupt(f"its rows cannot be decompressed: {error}") from error
     if not unpacker.eof or unpacker.unused_data:
-        raise corrupt("its rows do not end where their member does")
+        raise corrupt("the compressed rows do not end at the end of their member")

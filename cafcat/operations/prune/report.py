@@ -7,15 +7,15 @@ __all__ = ["PruneReport"]
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """What was removed, or would be.
+    """Totals of a prune. In a dry run: of the objects that would be removed.
 
     Attributes:
-        chunks: Number of chunks.
+        chunks: Number of chunks whose own object was removed.
         objects: Number of objects: those of chunks and of copies.
         bytes_freed: Bytes of these objects.
-        chunks_waiting: Number of chunks without files whose grace period is not over.
+        chunks_waiting: Number of chunks without live files whose grace period is not over.
         bytes_waiting: Bytes of these chunks.
-        let_go: Number of adopted archives that the catalog forgets; their objects stay.
+        let_go: Number of adopted archives that were removed from the catalog; their objects stay.
         failed: One message for each chunk that could not be removed.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.

@@ -1,8 +1,8 @@
-"""Removes chunks that no path points to any more, when their grace period is over.
+"""Removes chunks that no path has pointed to for longer than their grace period.
 
-The row in the catalog decides, and is changed first: `retired` becomes `deleted` only while nothing points to the
-chunk, and undelete brings back nothing of a chunk that is `deleted`. Then its objects are removed, then its journal
-record, which without the objects says nothing. What says that files were removed stays.
+The row in the catalog is changed first: `retired` becomes `deleted`, if still no path points to the chunk. Undelete
+brings back no file of a `deleted` chunk. Then the objects are removed, then their journal record, which is useless
+without the objects. Journal records of removed files stay.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ def run(session: Session, options: PruneOptions) -> PruneReport:
 
 
 class _Prune:
-    """One prune. Several prunes, readers and writers may work at the same time."""
+    """State and steps of one prune. Several prunes, readers and writers may work at the same time."""
 
     def __init__(self, session: Session, options: PruneOptions) -> None:
         self._session = session
@@ -79,7 +79,7 @@ class _Prune:
         )
 
     def _prune_left_copies(self, store: str | None) -> bool:
-        """Whether it was interrupted."""
+        """Prune the copies that migrations left. Returns True if the user ended the operation."""
         for copy in self._catalog.pruning.retired_copies(self._grace_seconds, store):
             if self._session.should_end():
                 return True
@@ -88,12 +88,15 @@ class _Prune:
         return False
 
     def _prune_left(self, copy: RetiredCopy) -> None:
-        """Only where the chunk itself is seen at its new place, and that is another place than the old one."""
+        """Remove a copy that a migration left.
+
+        The chunk itself must be at its new location, with the right size, and this must not be the old location.
+        """
         store, new = self._stores.open(copy.store), self._stores.open(copy.chunk_store)
         found = new.stat(copy.chunk_key)
         if found.size_bytes != copy.size_bytes:
             where = f"its object in {copy.chunk_store}"
-            raise Corrupt(f"{where} has {found.size_bytes:,} bytes, the catalog says {copy.size_bytes:,}")
+            raise Corrupt(f"{where} has {found.size_bytes:,} bytes instead of {copy.size_bytes:,}")
         check_files(store, new, (copy.object_key, copy.chunk_key))
         if not self._dry_run:
             self._replicas.prove(store, copy.uuid, copy.object_key)
@@ -119,7 +122,7 @@ class _Prune:
             self._session.emit(ChunkPruned(chunk.uuid, chunk.store, len(removed), freed, chunk.retired_at))
 
     def _let_go(self, chunk: PrunableChunk) -> None:
-        """What is not cafcat's is not touched, nor looked for."""
+        """Remove an adopted archive from the catalog. Its object is neither read nor removed."""
         if not self._dry_run:
             self._catalog.chunks.record_removed(chunk.id)
         self._counts["let_go"] += 1
@@ -127,8 +130,11 @@ class _Prune:
         self._session.emit(ChunkPruned(chunk.uuid, chunk.store, 0, 0, chunk.retired_at))
 
     def _decide(self, chunk: PrunableChunk) -> bool:
-        """Nothing is decided of a chunk whose store is not there, or cannot be told what was removed: a rebuild of
-        what is left in it would bring back older files of the same names."""
+        """Mark a chunk as deleted. Returns False if a path points to it again.
+
+        The store must answer, and must have the journal records of all removals. Otherwise a rebuild from the rest
+        of this store would bring back older files with the same paths.
+        """
         if chunk.is_adopted:
             return self._dry_run or self._catalog.pruning.mark_deleted(chunk.id, self._grace_seconds)
         store = self._stores.open(chunk.store)
@@ -138,7 +144,10 @@ class _Prune:
         return self._catalog.pruning.mark_deleted(chunk.id, self._grace_seconds)
 
     def _remove_all(self, chunk: PrunableChunk, objects: Sequence[ChunkObject]) -> list[ChunkObject]:
-        """Returns the objects that were removed. A store that fails keeps its own."""
+        """Remove the objects of a chunk from all stores, and return those that were removed.
+
+        A store that fails is noted.
+        """
         removed = []
         for url, group in groupby(sorted(objects, key=attrgetter("store")), key=attrgetter("store")):
             with reported(self._failed, f"chunk {chunk.uuid}"):
@@ -148,9 +157,12 @@ class _Prune:
         return removed
 
     def _remove(self, store: Store, chunk_id: int, objects: Sequence[ChunkObject]) -> None:
-        """All that one store has of a chunk. The journal record after the objects: a whole chunk without its
-        record would be taken for one whose commit never came. And not while somebody is at writing it."""
-        # Their uploads were completed long ago: there is none to abort.
+        """Remove all objects of a chunk in one store.
+
+        The journal record comes last: recovery would adopt a complete chunk without a record. The lock of the
+        journal excludes a process that writes this record at the same time.
+        """
+        # The uploads of these objects were completed long ago, so there is none to abort.
         for found in objects:
             store.delete(found.object_key)
         with self._catalog.journal.exclusively(store.url):

@@ -13,18 +13,25 @@ class DamageKind(StrEnum):
     """Kinds of damage in a store."""
 
     MISSING = "missing"
-    """The journal says that a chunk was committed, and no store has it."""
+    """The journal has a committed chunk, and no store has its object."""
     CHUNK = "chunk"
-    """The index of a chunk cannot be read, or is not what the journal says."""
+    """The index of a chunk cannot be read, or differs from its journal record."""
     JOURNAL = "journal"
-    """A journal record cannot be read: what it said is not known."""
+    """A journal record cannot be read, so its changes are unknown."""
     ORDER = "order"
-    """Two journal records have the same number: two catalogs wrote to these stores."""
+    """Two journal records have the same sequence number: two catalogs wrote to these stores."""
 
 
 class Damage(NamedTuple):
-    """name: the object, or the uuid of a chunk that is missing. files: how many it had, if that is known. lost:
-    whether nothing else says the same."""
+    """Damage of one object.
+
+    Attributes:
+        kind: Kind of the damage.
+        name: Path or URL of the object; for a missing chunk its uuid.
+        message: Description of the damage.
+        files: Number of files of the chunk; None if it is unknown.
+        lost: True if no other object has the same contents.
+    """
 
     kind: DamageKind
     name: str
@@ -35,21 +42,27 @@ class Damage(NamedTuple):
 
 @dataclass(slots=True)
 class Damages:
-    """The first thousand of `count` damages; lost_count of all cost something."""
+    """Damage that was found.
+
+    Attributes:
+        listed: The first thousand.
+        count: Number of all.
+        lost_count: Number of damages by which contents are lost.
+    """
 
     listed: list[Damage] = field(default_factory=list)
     count: int = 0
     lost_count: int = 0
 
     def add(self, damage: Damage) -> None:
-        """Count one more, and list it if it is one of the first."""
+        """Count a damage, and list it if it is one of the first."""
         self.count += 1
         self.lost_count += damage.lost
         if len(self.listed) < _LISTED_DAMAGES:
             self.listed.append(damage)
 
     def extend(self, others: "Damages") -> None:
-        """Add other damages to these."""
+        """Add the damage of another object of this class."""
         self.listed += others.listed[: _LISTED_DAMAGES - len(self.listed)]
         self.count += others.count
         self.lost_count += others.lost_count

@@ -1,4 +1,4 @@
-"""Which lost catalog a rebuild makes anew, where several may have written to the stores."""
+"""Chooses the lost catalog that a rebuild restores, if several catalogs wrote to the stores."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -14,14 +14,21 @@ from cafcat.stores.marker import Marker, read_markers
 __all__ = ["UNNAMED", "LostCatalogs"]
 
 UNNAMED: Final = "unnamed"
-"""Name of the catalog whose records and chunks name none, where no marker says that they belong to another."""
+"""Name of the catalog of records and chunks that contain no identity, and that no marker claims."""
 _LEAST_DIGITS: Final = 8
+"""Number of digits of a uuid that are enough to choose a catalog."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """Markers and journal records of one catalog. marker: None if no store has a readable one.
-    last: when the last record was made, ISO 8601 in UTC."""
+    """Markers and journal records of one catalog.
+
+    Attributes:
+        marker: Its marker; None if no store has a readable one.
+        has_marker: True if a store has a marker, readable or not.
+        records: Number of its journal records.
+        last: Time of its last record, ISO 8601 in UTC.
+    """
 
     marker: Marker | None = None
     has_marker: bool = False
@@ -31,11 +38,14 @@ class _Found:
 
 @dataclass(slots=True)
 class LostCatalogs:
-    """The catalogs that wrote to some stores, by their markers and journal records. None is the catalog of records
-    that name none and are claimed by no marker.
+    """The catalogs that wrote to some stores, found by their markers and journal records.
 
-    own: identity of the catalog that is to be filled. It is not counted, unless it has records. lost: the catalog
-    that is to be rebuilt, once it is chosen; None if it left no identity.
+    The identity None stands for the catalog of records without an identity, if no marker claims these.
+
+    Attributes:
+        stores: The stores.
+        own: Identity of the catalog that is to be filled. It counts only if it has records.
+        lost: Identity of the catalog that is to be rebuilt, once it is chosen; None if its identity is unknown.
     """
 
     stores: Sequence[Store]
@@ -45,15 +55,20 @@ class LostCatalogs:
     _claims: UUID | None = None
 
     def __post_init__(self) -> None:
+        """Read the markers of all stores."""
         for store in self.stores:
             self._add_markers(read_markers(store))
 
     def owner(self, catalog: UUID | None) -> UUID | None:
-        """Return the catalog of an object that names this one, or none."""
+        """Return the catalog of an object.
+
+        Args:
+            catalog: The identity in the object; None if it has none.
+        """
         return catalog or self._claims
 
     def count(self, record: JournalRecord) -> UUID | None:
-        """Note a record that was read, and return its catalog."""
+        """Count a record, and return its catalog."""
         owner = self.owner(record.catalog)
         found = self._found.setdefault(owner, _Found())
         found.records += 1
@@ -62,21 +77,24 @@ class LostCatalogs:
 
     @property
     def are_several(self) -> bool:
-        """True if more than one catalog wrote to the stores: then a chunk without a record may be of any."""
+        """True if several catalogs wrote to the stores: then a chunk without a record can be from any of them."""
         return len(self._candidates()) > 1
 
     @property
     def own_is_unused(self) -> bool:
-        """True if the catalog that was filled had joined the stores under another identity, and written nothing."""
+        """True if the filled catalog had joined the stores under another identity, and has no records under it."""
         own = self._found.get(self.own)
         return self.lost not in (None, self.own) and own is not None and not own.records
 
     def choose(self, name: str | None) -> None:
-        """Set `lost`: the only catalog, or the one of this name, a uuid or its beginning.
+        """Set `lost`.
+
+        Args:
+            name: Uuid of the catalog, or its first 8 digits or more, or UNNAMED; None for the only catalog.
 
         Raises:
-            InvalidInput: there are several, and none is named.
-            NotFound: not exactly one has this name.
+            InvalidInput: There are several catalogs, and no name was given.
+            NotFound: No catalog, or more than one, has this name.
         """
         self._claim()
         candidates = self._candidates()
@@ -84,12 +102,12 @@ class LostCatalogs:
             stores = " ".join(shlex.quote(store.url) for store in self.stores)
             raise InvalidInput(
                 f"{len(candidates)} catalogs wrote to these stores: {self._listed(candidates)}",
-                hint=f"name one: cafcat rebuild {stores} --catalog UUID",
+                hint=f"choose one: cafcat rebuild {stores} --catalog UUID",
             )
         chosen = candidates if name is None else [found for found in candidates if _matches(found, name)]
         if name is not None and len(chosen) != 1:
             listed = self._listed(candidates) or "none"
-            raise NotFound(f"no catalog {name} wrote to these stores; those that did: {listed}")
+            raise NotFound(f"no catalog {name} wrote to these stores; the catalogs that did: {listed}")
         self.lost = next(iter(chosen), None)
 
     def _add_markers(self, markers: Iterable[tuple[UUID, Marker | None]]) -> None:
@@ -100,8 +118,10 @@ class LostCatalogs:
                 self._claims = self._claims or catalog
 
     def _claim(self) -> None:
-        """Without any marker, the only named catalog has the unnamed records, too: an earlier version made them,
-        and this one has not ingested since."""
+        """Give the records without an identity to the only catalog with an identity, if there is no marker at all.
+
+        An earlier version of cafcat wrote these records, and this version has not ingested into the stores yet.
+        """
         named = [catalog for catalog in self._found if catalog is not None]
         if None in self._found and len(named) == 1 and self._found[named[0]].records and not self._has_marker():
             unnamed = self._found.pop(None)

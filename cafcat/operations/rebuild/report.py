@@ -10,14 +10,29 @@ __all__ = ["RebuildReport"]
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What the catalog has now, or would have if written is False: then it is as empty as before.
+    """The contents of the rebuilt catalog.
 
-    catalog: its identity, that of the lost one if the stores tell it. files, bytes: found under their paths.
-    retired_files: what paths pointed to before. adopted: chunks
-    without a journal record. unclaimed: chunks without one where several catalogs wrote: they were left alone, as
-    they may be of any. files_lost: paths that, as the journal says, were in chunks that are lost; that is
-    not all of them. foreign_objects: what is no chunk, journal record or backup by its name. damages:
-    the first thousand of damage_count; lost_count of these cost something.
+    Attributes:
+        written: False if the catalog is still empty, because contents would be lost; then these are the contents
+            that it would have.
+        catalog: Identity of the catalog: that of the lost catalog, if the stores contain it.
+        stores: URLs of the stores.
+        chunks: Number of chunks.
+        copies: Number of copies of chunks.
+        files: Number of files that a path points to.
+        bytes: Bytes of these files.
+        retired_files: Number of earlier locations of paths.
+        journal_records: Number of journal records.
+        backups: Number of backups in the stores.
+        adopted: Uuids of chunks without a journal record.
+        unclaimed: Uuids of chunks without a record in stores of several catalogs: they can be from any, and were
+            left out.
+        foreign_objects: Number of objects whose key is not that of a chunk, journal record or backup.
+        files_lost: Number of paths whose files were in lost chunks. Only paths that journal records name are
+            counted.
+        damages: The first thousand damages.
+        damage_count: Number of all damages.
+        lost_count: Number of damages by which contents are lost.
     """
 
     written: bool

@@ -1,7 +1,7 @@
-"""A catalog from what is in stores, and nothing else: their journal, and the indexes of the chunks themselves.
+"""Rebuilds a catalog from the contents of stores alone: their journals and the indexes of the chunks.
 
-Objects are listed; then each journal record and each index is read, by ranges, several at once. What they say
-goes to one transaction of the catalog as it comes. docs/formats/journal.md has the rules.
+First all objects are listed. Then each journal record and each index is read, several at once. Their contents go
+into one transaction of the catalog as they are read. docs/formats/journal.md has the rules.
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ __all__ = ["Rebuild", "run"]
 
 _BATCH_OBJECTS: Final = 1000
 _INDEX_BYTES_AT_ONCE: Final = 64 << 20
-"""Of indexes that are being read: a larger one is read alone."""
+"""Largest sum of the sizes of indexes that are read at once, in bytes. A larger index is read alone."""
 _NO_COUNTS: Final = RebuiltCounts(0, 0, 0, 0, 0, 0, 0)
 
 
@@ -65,12 +65,12 @@ def run(session: Session, options: RebuildOptions) -> RebuildReport:
 
 
 class Rebuild:
-    """One rebuild. Only the objects that are being read are in memory; temporary tables hold everything else."""
+    """One rebuild. Only the objects that are being read are in memory; temporary tables store everything else."""
 
     def __init__(self, session: Session, stores: Sequence[Store], options: RebuildOptions) -> None:
         self._catalog = session.catalog
         self._stores = stores
-        self._lost = options.catalog
+        self._catalog_name = options.catalog
         self._accept_loss = options.accept_loss
         self._progress = session.progress
         self._threads = max(2, *(store.reads_in_flight for store in stores))
@@ -82,16 +82,14 @@ class Rebuild:
         self._last_sequence = 0
 
     def run(self) -> RebuildReport:
-        """Raises Conflict, Locked, NotFound if the stores have nothing of cafcat's, InvalidInput if several
-        catalogs wrote to them and none is named, CatalogUnavailable; AccessDenied and StoreFailed for a store that
-        does not answer."""
+        """Read the stores, and fill the catalog unless contents would be lost that the user does not give up."""
         own = self._catalog.identities.of("").catalog
         with self._catalog.rebuilding.stage([store.url for store in self._stores]) as stage:
             self._list(stage)
             catalogs = self._choose(stage, own)
             self._read_chunks(stage)
             written = self._accept_loss or not self._damages.lost_count
-            counts = self._settle(stage, catalogs.lost or own) if written else _NO_COUNTS
+            counts = self._finalize(stage, catalogs.lost or own) if written else _NO_COUNTS
         if written:
             self._finish(catalogs)
         return self._report(counts, catalogs.lost or own, written=written)
@@ -106,11 +104,11 @@ class Rebuild:
                 self._progress.advance(len(batch), 0)
         if not found:
             names = ", ".join(store.url for store in self._stores)
-            hint = "is its disk mounted, its name right?"
-            raise NotFound(f"there is neither a chunk nor a journal in {names}", hint=hint)
+            hint = "check that the disk is mounted and the name is right"
+            raise NotFound(f"there is neither a chunk nor a journal record in {names}", hint=hint)
 
     def _add(self, stage: Stage, store: int, batch: Sequence[ObjectInfo]) -> int:
-        """Returns how many of them are chunks and journal records."""
+        """Stage objects by kind. Returns the number of chunks and journal records."""
         chunks, records = [], []
         for key, size_bytes, _ in batch:
             record = parse_journal_key(key)
@@ -129,8 +127,11 @@ class Rebuild:
         return len(chunks) + len(records)
 
     def _read_records(self, stage: Stage, catalogs: LostCatalogs) -> "dict[UUID | None, Damages]":
-        """Stage the records of all catalogs: which of them is lost is decided when all were read. Returns the
-        damages by the catalog whose records they are in."""
+        """Stage the records of all catalogs. The lost catalog is chosen after all records were read.
+
+        Returns:
+            The damage by the catalog whose records are concerned.
+        """
         self._progress.begin("read the journal")
         damages: dict[UUID | None, Damages] = defaultdict(Damages)
         with closing(in_order(self._read_record, stage.records(), most_in_flight=self._threads)) as read:
@@ -147,10 +148,10 @@ class Rebuild:
         return damages
 
     def _choose(self, stage: Stage, own: UUID) -> LostCatalogs:
-        """Read the journal, and leave the records and chunks of all catalogs but the lost one alone."""
+        """Read the journal, choose the lost catalog, and leave out the records and chunks of all other catalogs."""
         catalogs = LostCatalogs(self._stores, own)
         damages = self._read_records(stage, catalogs)
-        catalogs.choose(self._lost)
+        catalogs.choose(self._catalog_name)
         for owner, found in damages.items():
             if catalogs.owner(owner) == catalogs.lost:
                 self._damages.extend(found)
@@ -158,18 +159,20 @@ class Rebuild:
             self._unclaimed = stage.discard_other_catalogs(catalogs.lost)
             self._backups = [found for found in self._backups if self._is_of(catalogs, found)]
         for sequence, uuid in stage.number_records():
-            message = f"the number {sequence}, or one before it, is there twice: two catalogs wrote here"
+            message = f"the sequence number {sequence}, or one before it, occurs twice: two catalogs wrote here"
             self._damages.add(Damage(DamageKind.ORDER, journal_key(sequence, uuid), message, None, lost=True))
         return catalogs
 
     def _is_of(self, catalogs: LostCatalogs, backup: tuple[int, str, int, str]) -> bool:
-        """Return whether a backup is of the lost catalog. A later one must not remove it otherwise."""
+        """Return True if a backup is of the lost catalog. Otherwise later backups could remove it."""
         store, key, size_bytes, _ = backup
         return catalogs.owner(catalog_of_backup(self._stores[store], key, size_bytes)) == catalogs.lost
 
     def _read_record(self, found: FoundRecord) -> "_ReadRecord":
-        """From the first store that has it whole. Of a damaged one only its first line is believed: which chunk was
-        committed when."""
+        """Return a journal record from the first store that has it complete.
+
+        Of a damaged object, only the first line is used: it names the committed chunk and the time.
+        """
         key = journal_key(found.sequence, found.uuid)
         head, failures = None, []
         for number, size_bytes in zip(found.stores, found.sizes, strict=True):
@@ -196,10 +199,10 @@ class Rebuild:
         )
         with closing(read):
             for chunk in read:
-                self._take(stage, chunk)
+                self._stage_chunk(stage, chunk)
 
     def _read_chunk(self, planned: PlannedChunk) -> "_ReadChunk":
-        """From the first store whose object is what it should be."""
+        """Read the index of a chunk from the first store whose object is right."""
         failures: list[_Failure] = []
         for found in planned.objects:
             mapping = Mapping(planned.id)
@@ -215,13 +218,17 @@ class Rebuild:
                 return _ReadChunk(planned, _Found(found, summary, mapping, units), failures)
         return _ReadChunk(planned, None, failures)
 
-    def _take(self, stage: Stage, read: "_ReadChunk") -> None:
-        """Once something is lost that nobody accepts, the rest is read only to say all that is wrong with it."""
+    def _stage_chunk(self, stage: Stage, read: "_ReadChunk") -> None:
+        """Stage a chunk.
+
+        Once contents are lost and the user does not accept this, further chunks are read only to report their
+        damage.
+        """
         planned, found = read.planned, read.found
         files = planned.file_count
-        self._failed(DamageKind.CHUNK, read.failures, files, lost=found is None)
+        self._add_failures(DamageKind.CHUNK, read.failures, files, lost=found is None)
         if not planned.objects:
-            message = f"the journal has it at {planned.sequence}, no store has its object"
+            message = f"it is in journal record {planned.sequence}, but no store has its object"
             self._damages.add(Damage(DamageKind.MISSING, str(planned.uuid), message, files, lost=True))
         if found is None:
             return
@@ -242,16 +249,19 @@ class Rebuild:
             self._progress.advance(mapping.file_count, _index_bytes(planned))
 
     def _copies(self, planned: PlannedChunk, found: "_Found") -> list[FoundObject]:
-        """Of the same size, in the stores after the one that was read; verify tells more of them."""
+        """Return the objects of the chunk in later stores that have the same size.
+
+        `verify` checks them more closely.
+        """
         later = planned.objects[planned.objects.index(found.object) + 1 :]
         for other in later:
             if other.size_bytes != found.object.size_bytes:
                 name = self._stores[other.store].locate(other.object_key)
-                message = f"{other.size_bytes} bytes, where the chunk has {found.object.size_bytes}"
+                message = f"it has {other.size_bytes} bytes instead of {found.object.size_bytes}"
                 self._damages.add(Damage(DamageKind.CHUNK, name, message, None, lost=False))
         return [other for other in later if other.size_bytes == found.object.size_bytes]
 
-    def _settle(self, stage: Stage, identity: UUID) -> RebuiltCounts:
+    def _finalize(self, stage: Stage, identity: UUID) -> RebuiltCounts:
         self._progress.begin("write the catalog")
         stage.add_backups(self._backups)
         lost = (damage for damage in self._damages.listed if damage.lost)
@@ -259,8 +269,10 @@ class Rebuild:
         return stage.finalize(identity, self._last_sequence, losses)
 
     def _finish(self, catalogs: LostCatalogs) -> None:
-        """Write the journal records of adopted chunks into the stores; recover writes those that cannot be written
-        now. Remove the marker of the identity that this catalog had until now, if nothing was written under it."""
+        """Write the journal records of adopted chunks into the stores. `recover` writes those that fail here.
+
+        Also remove the marker of this catalog's earlier identity, if nothing was written under it.
+        """
         for store in self._stores:
             try:
                 if self._adopted:
@@ -268,9 +280,9 @@ class Rebuild:
                 if catalogs.own_is_unused:
                     remove_marker(store, catalogs.own)
             except CafcatError as error:
-                self._progress.warn(f"the journal of {store.url} is behind: {error}; cafcat recover mends that")
+                self._progress.warn(f"cannot write the journal of {store.url}: {error}; run `cafcat recover` later")
 
-    def _failed(
+    def _add_failures(
         self, kind: DamageKind, failures: Sequence["_Failure"], files: int | None = None, *, lost: bool
     ) -> None:
         for failure in failures:
@@ -299,15 +311,20 @@ class Rebuild:
 
 
 class _Failure(NamedTuple):
-    """What is wrong with an object."""
+    """Damage of one object."""
 
     name: str
     message: str
 
 
 class _ReadRecord(NamedTuple):
-    """A journal record; `object` is None if no store has it whole, record if not even its first line could be
-    read."""
+    """Result of reading a journal record.
+
+    Attributes:
+        record: The record; None if not even its first line can be read.
+        object: The complete record; None if no store has it.
+        failures: Damage in the stores that were tried.
+    """
 
     record: JournalRecord | None
     object: JournalObject | None
@@ -315,7 +332,7 @@ class _ReadRecord(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The object that counts as the chunk, and what its index says."""
+    """The object of a chunk, and the contents of its index."""
 
     object: FoundObject
     summary: ChunkSummary
@@ -324,13 +341,20 @@ class _Found(NamedTuple):
 
 
 class _ReadChunk(NamedTuple):
-    """`found` is None if no store has the chunk, or none has it whole."""
+    """Result of reading a chunk.
+
+    Attributes:
+        planned: The chunk.
+        found: The object; None if no store has a complete one.
+        failures: Damage in the stores that were tried.
+    """
 
     planned: PlannedChunk
     found: _Found | None
     failures: Sequence[_Failure]
 
     def close(self) -> None:
+        """Release the mapping."""
         if self.found is not None:
             self.found.mapping.close()
 
@@ -338,10 +362,10 @@ class _ReadChunk(NamedTuple):
 def _read_object(
     store: Store, planned: PlannedChunk, found: FoundObject, mapping: Mapping
 ) -> tuple[ChunkSummary, ArchiveUnits]:
-    """Raises Corrupt if the object is not the chunk that the journal means."""
+    """Read the index of an object. Raises Corrupt if it is not the chunk of the journal record."""
     name = store.locate(found.object_key)
     if planned.size_bytes not in (None, found.size_bytes):
-        message = f"the object has {found.size_bytes} bytes, its journal record says {planned.size_bytes}"
+        message = f"the object has {found.size_bytes} bytes, but {planned.size_bytes} in its journal record"
         raise Corrupt(message, chunk=name)
     archive_format = _format_of(planned, found)
     start, end = planned.index_start_byte, planned.index_end_byte
@@ -351,26 +375,29 @@ def _read_object(
     prefix = own_prefix(archive_format, found.object_key)
     summary = read_index(archive, archive_format, mapping, span, head=head, prefix=prefix)
     if planned.file_count not in (None, summary.file_count):
-        message = f"its index has {summary.file_count} files, its journal record says {planned.file_count}"
+        message = f"its index has {summary.file_count} files, but {planned.file_count} in its journal record"
         raise Corrupt(message, chunk=name)
     if planned.index_crc32c not in (None, summary.index_crc32c):
-        message = f"its index has CRC-32C {summary.index_crc32c:08x}, not {planned.index_crc32c:08x}"
+        message = f"its index has CRC-32C {summary.index_crc32c:08x} instead of {planned.index_crc32c:08x}"
         raise Corrupt(message, chunk=name)
     return summary, units_in(archive_format, archive)
 
 
 def _format_of(planned: PlannedChunk, found: FoundObject) -> Format:
-    """As its journal record says; without one its key says it. Raises Unsupported."""
+    """Return the format in the journal record; without a record, that of the key. Raises Unsupported."""
     return formats.by_suffix(found.object_key) if planned.format is None else formats.by_name(planned.format)
 
 
 def _index_bytes(planned: PlannedChunk) -> int:
-    """0 if nobody knows yet."""
+    """Return the size of the index; 0 if it is unknown."""
     return (planned.index_end_byte or 0) - (planned.index_start_byte or 0)
 
 
 def _of_object(error: CafcatError) -> str:
-    """The message of an error that is about one object. Raises it if it is about the store, or our disk."""
+    """Return the message of an error that concerns one object.
+
+    Raises it if it concerns a server or this machine's disk.
+    """
     if isinstance(error, ServerFailed | TemporaryFileFailed):
         raise error
     return str(error)

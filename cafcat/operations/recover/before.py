@@ -1,4 +1,4 @@
-"""The recover that other operations run before they write."""
+"""The recovery that other operations run before they write."""
 
 from cafcat.errors import CafcatError
 from cafcat.operations.recover.run import Recovery
@@ -8,8 +8,14 @@ __all__ = ["recover_before"]
 
 
 def recover_before(session: Session, store_url: str) -> None:
-    """Deal with the leftovers in a store that have rows in the catalog. A failure is only a warning, because the
-    operation itself does not depend on the result."""
+    """Deal with the leftovers in a store that have rows in the catalog.
+
+    A failure is only a warning, because the operation that follows does not depend on the result.
+
+    Args:
+        session: The session.
+        store_url: URL of the store.
+    """
     recovery = Recovery(session, dry_run=False)
     try:
         recovery.recover_known(store_url)
@@ -22,5 +28,5 @@ def recover_before(session: Session, store_url: str) -> None:
     if report.adopted or report.abandoned:
         session.warn(
             f"recovered the leftovers of an earlier run: {report.adopted} chunks adopted "
-            f"({report.files_adopted} files), {report.abandoned} abandoned"
+            f"({report.files_adopted} files), {report.abandoned} chunks abandoned"
         )

@@ -27,8 +27,8 @@ class LateObjects:
         recovery: Queries of the catalog.
         store: The store.
         url: URL of the store in the catalog.
-        counts: Gets the numbers of removed uploads and objects, and of those without a row, which are left alone.
-        dry_run: Only look; change nothing.
+        counts: Receives the numbers of removed uploads and objects, and of those without a row, which stay.
+        dry_run: Count only; change nothing.
     """
 
     recovery: Recovery

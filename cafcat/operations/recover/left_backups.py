@@ -1,4 +1,4 @@
-"""Backups that were left half-written, and objects of those that are not kept any more."""
+"""Removal of half-written backups whose writers died, and of objects of backups that the catalog dropped."""
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.stores.base import Store
@@ -8,8 +8,17 @@ __all__ = ["recover_backups", "remove_backup"]
 
 
 def recover_backups(catalog: Catalog, store: Store, owner: str) -> int:
-    """Removes what backups left behind in a store whose writers died, or that could not be removed before. Returns
-    how many. Raises StoreFailed, CatalogUnavailable."""
+    """Remove the leftovers of backups in a store. Returns the number of backups.
+
+    Args:
+        catalog: The catalog.
+        store: The store.
+        owner: Owner of the leases.
+
+    Raises:
+        StoreFailed, AccessDenied: The store failed.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
     backups = catalog.backups
     for found in backups.overdue(store.url):
         if backups.acquire(found, owner, LEASE_SECONDS):
@@ -21,7 +30,19 @@ def recover_backups(catalog: Catalog, store: Store, owner: str) -> int:
 
 
 def remove_backup(catalog: Catalog, store: Store, backup: int, key: str, upload_id: str | None = None) -> None:
-    """The object, and what an upload left; then the row says so. Raises StoreFailed, CatalogUnavailable."""
+    """Remove upload and object of a backup, then record in its row that nothing is left.
+
+    Args:
+        catalog: The catalog.
+        store: The store.
+        backup: `catalog_backups.id`.
+        key: Key of the backup.
+        upload_id: The unfinished upload, if there is one.
+
+    Raises:
+        StoreFailed, AccessDenied: The store failed.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
     store.discard(key, upload_id)
     store.delete(key)
     catalog.backups.record_removed(backup)

@@ -1,12 +1,10 @@
-"""Copies whose writer died: complete ones are adopted, all others are removed.
+"""Copies whose writer died: complete copies are adopted, and all others are removed.
 
-As with chunks, the row in the catalog decides, and is changed first. A copy is complete if it has the checksum of
-its chunk.
+The row in the catalog is changed first, as with chunks. A copy is complete if it has the checksum of its chunk.
 """
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
 from functools import partial
 
 from cafcat.catalog.chunks.objects import LeftoverObject
@@ -30,12 +28,14 @@ class LeftCopies:
     def __init__(
         self, session: Session, stores: KnownStores, owner: str, counts: Counter[str], *, dry_run: bool
     ) -> None:
-        """Args:
-        session: The session.
-        stores: The stores of the recover.
-        owner: Owner of the leases.
-        counts: Gets the numbers of adopted and removed copies.
-        dry_run: Only look; change nothing.
+        """Prepare the recovery of copies.
+
+        Args:
+            session: The session.
+            stores: The stores of the recover.
+            owner: Owner of the leases.
+            counts: Receives the numbers of adopted and removed copies.
+            dry_run: Look only; change nothing.
         """
         self._session = session
         self._catalog = session.catalog
@@ -47,15 +47,7 @@ class LeftCopies:
 
     def any_in(self, store_url: str) -> bool:
         """Return True if the catalog has leftovers of copies in a store."""
-        return bool(self.remains(store_url) or self.overdue(store_url))
-
-    def remains(self, store_url: str) -> Sequence[LeftoverObject]:
-        """Return abandoned copies whose objects were not removed yet."""
-        return self._copies.remains(store_url)
-
-    def overdue(self, store_url: str) -> Sequence[LeftoverObject]:
-        """Return copies whose writer died."""
-        return self._copies.overdue(store_url)
+        return bool(self._copies.remains(store_url) or self._copies.overdue(store_url))
 
     def clean(self, store: Store, copy: LeftoverObject) -> None:
         """Remove the objects of an abandoned copy."""
@@ -105,15 +97,17 @@ class LeftCopies:
         """Return the reason why a copy cannot be adopted; None for a complete copy. Reads the whole object once."""
         chunk = self._copies.chunk(copy.id)
         if chunk.crc64nvme is None:
-            return "the catalog has no checksum of its chunk"
+            return "the catalog has no checksum of the chunk"
         try:
             size_bytes = store.stat(copy.object_key).size_bytes
         except NotFound as error:
             return error.message
         if size_bytes != chunk.size_bytes:
-            return f"it has {size_bytes:,} bytes, its chunk has {chunk.size_bytes:,}"
+            return f"the copy has {size_bytes:,} bytes, but the chunk has {chunk.size_bytes:,}"
         checksum = object_crc64nvme(store, copy.object_key, size_bytes, self._advance)
-        return None if to_base64(checksum) == chunk.crc64nvme else "its checksum is not that of its chunk"
+        return (
+            None if to_base64(checksum) == chunk.crc64nvme else "the checksum of the copy is not that of the chunk"
+        )
 
     def _advance(self, size_bytes: int) -> None:
         self._session.checkpoint()

@@ -7,16 +7,28 @@ __all__ = ["RecoverReport"]
 
 @dataclass(frozen=True, slots=True)
 class RecoverReport:
-    """What was done, or would be; the first eight in numbers of chunks, uploads and objects.
+    """Totals of a recover. In a dry run: of the changes that would be made.
 
-    uploads_removed, objects_removed: what came late to chunks that were settled before. still_leased: chunks that
-    are being written; leases_end_at: when the last of their leases ends, ISO 8601 in UTC. unknown_uploads,
-    unknown_objects: what no chunk of this catalog names; left alone. failed: what could not be settled, and why.
-    files_adopted: found under their paths now; files_skipped: in adopted chunks, where their paths had newer files,
-    or other files that the run was told to keep. bytes_adopted: of the files adopted. A dry run counts all files of
-    a chunk as adopted. copies_adopted; copies_removed, backups_removed: of which something was left.
-    records_written: of the journal, that a store could not be told when they were made; a thousand at most are
-    counted.
+    Attributes:
+        adopted: Number of chunks with a complete object that were committed.
+        abandoned: Number of chunks that were abandoned and removed.
+        cleaned: Number of chunks that had been abandoned before and whose objects were removed now.
+        uploads_removed: Number of uploads that appeared after their chunk was recovered.
+        objects_removed: Number of objects that appeared after their chunk was abandoned.
+        still_leased: Number of chunks that are being written.
+        unknown_uploads: Number of uploads that no chunk of this catalog names. They stay.
+        unknown_objects: Number of objects that no chunk of this catalog names. They stay.
+        leases_end_at: When the last lease ends, ISO 8601 in UTC; None without leases.
+        failed: One message for each chunk, copy or store that could not be recovered.
+        files_adopted: Number of files in adopted chunks that their paths point to now. A dry run counts all files.
+        files_skipped: Number of files in adopted chunks whose paths keep another file.
+        bytes_adopted: Bytes of the adopted files.
+        copies_adopted: Number of complete copies that were committed.
+        copies_removed: Number of copies whose leftovers were removed.
+        backups_removed: Number of backups whose leftovers were removed.
+        records_written: Number of journal records that a store lacked, up to a thousand.
+        interrupted: True if the user ended the operation.
+        dry_run: True if nothing was changed.
     """
 
     adopted: int

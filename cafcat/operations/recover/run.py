@@ -1,7 +1,7 @@
-"""Settles what writers left behind that died: whole chunks are adopted, all else is removed.
+"""Deals with the leftovers of writers that died: complete chunks are adopted, and all others are removed.
 
-The row in the catalog decides, and is changed first: `writing` becomes `committed` or `abandoned` once, whoever is
-at it. Only then something is removed from a store, and only what a row names.
+The row in the catalog is changed first: `writing` becomes `committed` or `abandoned` exactly once, even if several
+processes try. Only then an object is removed from a store, and only an object that a row names.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ def run(session: Session, options: RecoverOptions) -> RecoverReport:
 
 
 class Recovery:
-    """One recover. Several recovers and writers may work at the same time."""
+    """State and steps of one recover. Several recovers and writers may work at the same time."""
 
     def __init__(self, session: Session, *, dry_run: bool) -> None:
         self._session = session
@@ -75,7 +75,7 @@ class Recovery:
 
     @property
     def report(self) -> RecoverReport:
-        """What was done so far."""
+        """The totals so far."""
         counts = self._counts
         return RecoverReport(
             adopted=counts[RecoverOutcome.ADOPTED],
@@ -100,12 +100,18 @@ class Recovery:
         )
 
     def recover(self, stores: Iterable[str]) -> None:
-        """Deal with the leftovers in stores, by their URLs.
+        """Deal with the leftovers in stores.
 
-        Damage, and a store that fails, are noted in the report. Raises CatalogUnavailable, CatalogOutdated.
+        Damage, and a store that fails, are noted in the report.
+
+        Args:
+            stores: URLs of the stores.
+
+        Raises:
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         for url in stores:
-            if self._stopped():
+            if self._is_stopping():
                 return
             with self._reported(f"store {url}"):
                 store = self._open(url)
@@ -119,7 +125,10 @@ class Recovery:
     def recover_known(self, url: str) -> None:
         """Deal with the leftovers in one store that have rows in the catalog.
 
-        Without leftovers, this costs one or two queries. Errors as of `recover`.
+        Without leftovers, this costs one or two queries. Raises the errors of `recover`.
+
+        Args:
+            url: URL of the store.
         """
         recovery = self._catalog.recovery
         with self._reported(f"store {url}"):
@@ -129,24 +138,28 @@ class Recovery:
         self._catalog.runs.fail_dead_runs()
 
     def _recover_store(self, store: Store, url: str) -> None:
-        """Remains first: what fails here to be removed is then not tried twice."""
+        """Deal with the leftovers in a store that have rows in the catalog.
+
+        Abandoned chunks come first. Otherwise an object that cannot be removed would be tried twice.
+        """
         recovery = self._catalog.recovery
         unwritten = len(self._catalog.journal.unwritten([url]))
         for chunk in recovery.remains(url):
-            if self._stopped():
+            if self._is_stopping():
                 return
             with self._reported(f"chunk {chunk.uuid}"):
                 self._clean(store, chunk)
         for chunk in recovery.overdue(url):
-            if self._stopped():
+            if self._is_stopping():
                 return
             with self._reported(f"chunk {chunk.uuid}"):
                 self._recover_chunk(store, chunk)
+        copies = self._catalog.copies
         for found, recover in (
-            *((copy, self._copies.clean) for copy in self._copies.remains(url)),
-            *((copy, self._copies.recover) for copy in self._copies.overdue(url)),
+            *((copy, self._copies.clean) for copy in copies.remains(url)),
+            *((copy, self._copies.recover) for copy in copies.overdue(url)),
         ):
-            if self._stopped():
+            if self._is_stopping():
                 return
             with self._reported(f"copy {store.locate(found.object_key)}"):
                 recover(store, found)
@@ -156,10 +169,13 @@ class Recovery:
         self._counts["records_written"] += unwritten
 
     def _prove(self, store: Store, url: str) -> None:
-        """Chunks whose lease is not over, but whose object is there: a whole one proves itself. If its writer
-        lives, it was about to commit the same, and whoever comes second sees that it is done."""
+        """Adopt chunks whose object is complete although their lease is not over.
+
+        If the writer lives, it was about to commit the same object. The second one to commit sees the first one's
+        commit.
+        """
         for chunk in self._catalog.recovery.leased(url):
-            if self._stopped():
+            if self._is_stopping():
                 return
             if role_of(chunk.owner) != "recover" and has(store, chunk.object_key):
                 with contextlib.suppress(Corrupt, NotFound, Locked, Conflict), Mapping(chunk.id) as mapping:
@@ -167,7 +183,7 @@ class Recovery:
                     self._adopt(chunk, summary, mapping, self._units(store, chunk))
 
     def _recover_backups(self, store: Store, url: str) -> None:
-        """None is adopted: the next one is newer."""
+        """Remove incomplete backups. None is adopted, because the next backup is newer."""
         with self._reported(f"backups in {url}"):
             if self._dry_run:
                 backups = self._catalog.backups
@@ -176,13 +192,13 @@ class Recovery:
                 self._counts["backups_removed"] += recover_backups(self._catalog, store, self._owner)
 
     def _sweep(self, store: Store, url: str) -> None:
-        """What no row of the catalog led to: it came after its row was settled."""
-        if not self._stopped():
+        """Remove late uploads and objects, which appeared after `recover` had dealt with their rows."""
+        if not self._is_stopping():
             LateObjects(self._catalog.recovery, store, url, self._counts, self._dry_run).remove()
             if not self._dry_run:
                 sweep_journal(self._catalog.journal, store, self._catalog.identities.of(url).catalog)
 
-    def _stopped(self) -> bool:
+    def _is_stopping(self) -> bool:
         self._interrupted = self._session.should_end() or self._interrupted
         return self._interrupted
 
@@ -193,8 +209,10 @@ class Recovery:
         self._leases_end_at = max(ends, default=None)
 
     def _open(self, url: str) -> Store:
-        """That a store says "there is nothing" has to mean something: it answers, and is the one that the catalog
-        means."""
+        """Open a store, and check that it answers and is the store of the catalog.
+
+        Otherwise a missing object would not prove anything.
+        """
         store = self._stores.open(url)
         for _ in store.uploads():
             break
@@ -205,8 +223,10 @@ class Recovery:
         self._report_chunk(ChunkRecovered(chunk.uuid, chunk.store, RecoverOutcome.CLEANED))
 
     def _remove(self, store: Store, chunk: LeftoverChunk) -> None:
-        """What is left of an abandoned chunk. The upload first: while it is there, it can still become an
-        object."""
+        """Remove the leftovers of an abandoned chunk.
+
+        The upload comes first, because it can still become an object.
+        """
         if not self._dry_run:
             store.discard(chunk.object_key, chunk.upload_id)
             store.delete(chunk.object_key)
@@ -214,7 +234,7 @@ class Recovery:
             self._catalog.chunks.record_removed(chunk.id)
 
     def _recover_chunk(self, store: Store, found: LeftoverChunk) -> None:
-        """Adopts or abandons an overdue chunk. If that cannot be done now, its lease is given back."""
+        """Adopt or abandon a chunk whose lease is over. After an error, end the lease at once."""
         chunk = found if self._dry_run else self._catalog.recovery.acquire(found, self._owner, LEASE_SECONDS)
         if chunk is None:
             return
@@ -237,7 +257,7 @@ class Recovery:
                 self._abandon(store, chunk, str(error))
             else:
                 if isinstance(store, OpensFiles) and not self._dry_run:
-                    # A writer that died between link and unlink left a second name of the object.
+                    # A writer that died between link and unlink left a second name of the file.
                     store.discard(chunk.object_key)
                 self._adopt(chunk, summary, mapping, units)
 
@@ -247,8 +267,11 @@ class Recovery:
         return read_whole(store, chunk.object_key, formats.by_name(chunk.format), mapping.add, advance)
 
     def _units(self, store: Store, chunk: LeftoverChunk) -> ArchiveUnits:
-        """Log files in the chunk. Raises Conflict if another run took one of them meanwhile: records in an archive
-        cannot be skipped."""
+        """Return the log files in the chunk.
+
+        Raises:
+            Conflict: Another run ingested one of them meanwhile. Records in an archive cannot be skipped.
+        """
         units = units_in(formats.by_name(chunk.format), StoredObject(store, chunk.object_key))
         if units.units and (conflict := self._catalog.logs.find_conflict(units.units, chunk.id)) is not None:
             raise conflict
@@ -259,7 +282,10 @@ class Recovery:
         self._session.progress.advance(0, size_bytes)
 
     def _advance(self, chunk: LeftoverChunk, size_bytes: int) -> None:
-        """With each block. A catalog that does not answer right now is no reason to stop: the lease is long."""
+        """Report progress, and renew the lease once a minute.
+
+        A catalog that does not answer at the moment is no reason to stop, because the lease lasts 15 minutes.
+        """
         self._report_bytes(size_bytes)
         now = time.monotonic()
         if now - self._renewed >= _RENEW_SECONDS and not self._dry_run:
@@ -270,7 +296,7 @@ class Recovery:
     def _adopt(self, chunk: LeftoverChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits) -> None:
         files, skipped, live_bytes = summary.file_count, 0, mapping.size_bytes
         if not self._dry_run:
-            with _ours(chunk):
+            with _locked_if_changed(chunk):
                 commit = self._commit(chunk, summary, mapping, units)
             files, skipped, live_bytes = commit.added + commit.replaced, commit.skipped, commit.live_bytes
         self._counts.update(files_adopted=files, files_skipped=skipped, bytes_adopted=live_bytes)
@@ -281,8 +307,10 @@ class Recovery:
     def _commit(
         self, chunk: LeftoverChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits
     ) -> ChunkCommit:
-        """As its writer would have: what repack or repair copied is no news, and must bring nothing back that was
-        removed or replaced since."""
+        """Commit a chunk as its writer would have done.
+
+        A chunk of `repack` or `repair` must not bring back a file that was removed or replaced meanwhile.
+        """
         commit = self._catalog.commit
         if chunk.moves_from is not None:
             return commit.commit_moved(chunk.id, summary, mapping, chunk.moves_from)
@@ -292,7 +320,7 @@ class Recovery:
 
     def _abandon(self, store: Store, chunk: LeftoverChunk, reason: str) -> None:
         if not self._dry_run:
-            with _ours(chunk):
+            with _locked_if_changed(chunk):
                 self._catalog.chunks.abandon_chunk(chunk.id, f"its writer died: {reason}")
         self._report_chunk(ChunkRecovered(chunk.uuid, chunk.store, RecoverOutcome.ABANDONED, reason=reason))
         self._remove(store, chunk)
@@ -303,9 +331,9 @@ class Recovery:
 
 
 @contextlib.contextmanager
-def _ours(chunk: LeftoverChunk) -> Iterator[None]:
-    """A row that is not `writing` any more was settled by its writer, which lives after all, or another recover."""
+def _locked_if_changed(chunk: LeftoverChunk) -> Iterator[None]:
+    """Raise Locked if a row is not in state `writing` any more: its writer lives, or another recover was faster."""
     try:
         yield
     except Conflict as error:
-        raise Locked("somebody else settled the chunk", chunk=str(chunk.uuid)) from error
+        raise Locked("another process has dealt with the chunk", chunk=str(chunk.uuid)) from error

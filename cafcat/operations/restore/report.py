@@ -7,10 +7,19 @@ __all__ = ["RestoreReport"]
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What was restored: rows by table; taken_at: of which moment, ISO 8601 in UTC; journal_id: the last journal
-    record that is in it. newer_records: what changed since, as the journals beside the chunks say;
-    newer_unknown: stores that could not be asked. moved_from: URL of the store in the backup, if the store moved
-    later: the catalog has it at `store` now."""
+    """Totals of a restore.
+
+    Attributes:
+        store: URL of the store with the backup.
+        object_key: Key of the backup.
+        taken_at: Time whose catalog was restored, ISO 8601 in UTC.
+        journal_id: Sequence number of the last journal record in the backup.
+        rows: Number of rows by table.
+        newer_records: Number of later changes, by the journal records in the stores.
+        newer_unknown: URLs of stores whose journals could not be read.
+        moved_from: URL of the store in the backup if the store was moved later: the catalog has it at `store` now.
+            None if it was not moved.
+    """
 
     store: str
     object_key: str

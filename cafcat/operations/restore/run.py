@@ -1,4 +1,4 @@
-"""A backup of a catalog into an empty one: one transaction, all checked before it is committed."""
+"""Restores a backup of a catalog into an empty one, in one transaction. Everything is checked before the commit."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -45,7 +45,7 @@ def run(session: Session, options: RestoreOptions) -> RestoreReport:
 
 
 class _Restore:
-    """One restore."""
+    """State and steps of one restore."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -55,10 +55,13 @@ class _Restore:
         self._unknown: list[str] = []
 
     def run(self, store: Store, name: str | None) -> RestoreReport:
-        """name: key of the backup or what follows "backups/" in it, or the beginning of that; None for the newest.
-        Raises InvalidInput if there are backups of several catalogs and none is named, NotFound, Conflict if the
-        catalog is not empty, Corrupt if the backup is damaged, CatalogOutdated for one of another revision,
-        Unsupported, StoreFailed, CatalogUnavailable."""
+        """Restore a backup.
+
+        Args:
+            store: The store with the backup.
+            name: Key of the backup, with or without "backups/", or the beginning of that; None for the newest
+                backup.
+        """
         backup = _chosen(store, name)
         locator = store.locate(backup.object_key)
         reader = TarReader(iter(store.stream(backup.object_key, 0, backup.size_bytes)), locator)
@@ -88,8 +91,11 @@ class _Restore:
         )
 
     def _follow(self, loader: Loader, store: Store, catalog: UUID) -> str | None:
-        """Give the store that has the backup its present URL, if its marker says that it is a store of the backup,
-        and it is not at the old URL any more. Returns the old URL."""
+        """Change the URL of the backup's store in the catalog if the store was moved. Returns the old URL.
+
+        The marker shows which store of the catalog it is. If the store is still at its old URL, too, nothing
+        changes.
+        """
         identity = _identity(store, catalog)
         old = None if identity is None else loader.store_with(identity)
         if old is None or old == store.url:
@@ -97,7 +103,7 @@ class _Restore:
         try:
             is_copy = read_marker(self._session.stores[old], catalog) is not None
         except CafcatError:
-            return None  # nobody can tell: `cafcat store move` is for the user to run
+            return None  # the old URL cannot be read: the user must run `cafcat store move`
         return old if not is_copy and loader.move_store(old, store.url) else None
 
     def _load(
@@ -107,7 +113,10 @@ class _Restore:
         loader: Loader,
         head: dict[str, Any],
     ) -> dict[str, int]:
-        """Rows by table. The manifest comes last, and has to say the same as what came before."""
+        """Load all rows. Returns their number by table.
+
+        The manifest comes last, and must agree with all members before it.
+        """
         found: list[Member] = []
         rows = dict.fromkeys(head["tables"], 0)
         for name, size_bytes, content in members:
@@ -116,7 +125,7 @@ class _Restore:
                 return rows
             table = name.partition("/")[0]
             if table not in rows:
-                raise reader.corrupt(f"it has rows of {table}, which is no table")
+                raise reader.corrupt(f"it has rows of {table}, which is not one of its tables")
             count = loader.load(table, head["tables"][table], unpacked(content, reader.corrupt))
             found.append(Member(name, size_bytes, reader.crc32c, count))
             rows[table] += count
@@ -137,7 +146,7 @@ class _Restore:
                 newer += _count_own(store, catalog, found) if is_shared else len(found)
                 self._last_sequence = max(self._last_sequence, *(sequence for sequence, _ in batch))
         except CafcatError as error:
-            self._progress.warn(f"the journal of {url} could not be looked at: {error}")
+            self._progress.warn(f"the journal of {url} could not be read: {error}")
             self._unknown.append(url)
         return newer
 
@@ -151,23 +160,25 @@ def _identity(store: Store, catalog: UUID) -> UUID | None:
 
 
 def _count_own(store: Store, catalog: UUID, records: Sequence[tuple[int, UUID]]) -> int:
-    """Return how many journal records are changes of a catalog, or may be."""
+    """Return how many journal records belong to a catalog, or can belong to it."""
     return sum(found in (None, catalog) for found in catalogs_of_records(store, records))
 
 
 def _chosen(store: Store, name: str | None) -> FoundBackup:
     found = backups_of(store)
     if name is not None:
-        asked = name.removeprefix("backups/")
-        found = [backup for backup in found if backup.object_key.removeprefix("backups/").startswith(asked)]
+        beginning = name.removeprefix("backups/")
+        found = [backup for backup in found if backup.object_key.removeprefix("backups/").startswith(beginning)]
         if len(found) > 1:
-            hint = f"as {found[0].object_key}"
-            raise NotFound(f"{len(found)} backups in {store.url} begin with {asked!r}: name one", hint=hint)
+            hint = f"for example {found[0].object_key}"
+            raise NotFound(f"{len(found)} backups in {store.url} begin with {beginning!r}: choose one", hint=hint)
     if name is None and len(catalogs_of(store)) > 1:
         _refuse_several(store, found)
     if not found:
         which = "no backup" if name is None else f"no backup {name}"
-        raise NotFound(f"there is {which} in {store.url}", hint="cafcat backup --list shows those of a store")
+        raise NotFound(
+            f"there is {which} in {store.url}", hint="`cafcat backup --list` shows the backups of a store"
+        )
     return found[-1]
 
 
@@ -176,8 +187,8 @@ def _refuse_several(store: Store, backups: Sequence[FoundBackup]) -> None:
     keys = {catalog_of_backup(store, backup.object_key, backup.size_bytes): backup.object_key for backup in backups}
     if len(keys) > 1:
         named = ", ".join(f"{key} of catalog {catalog or 'unknown'}" for catalog, key in keys.items())
-        hint = "name one: cafcat restore NAME"
-        raise InvalidInput(f"{store.url} has backups of {len(keys)} catalogs, the newest are {named}", hint=hint)
+        hint = "choose one: cafcat restore NAME"
+        raise InvalidInput(f"{store.url} has backups of {len(keys)} catalogs; the newest are {named}", hint=hint)
 
 
 def _head(reader: TarReader, members: Iterator[tuple[str, int, Iterator[bytes]]]) -> dict[str, Any]:
@@ -187,7 +198,7 @@ def _head(reader: TarReader, members: Iterator[tuple[str, int, Iterator[bytes]]]
     head = reader.document(size_bytes, content)
     version = head.get("cafcat_backup")
     if version != VERSION:
-        raise Unsupported(f"a backup of version {version!r}: this cafcat reads {VERSION}")
+        raise Unsupported(f"the backup has version {version!r}; this cafcat reads version {VERSION}")
     revision, written_by = head.get("schema_revision"), head.get("cafcat_version")
     if revision != HEAD_REVISION:
         hint = f"restore it with cafcat {written_by}, then run `cafcat db upgrade` with this one"
@@ -195,7 +206,7 @@ def _head(reader: TarReader, members: Iterator[tuple[str, int, Iterator[bytes]]]
             f"the backup has schema revision {revision}, this cafcat needs {HEAD_REVISION}", hint=hint
         )
     if not _is_head(head):
-        raise reader.corrupt(f"{HEAD_NAME} is not what it should be")
+        raise reader.corrupt(f"{HEAD_NAME} lacks a field or has a wrong one")
     return head
 
 
@@ -211,7 +222,7 @@ def _is_head(head: dict[str, Any]) -> bool:
 
 
 def _check_columns(reader: TarReader, loader: Loader, head: dict[str, Any]) -> None:
-    """No name of it reaches a statement that is not a name of ours."""
+    """Check that each column is one of the catalog. No other name of the backup reaches an SQL statement."""
     for table, columns in head["tables"].items():
         if missing := loader.missing_columns(table, columns):
             raise reader.corrupt(f"the catalog has no column {missing[0]} of {table}")
@@ -222,7 +233,7 @@ def _check(reader: TarReader, manifest: dict[str, Any], head: dict[str, Any], fo
     if manifest != head:
         raise reader.corrupt("its manifest and its first member differ")
     if not isinstance(expected, list) or len(expected) != len(found):
-        raise reader.corrupt("its manifest names other members")
-    for member, said in zip(found, expected, strict=True):
-        if said != member._asdict():
-            raise reader.corrupt(f"{member.name} is not what the manifest says")
+        raise reader.corrupt("its manifest lists other members")
+    for member, listed in zip(found, expected, strict=True):
+        if listed != member._asdict():
+            raise reader.corrupt(f"{member.name} differs from its manifest")

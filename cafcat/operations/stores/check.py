@@ -1,4 +1,4 @@
-"""Trying what a store can do, and keeping the result in the catalog."""
+"""Check of a store's features. The result is stored in the catalog."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -19,13 +19,13 @@ __all__ = ["CheckedStore", "check_store"]
 
 
 class CheckedStore(NamedTuple):
-    """What a look at a store found.
+    """Result of the check of a store.
 
     Attributes:
         url: URL of the store.
         findings: One for each feature that was tried.
-        is_usable: Every feature works that cafcat needs.
-        is_remembered: The catalog has the store, and keeps which checks failed.
+        is_usable: True if all features that cafcat needs work.
+        is_remembered: True if the catalog has the store, and has stored which checks failed.
     """
 
     url: str
@@ -35,7 +35,7 @@ class CheckedStore(NamedTuple):
 
 
 def check_store(settings: Settings, named: str) -> CheckedStore:
-    """See Repository.check_store."""
+    """Check a store. See `Repository.check_store`."""
     with _catalog_if_any(settings) as catalog:
         store = Stores(settings, warn=lambda _message: None)[_url_of(named, settings, catalog)]
         findings = tuple(probe(store))
@@ -46,7 +46,7 @@ def check_store(settings: Settings, named: str) -> CheckedStore:
 
 @contextmanager
 def _catalog_if_any(settings: Settings) -> Iterator["Catalog | None"]:
-    """Open the catalog; None where no embedded database was made yet."""
+    """Open the catalog; None if the embedded database does not exist yet."""
     if settings.database_url is None and not (settings.home / "postgres").is_dir():
         yield None
         return
@@ -63,5 +63,5 @@ def _url_of(named: str, settings: Settings, catalog: "Catalog | None") -> str:
 
 
 def _remember(catalog: "Catalog", store: S3Store) -> bool:
-    """Replace the verdicts of a store that the catalog has."""
+    """Replace the verdicts of a store in the catalog. Returns False if the catalog does not have the store."""
     return catalog.verdicts.replace(store.url, [check.value for check in store.checks.failed])

@@ -1,7 +1,8 @@
-"""Migration of a store to another one, chunk by chunk: each is copied, read back, and only then switched.
+"""Migration of a store to another one, chunk by chunk.
 
-The objects in the old store become copies that prune removes after its grace period. Whoever read a location before
-the switch still finds the bytes there. A migration that was interrupted goes on when it is asked for again.
+Each chunk is copied and read back; then the catalog points to the new object. The objects in the old store become
+copies, which `prune` removes after its grace period. A reader that looked up a location before the change therefore
+still finds the bytes. An interrupted migration continues when it is called again.
 """
 
 from collections.abc import Callable
@@ -37,9 +38,19 @@ __all__ = ["MigrateReport", "migrate_store"]
 
 @dataclass(frozen=True, slots=True)
 class MigrateReport:
-    """Result of a migration. old, new: URLs. chunks: switched to the new store, of size_bytes in all; copies of
-    other stores' chunks among them. backups: brought there. left: objects that the catalog still has in the old
-    store: adopted archives, those that failed, new ones. failed: objects that could not be migrated, and why."""
+    """Result of a migration.
+
+    Attributes:
+        old: URL of the old store.
+        new: URL of the new store.
+        chunks: Number of objects that are in the new store now: chunks, and copies of chunks of other stores.
+        size_bytes: Size of these objects in bytes.
+        backups: Number of backups that are in the new store now.
+        left: Number of objects that the catalog still has in the old store: adopted archives, failed objects, and
+            objects that were written meanwhile.
+        failed: One message for each object that could not be migrated.
+        interrupted: True if the user ended the operation.
+    """
 
     old: str
     new: str
@@ -82,21 +93,21 @@ def _prepare(session: Session, old: str, new: str, *, join_store: bool) -> tuple
     """Check both stores, and make the new one a store of the catalog."""
     url, target = store_row(session, old).url, store_for_new_objects(session, new)
     if url == target.url:
-        raise InvalidInput(f"both are the store {url}", hint="name another store to migrate to")
+        raise InvalidInput(f"both names mean the store {url}", hint="name another store to migrate to")
     known = KnownStores(session)
     source = known.open(url)
     known.check_place(target.url)
     DistinctStores().check(target, source)
-    join(session, target, asked=join_store, dry_run=True)  # a store that is refused gets no row
+    join(session, target, allow_shared=join_store, dry_run=True)  # a refused store must not get a row
     session.catalog.stores.register(target.url)
-    join(session, target, asked=join_store)
+    join(session, target, allow_shared=join_store)
     for store in (source, target):
         recover_before(session, store.url)
     return source, target
 
 
 class _Migration:
-    """One migration. Readers and writers may work at the same time."""
+    """State and steps of one migration. Readers and writers may work at the same time."""
 
     def __init__(self, session: Session, old: Store, new: Store) -> None:
         self._session = session
@@ -110,11 +121,7 @@ class _Migration:
         self._interrupted = False
 
     def run(self) -> MigrateReport:
-        """Migrate all chunks and backups.
-
-        Raises:
-            CatalogUnavailable, CatalogOutdated: and all errors of the new store.
-        """
+        """Migrate all chunks and backups. Raises the errors of `ChunkCopier.copy`."""
         copier = ChunkCopier(self._session, self._new, self._owner)
         for copied in copier.copy(Selection(store=self._old.url)):
             self._switch(copied)
@@ -137,7 +144,7 @@ class _Migration:
         )
 
     def _switch(self, copied: ChunkCopied) -> None:
-        """Let the catalog point to a copy. The copy is read back first, unless it was just compared."""
+        """Let the catalog point to a copy. The copy is read back first, unless it was compared just now."""
         if copied.outcome is CopyOutcome.OWN:
             return
         with reported(self._failed, f"chunk {copied.uuid}"):
@@ -148,24 +155,28 @@ class _Migration:
             self._bytes += copied.size_bytes
             self._session.emit(ChunkMigrated(*copied))
 
-    def _check(self, taken: ChunkCopied) -> None:
-        chunk = self._catalog.chunks.chunk(str(taken.uuid))
-        keys = dict(self._catalog.copies.of_chunk(taken.uuid))
+    def _check(self, copied: ChunkCopied) -> None:
+        """Read a copy back, and raise Corrupt unless it has the checksum of its chunk."""
+        chunk = self._catalog.chunks.chunk(str(copied.uuid))
+        keys = dict(self._catalog.copies.of_chunk(copied.uuid))
         if (key := keys.get(self._new.url)) is None:
             raise moved_meanwhile(self._new.url)
-        expected = self._checksum(taken, chunk.crc64nvme, key)
+        expected = self._checksum(copied, chunk.crc64nvme, key)
         size_bytes = self._new.stat(key).size_bytes
-        if size_bytes != taken.size_bytes or self._crc(self._new, key, size_bytes) != expected:
+        if size_bytes != copied.size_bytes or self._crc(self._new, key, size_bytes) != expected:
             raise Corrupt(f"its copy in {self._new.url} is damaged", hint="the chunk stays where it is")
 
-    def _checksum(self, taken: ChunkCopied, noted: str | None, key: str) -> int:
-        return from_base64(noted) if noted is not None else self._crc(self._old, key, taken.size_bytes)
+    def _checksum(self, copied: ChunkCopied, in_catalog: str | None, key: str) -> int:
+        return from_base64(in_catalog) if in_catalog is not None else self._crc(self._old, key, copied.size_bytes)
 
     def _crc(self, store: Store, key: str, size_bytes: int) -> int:
         return object_crc64nvme(store, key, size_bytes, lambda _: self._session.checkpoint())
 
     def _migrate_backup(self, backup: StoredBackup) -> None:
-        """Remove the old object at once: backups are found by listing a store, not by their rows."""
+        """Copy a backup, and remove the old object at once.
+
+        Backups are found by listing a store, so the old object would be found, too.
+        """
         key = backup.object_key
         self._distinct.prove(self._old, self._new, (key, key))
         size_bytes = self._old.stat(key).size_bytes
@@ -181,7 +192,7 @@ class _Migration:
     def _copy_backup(self, backup: StoredBackup, size_bytes: int, checksum: int) -> None:
         backups, key = self._catalog.backups, backup.object_key
         if has(self._new, key):
-            raise Conflict(f"another object has its key: {self._new.locate(key)}", hint="move it away")
+            raise Conflict(f"another object has the same key: {self._new.locate(key)}", hint="move it away")
         new = backups.begin(self._new.url, key, backup.journal_id, self._owner, LEASE_SECONDS)
         lease = Lease(partial(backups.renew_lease, new, self._owner, LEASE_SECONDS))
         try:

@@ -1,4 +1,4 @@
-"""Move of a store to another URL: a look whether its objects have arrived, then one UPDATE in the catalog."""
+"""Move of a store to another URL: check that its objects have arrived, then change the catalog in one UPDATE."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,9 +22,16 @@ _NAMED_OBJECTS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class StoreMoveReport:
-    """Result of a move. old, new: URLs. objects: chunks, copies and backups that the catalog has
-    there; looked_at: how many of them were looked for at the new place. dry_run: nothing was changed. dropped_name:
-    the name that the new place had in the catalog, if the store keeps another one."""
+    """Result of a move.
+
+    Attributes:
+        old: The old URL.
+        new: The new URL.
+        objects: Number of chunks, copies and backups that the catalog has in the store.
+        looked_at: Number of objects that were checked at the new URL.
+        dry_run: True if nothing was changed.
+        dropped_name: The name that the new URL had in the catalog, if the store keeps another name; else None.
+    """
 
     old: str
     new: str
@@ -37,21 +44,21 @@ class StoreMoveReport:
 def move_store(
     session: Session, old: str, new: str, *, look_at_all: bool = False, dry_run: bool = False
 ) -> StoreMoveReport:
-    """Enter the new place of a store into the catalog. Its objects have been moved before.
+    """Enter the new URL of a store into the catalog. The user has moved the objects before.
 
-    A hundred random objects are looked for at the new place, or all of them.
+    Checks a hundred random objects at the new URL, or all of them.
 
     Args:
         session: The session.
         old: A store of the catalog: a name, a URL or a folder.
-        new: The new place: a name, a URL or a folder.
-        look_at_all: Look for every object.
-        dry_run: Only look; change nothing.
+        new: The new location: a name, a URL or a folder.
+        look_at_all: Check every object.
+        dry_run: Check only; change nothing.
 
     Raises:
-        StoreFailed: Objects are missing at the new place, or have other sizes. Nothing was changed.
-        Locked: Something is being written to the store.
-        Conflict: The catalog has objects at the new place already.
+        StoreFailed: Objects are missing at the new URL, or have other sizes. Nothing was changed.
+        Locked: A process is writing to the store.
+        Conflict: The catalog has objects at the new URL already.
         NotFound: The catalog has no such store.
     """
     row, target = store_row(session, old), named_store(session, new)
@@ -59,7 +66,7 @@ def move_store(
 
 
 class _Move:
-    """One move of a store."""
+    """State and steps of one move of a store."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -69,7 +76,7 @@ class _Move:
         self._wrong_count = 0
 
     def run(self, old: str, new: Store, *, look_at_all: bool, dry_run: bool) -> StoreMoveReport:
-        """See move_store."""
+        """Check the objects and move the store. See `move_store`."""
         stores = self._catalog.stores
         stores.check_movable(old, new.url)
         self._check_marker(old, new)
@@ -87,14 +94,14 @@ class _Move:
         return StoreMoveReport(old, new.url, count, self._looked_at, dry_run, dropped_name)
 
     def _check_marker(self, old: str, new: Store) -> None:
-        """Compare the identity in the marker at the new place with the one that the catalog has of the store."""
+        """Compare the identity in the marker at the new URL with the identity of the store in the catalog."""
         row = self._catalog.stores.find(old)
         if row is None or row.uuid is None:
             return
         marker = read_marker(new, self._catalog.identities.of(old).catalog)
         if marker is None or marker.store != row.uuid:
             why = "it has no marker of this catalog" if marker is None else f"its marker is of store {marker.store}"
-            hint = f"nothing was changed: bring all objects there first, those below {MARKER_PREFIX} too"
+            hint = f"nothing was changed: first move all objects there, also those below {MARKER_PREFIX}"
             raise StoreFailed(f"{new.url} is not the store {old}: {why}", hint=hint)
 
     def _look_at_all(self, old: str, new: Store) -> None:
@@ -108,7 +115,10 @@ class _Move:
             self._compare(expected, found if is_there else None)
 
     def _look_for_records(self, old: str, new: Store, *, look_at_all: bool) -> None:
-        """Without its journal, a store looks whole until it is rebuilt: then removed files come back."""
+        """Check that the journal records have arrived.
+
+        Without them the store would seem complete, but a rebuild from it would bring removed files back.
+        """
         records = self._catalog.stores.written_records(old, None if look_at_all else _SAMPLE_OBJECTS)
         keys = [journal_key(sequence, uuid) for sequence, uuid in records]
         there = {found.key for found in new.list(JOURNAL_PREFIX)} if look_at_all else None
@@ -116,7 +126,7 @@ class _Move:
             self._session.checkpoint()
             if not (has(new, key) if there is None else key in there):
                 self._looked_at += 1
-                self._tell(f"{key} is missing")
+                self._add_wrong(f"{key} is missing")
 
     def _expected(self, old: str) -> Iterator[StoredObject]:
         after = ""
@@ -128,11 +138,13 @@ class _Move:
         self._session.checkpoint()
         self._looked_at += 1
         if found is None:
-            self._tell(f"{expected.object_key} is missing")
+            self._add_wrong(f"{expected.object_key} is missing")
         elif expected.size_bytes not in (None, found.size_bytes):
-            self._tell(f"{expected.object_key} has {found.size_bytes:,} bytes instead of {expected.size_bytes:,}")
+            self._add_wrong(
+                f"{expected.object_key} has {found.size_bytes:,} bytes instead of {expected.size_bytes:,}"
+            )
 
-    def _tell(self, what: str) -> None:
+    def _add_wrong(self, what: str) -> None:
         self._wrong_count += 1
         if len(self._wrong) < _NAMED_OBJECTS:
             self._wrong.append(what)
@@ -140,8 +152,8 @@ class _Move:
     def _failure(self, new: Store) -> StoreFailed:
         more = self._wrong_count - len(self._wrong)
         what = ", ".join(self._wrong) + (f" and {more:,} more" if more else "")
-        hint = "nothing was changed: bring all objects there first, or use `cafcat store migrate`"
-        message = f"{self._wrong_count:,} of {self._looked_at:,} objects are not as they were in {new.url}: {what}"
+        hint = "nothing was changed: first move all objects there, or use `cafcat store migrate`"
+        message = f"{self._wrong_count:,} of {self._looked_at:,} objects are missing or wrong in {new.url}: {what}"
         return StoreFailed(message, hint=hint)
 
 

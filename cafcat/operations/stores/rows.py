@@ -1,4 +1,4 @@
-"""Stores of the catalog: listed, named and forgotten."""
+"""Stores of the catalog: list, add, rename and remove them."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ def add_store(session: Session, name: str, url: str) -> StoreRow:
         url: A URL, a folder, or a name in the configuration.
 
     Raises:
-        InvalidInput: The name is none for a store.
+        InvalidInput: The name is not valid for a store.
         Conflict: Another store has the name.
         Unavailable: The store is somewhere else now.
     """
@@ -57,7 +57,18 @@ def add_store(session: Session, name: str, url: str) -> StoreRow:
 
 
 def rename_store(session: Session, store: str, name: str) -> StoreRow:
-    """Give a store of the catalog another name. Raises NotFound, InvalidInput, Conflict."""
+    """Give a store of the catalog another name.
+
+    Args:
+        session: The session.
+        store: A store of the catalog: a name, a URL or a folder.
+        name: The new name.
+
+    Raises:
+        NotFound: The catalog has no such store.
+        InvalidInput: The name is not valid for a store.
+        Conflict: Another store has the name.
+    """
     _check_name(name)
     row = store_row(session, store)
     session.catalog.stores.rename(row.url, name)
@@ -93,5 +104,5 @@ def configured_name(session: Session, store: str) -> str | None:
 
 def _check_name(name: str) -> None:
     if not is_store_name(name):
-        hint = "a name has letters, digits, '_', '-' and '.', so that it is never taken for a folder or URL"
-        raise InvalidInput(f"not a name for a store: {name!r}", hint=hint)
+        hint = "use letters, digits, '_', '-' and '.', so that the name cannot be confused with a folder or URL"
+        raise InvalidInput(f"not a valid name for a store: {name!r}", hint=hint)
