@@ -1,1 +1,1 @@
-"""One package per verb: its options, its report, and `run`."""
+"""The operations of cafcat, one package each: options, report, and `run(session, options)`."""

@@ -1,4 +1,4 @@
-"""Which catalog the objects in a store belong to, where several catalogs write into one store."""
+"""Finds out which catalog wrote an object, for stores that several catalogs write to."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -18,8 +18,11 @@ _HEAD_BYTES: Final = 64 << 10
 
 
 def catalog_of_backup(store: Store, key: str, size_bytes: int) -> UUID | None:
-    """Return the catalog of a backup: one small read. None if it is damaged, or if an earlier version wrote it.
-    Raises StoreFailed, AccessDenied."""
+    """Return the catalog of a backup, by one small read; None for a damaged backup, or one of an earlier version.
+
+    Raises:
+        StoreFailed, AccessDenied: The store failed.
+    """
     blocks = store.stream(key, 0, min(size_bytes, _HEAD_BYTES))
     reader = TarReader(iter(blocks), store.locate(key))
     try:
@@ -31,8 +34,18 @@ def catalog_of_backup(store: Store, key: str, size_bytes: int) -> UUID | None:
 
 
 def catalogs_of_records(store: Store, records: Iterable[tuple[int, UUID]]) -> Iterable[UUID | None]:
-    """Give the catalog of each journal record (sequence, uuid), in order: one small read each, several at once.
-    None for a record that cannot be read, or that an earlier version wrote. Raises AccessDenied."""
+    """Give the catalog of each journal record, in order. Several records are read at once, a small read each.
+
+    Args:
+        store: The store.
+        records: Sequence number and uuid of each record.
+
+    Returns:
+        Identities of catalogs; None for a record that cannot be read, or that an earlier version wrote.
+
+    Raises:
+        AccessDenied: The records may not be read.
+    """
 
     def catalog_of(record: tuple[int, UUID]) -> UUID | None:
         key = journal_key(*record)

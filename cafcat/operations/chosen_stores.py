@@ -1,4 +1,4 @@
-"""Which store a name of the user means, and whether an operation may write there."""
+"""Finds the store that the user named, and checks whether an operation may write there."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def default_store(session: Session) -> Store:
-    """Return the store that the settings name."""
+    """Return the store of the settings."""
     settings = session.settings
     return _store_in_catalog(session, settings.store_name) or session.stores[settings.store]
 
@@ -36,7 +36,7 @@ def named_store(session: Session, given: str) -> Store:
         given: A name in the configuration or in the catalog, a URL, or a folder.
 
     Raises:
-        InvalidInput: The text is none of these.
+        InvalidInput: The text is neither a name of a store, nor a URL or folder.
     """
     stores = session.settings.stores
     found = _store_in_catalog(session, possible_name(given, stores))
@@ -65,8 +65,8 @@ def store_for_new_objects(session: Session, given: str | None) -> Store:
     store = chosen_store(session, given)
     is_missing = isinstance(store, OpensFiles) and not os.path.isdir(store.folder)
     if word is not None and is_missing and not session.catalog.stores.has(store.url):
-        hint = f"`cafcat store add {word} URL` names a store; ./{word} is a folder"
-        raise InvalidInput(f"there is no store or folder {word}", hint=hint)
+        hint = f"run `cafcat store add {word} URL` to name a store, or write ./{word} for a new folder"
+        raise InvalidInput(f"no store and no folder is called {word}", hint=hint)
     return store
 
 
@@ -99,30 +99,32 @@ def url_of_store_with_chunks(session: Session, given: str | None) -> str | None:
         return None
     url = named_store(session, given).url
     if not session.catalog.recovery.has_store(url):
-        raise NotFound(f"the catalog has no chunk in the store {url}", hint="cafcat chunks ls shows them")
+        raise NotFound(
+            f"the catalog has no chunk in the store {url}", hint="`cafcat chunks ls` lists chunks and their stores"
+        )
     return url
 
 
-def join_store(session: Session, store: Store, *, asked: bool = False, dry_run: bool = False) -> None:
+def join_store(session: Session, store: Store, *, allow_shared: bool = False, dry_run: bool = False) -> None:
     """Make this catalog one of those that write into a store. Every operation that writes objects calls this first.
 
     Args:
         session: The session.
         store: The store that is going to be written to.
-        asked: The user wants two catalogs to write there.
+        allow_shared: The user allows two catalogs to write to the store.
         dry_run: Check only, write nothing.
 
     Raises:
-        Conflict: The store has chunks of another catalog, and `asked` is false.
+        Conflict: The store has chunks of another catalog, and `allow_shared` is false.
         Locked: Another catalog joined at the same moment.
-        StoreFailed, AccessDenied: The store does not answer, or is another one than the catalog means.
+        StoreFailed, AccessDenied: The store does not answer, or is not the store that the catalog has at this URL.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     if session.settings.database_url is None:
         database = session.settings.home.as_uri()
     else:
         database = session.catalog.identities.database()
-    Joining(session, database).join(store, asked=asked, dry_run=dry_run)
+    Joining(session, database).join(store, allow_shared=allow_shared, dry_run=dry_run)
 
 
 def _store_in_catalog(session: Session, name: str | None) -> Store | None:

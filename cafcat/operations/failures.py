@@ -1,4 +1,4 @@
-"""What goes wrong with one thing of many, and is reported when all are done."""
+"""Failures of single objects, which an operation notes and reports at its end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +10,15 @@ __all__ = ["reported"]
 
 @contextmanager
 def reported(failed: list[str], what: str) -> Iterator[None]:
-    """Without the catalog nothing can go on; every other failure costs only what was at hand, and is put into the
-    list."""
+    """Note an error in a list, so that the operation goes on with the next object.
+
+    Args:
+        failed: Gets the message.
+        what: Name of the object, for the message.
+
+    Raises:
+        CatalogUnavailable, CatalogOutdated: No operation can go on without the catalog.
+    """
     try:
         yield
     except (CatalogUnavailable, CatalogOutdated):

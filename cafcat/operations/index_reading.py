@@ -1,4 +1,4 @@
-"""A chunk's own index, read by ranges and nothing else of the chunk, on its way into a catalog."""
+"""Reader of a chunk's own index into a mapping for the catalog. Only the index is read."""
 
 from collections.abc import Iterator
 
@@ -22,17 +22,29 @@ def read_index(
     head: bytes = b"",
     prefix: str = "",
 ) -> ChunkSummary:
-    """Fetches the index of a chunk once and puts its entries into a mapping. span: where the index has to be, if
-    that is known; head: as in IndexSection; prefix: what paths begin with before the names in it. crc64nvme of the
-    summary is 0: that would take all bytes.
+    """Read the index of a chunk once, and put its entries into a mapping.
 
-    Raises Corrupt if the index is elsewhere, cannot be read to its end, or has an entry without checksum, with a
-    name that the catalog cannot hold, or before the end of the one before; NotFound, Unsupported, StoreFailed;
-    TemporaryFileFailed.
+    Args:
+        archive: The object.
+        archive_format: Format of the object.
+        mapping: Receives the entries.
+        span: First byte of the index and the byte after it, as in the journal record; None if they are unknown.
+        head: The first bytes of the object, if the format needs them to find the index.
+        prefix: Put before the names in the archive.
+
+    Returns:
+        The summary of the chunk. Its crc64nvme is 0, because a checksum needs all bytes.
+
+    Raises:
+        Corrupt: The index is at another place or damaged; or an entry has no checksum, has a name that the catalog
+            cannot store, or begins before the end of the previous entry.
+        NotFound, StoreFailed, AccessDenied: The object cannot be read.
+        Unsupported: This version cannot read the index.
+        TemporaryFileFailed: A temporary file cannot be written.
     """
     start, end = archive_format.reader(archive).index_span
     if span not in (None, (start, end)):
-        message = f"its index is in bytes [{start}, {end}), its journal record says [{span[0]}, {span[1]})"
+        message = f"its index is in bytes [{start}, {end}), not [{span[0]}, {span[1]}) as in its journal record"
         raise Corrupt(message, chunk=archive.name)
     if start == archive.size_bytes:
         return _read_elsewhere(archive, archive_format, mapping, prefix)
@@ -47,7 +59,7 @@ def read_index(
 
 
 def _read_elsewhere(archive: StoredObject, archive_format: Format, mapping: Mapping, prefix: str) -> ChunkSummary:
-    """Of an archive that has no index at its end: its format knows where to read."""
+    """Read the index of an archive that has no index at its end. The format finds it."""
     for entry in _checked(archive_format.reader(archive).entries(), archive.name):
         mapping.add(entry._replace(path=prefix + entry.path))
     mapping.flush()

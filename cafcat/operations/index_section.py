@@ -1,4 +1,4 @@
-"""The part of an object that its index is in, fetched once."""
+"""The bytes of an object from its index to its end, read once."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -16,12 +16,24 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 class IndexSection(Spool):
-    """The bytes of an object from its index to its end: in a temporary file, if they are many. A RandomReader for
-    formats, with nothing before them but the head of the object, where a format needs that to find its index."""
+    """The bytes of an object from its index to its end, as a RandomReader for formats.
+
+    More than 8 MiB are in a temporary file. Before the index, only the head of the object can be read, for formats
+    that need it to find the index.
+    """
 
     def __init__(self, name: str, start_byte: int, blocks: Iterable[bytes], head: bytes = b"") -> None:
-        """Args: name: of the object; blocks: what it has from `start_byte` to its end; head: its first bytes.
-        Raises what the blocks raise, and StoreFailed for a temporary file that fails."""
+        """Read the blocks.
+
+        Args:
+            name: Name of the object, for messages.
+            start_byte: First byte of the index.
+            blocks: Bytes of the object from `start_byte` to its end.
+            head: First bytes of the object.
+
+        Raises:
+            TemporaryFileFailed: The temporary file cannot be written. Errors of `blocks` are raised unchanged.
+        """
         super().__init__("an index", _MEMORY_BYTES)
         self.name = name
         self._head = head
@@ -33,24 +45,37 @@ class IndexSection(Spool):
             self.write(block)
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Exactly those bytes. Raises Corrupt for what is not there, or is data."""
+        """Return exactly the bytes `[start_byte, end_byte)`.
+
+        Raises:
+            Corrupt: The bytes are before the index, or after the end of the object.
+        """
         if end_byte <= len(self._head):
             return self._head[start_byte:end_byte]
         if start_byte < self.start_byte:
-            message = f"its footer says that the index begins at byte {start_byte:,}, the catalog says"
-            raise Corrupt(f"{message} {self.start_byte:,}", chunk=self.name, byte=start_byte)
+            message = f"its footer has an index from byte {start_byte:,} instead of {self.start_byte:,}"
+            raise Corrupt(message, chunk=self.name, byte=start_byte)
         if end_byte > self.size_bytes:
             raise Corrupt(f"the object ends at byte {self.size_bytes:,}", chunk=self.name, byte=self.size_bytes)
         self.seek(start_byte - self.start_byte)
         return self.read(end_byte - start_byte)
 
     def blocks(self) -> Iterator[bytes]:
-        """All of them again, in blocks of at most 1 MiB."""
+        """Give all bytes again, in blocks of at most 1 MiB."""
         return self.blocks_from(0, _BLOCK_BYTES)
 
 
 def head_of(store: Store, key: str, size_bytes: int, archive_format: Format) -> bytes:
-    """The first bytes of an object of so many, if its format says in them where its index is; else nothing. Raises
-    what the store raises."""
+    """Return the first bytes of an object if its format needs them to find the index; else no bytes.
+
+    Args:
+        store: The store.
+        key: Key of the object.
+        size_bytes: Size of the object.
+        archive_format: Format of the object.
+
+    Raises:
+        NotFound, StoreFailed, AccessDenied: The object cannot be read.
+    """
     end = min(size_bytes, HEAD_BYTES)
     return store.read(key, 0, end) if archive_format.rewrites_head and end else b""

@@ -1,7 +1,7 @@
-"""A catalog and the stores that it writes to. It never writes into a store of another catalog without being asked.
+"""Entry of a catalog among those that write into a store. The user must allow a store with two catalogs.
 
-Every verb that writes chunks joins its store first. If the store has the catalog's marker, that costs one statement
-and one read. docs/formats/marker.md has the rules for a store that has none.
+Every operation that writes objects joins its store first. If the store has the catalog's marker, this costs one
+statement and one read. docs/formats/marker.md has the rules for a store without the marker.
 """
 
 import re
@@ -34,113 +34,136 @@ __all__ = ["CHUNK_KEY", "Joining", "described", "has_chunks", "lost_catalog_of"]
 CHUNK_KEY: Final = re.compile(
     r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.[a-z0-9]{1,16}", re.ASCII
 )
-"""Keys of chunks; the group is the uuid."""
+"""Keys of chunks. The group is the uuid."""
 
-_LOOKED_AT: Final = 10_000
-"""Names of a store without markers that are looked at, to see whether it has chunks."""
-_LOOKED_UP: Final = 1_000
-"""Chunks and journal records of a store without markers that are looked up in the catalog."""
+_LISTED_KEYS: Final = 10_000
+"""Number of keys that are listed to find out whether a store without markers has chunks."""
+_MOST_LOOKUPS: Final = 1_000
+"""Number of chunks, and of journal records, of a store without markers that are looked up in the catalog."""
 
 
 class Joining:
-    """Makes a catalog one of those that write into a store."""
+    """Lets a catalog join stores, which means to become one of the catalogs that write there."""
 
     def __init__(self, session: Session, database: str) -> None:
-        """Args:
-        session: the session of the catalog that joins.
-        database: where the catalog is, a URL without user and password, for people.
+        """Prepare to join stores.
+
+        Args:
+            session: The session of the catalog that joins.
+            database: URL of the catalog without user and password. The marker shows it to people.
         """
         self._catalog = session.catalog
-        self._known = KnownStores(session)
+        self._stores = KnownStores(session)
         self._database = database
 
-    def join(self, store: Store, *, asked: bool = False, dry_run: bool = False) -> None:
+    def join(self, store: Store, *, allow_shared: bool = False, dry_run: bool = False) -> None:
         """Write the catalog's marker into a store, if the catalog may write there and the marker is missing.
 
         Args:
-            store: where chunks are going to be written.
-            asked: the user wants two catalogs to write there.
-            dry_run: check only, write nothing.
+            store: The store that chunks are going to be written to.
+            allow_shared: The user allows two catalogs to write to the store.
+            dry_run: Check only, write nothing.
 
         Raises:
-            Conflict: the store has chunks of another catalog, and the user did not ask to join.
-            Locked: another catalog joined at the same moment.
-            StoreFailed: the store does not answer, or is not the one that the catalog means.
-            Corrupt: the marker is damaged.
+            Conflict: The store has chunks of another catalog, and the user does not allow two catalogs.
+            Locked: Another catalog joined at the same moment.
+            StoreFailed, AccessDenied: The store does not answer, or is not the store that the catalog has at this
+                URL.
+            Corrupt: The marker is damaged.
         """
         catalog, known = self._catalog.identities.of(store.url)
         marker = read_marker(store, catalog)
         if marker is None and dry_run:
-            self._check(store, read_markers(store), asked=asked)
+            self._check(store, read_markers(store), allow_shared=allow_shared)
         elif marker is None:
             with self._catalog.journal.exclusively(store.url):
                 # Another process of this catalog may have been faster.
-                marker = read_marker(store, catalog) or self._write(store, catalog, known, asked=asked)
+                marker = read_marker(store, catalog) or self._write(
+                    store, catalog, known, allow_shared=allow_shared
+                )
         if marker is not None and marker.store != known:
-            if known is not None and not asked:
-                self._known.open(store.url)  # another disk may be mounted there than before
+            if known is not None and not allow_shared:
+                self._stores.open(store.url)  # another disk may be mounted there now
             if not dry_run:
                 self._record(store, marker)
 
     def _record(self, store: Store, marker: Marker) -> None:
-        """Note the identity of a store in the catalog, and remove what a process left that died while it wrote the
-        marker."""
+        """Store the identity of a store in the catalog.
+
+        Also remove the upload of a process that died while it wrote the marker.
+        """
         with self._catalog.journal.exclusively(store.url):
             store.discard(marker_key(marker.catalog))
         self._catalog.identities.record_store(store.url, marker.store)
 
-    def _write(self, store: Store, catalog: UUID, known: UUID | None, *, asked: bool) -> Marker:
+    def _write(self, store: Store, catalog: UUID, known: UUID | None, *, allow_shared: bool) -> Marker:
         others = read_markers(store)
         identities = [other.store for _, other in others if other is not None]
         marker = Marker(
             store=next(iter(identities), known or uuid4()),
             catalog=catalog,
             since=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            has_unnamed=self._check(store, others, asked=asked),
+            has_unnamed=self._check(store, others, allow_shared=allow_shared),
             host=socket.gethostname(),
             database=self._database,
         )
         write_marker(store, marker)
-        if not asked and (rivals := [other for other in catalogs_of(store) if other != catalog]):
+        if not allow_shared and (rivals := [other for other in catalogs_of(store) if other != catalog]):
             remove_marker(store, catalog)
-            message = f"catalog {rivals[0]} began to write into {store.url} at the same moment"
+            message = f"catalog {rivals[0]} began to write to {store.url} at the same moment"
             raise Locked(message, hint="run the command again")
         return marker
 
-    def _check(self, store: Store, others: Sequence[tuple[UUID, Marker | None]], *, asked: bool) -> bool:
-        """Return whether chunks that name no catalog belong to this one. Raises Conflict, StoreFailed."""
-        if others and not asked:
+    def _check(self, store: Store, others: Sequence[tuple[UUID, Marker | None]], *, allow_shared: bool) -> bool:
+        """Return True if chunks that name no catalog belong to this one.
+
+        Raises:
+            Conflict: The store has chunks of another catalog, and the user does not allow two catalogs.
+            StoreFailed, AccessDenied: The store does not answer, or is not the store that the catalog has at this
+                URL.
+        """
+        if others and not allow_shared:
             raise _refused(f"the store {store.url} belongs to {described(others)}", store)
         claimed = any(other is None or other.has_unnamed for _, other in others)
         if self._catalog.recovery.newest(store.url, 1):
-            if not asked:
-                self._known.open(store.url)  # raises StoreFailed for a disk that is not mounted
+            if not allow_shared:
+                self._stores.open(store.url)  # raises Unavailable for a disk that is not mounted
             return not claimed
         if others:
             return False
-        if (is_foreign := self._has_unknown(store)) and not asked:
-            raise _refused(f"the store {store.url} has chunks that this catalog does not know", store)
+        if (is_foreign := self._has_unknown(store)) and not allow_shared:
+            raise _refused(f"the store {store.url} has chunks that are not in this catalog", store)
         return not is_foreign
 
     def _has_unknown(self, store: Store) -> bool:
-        """Return whether a store has chunks or journal records that are in no row of the catalog. A chunk that the
-        catalog has in another store counts as its own: the user copied it by hand."""
-        records = list(islice(_records(store), _LOOKED_UP))
+        """Return True if a store has chunks or journal records without a row in the catalog.
+
+        A chunk that the catalog has in another store counts as its own, because the user copied it by hand.
+        """
+        records = list(islice(_records(store), _MOST_LOOKUPS))
         if len(self._catalog.journal.find_existing(records)) < len(records):
             return True
-        chunks = set(islice(_chunks(store), _LOOKED_UP))
+        chunks = set(islice(_chunks(store), _MOST_LOOKUPS))
         return len(self._catalog.recovery.find_existing(list(chunks))) < len(chunks)
 
 
 def has_chunks(store: Store) -> bool:
-    """Return whether a store has journal records, or chunks among its first names. Raises StoreFailed,
-    AccessDenied."""
+    """Return True if a store has journal records, or has a chunk among its first keys.
+
+    Raises:
+        StoreFailed, AccessDenied: The store cannot be listed.
+    """
     return next(_records(store), None) is not None or next(_chunks(store), None) is not None
 
 
 def lost_catalog_of(catalog: Catalog, store: Store) -> Conflict | None:
-    """Return an error that names the remedies if the catalog is empty and the store is not; else None. A store is
-    looked at for an empty catalog only. Raises StoreFailed, AccessDenied."""
+    """Return an error with the remedies if the catalog is empty and the store is not; else None.
+
+    The store is read only if the catalog is empty.
+
+    Raises:
+        StoreFailed, AccessDenied: The store cannot be read.
+    """
     if not catalog.identities.is_empty():
         return None
     own = catalog.identities.of(store.url).catalog
@@ -153,7 +176,7 @@ def lost_catalog_of(catalog: Catalog, store: Store) -> Conflict | None:
 
 
 def described(catalogs: Iterable[tuple[UUID, Marker | None]]) -> str:
-    """Return catalogs as text for messages: uuid, when each joined the store, and where it was then."""
+    """Return catalogs as text for messages: uuid, time of joining the store, and host and database at that time."""
     found = list(catalogs)
     names = [
         f"{uuid}" if marker is None else f"{uuid} (since {marker.since}, {marker.host}, {marker.database})"
@@ -168,7 +191,7 @@ def _records(store: Store) -> Iterator[UUID]:
 
 
 def _chunks(store: Store) -> Iterator[UUID]:
-    keys = (CHUNK_KEY.fullmatch(found.key) for found in islice(store.list(), _LOOKED_AT))
+    keys = (CHUNK_KEY.fullmatch(found.key) for found in islice(store.list(), _LISTED_KEYS))
     return (UUID(key[1]) for key in keys if key is not None)
 
 
@@ -177,7 +200,7 @@ def _lost(message: str, store: Store) -> Conflict:
 
 
 def _refused(message: str, store: Store) -> Conflict:
-    return Conflict(message, hint=f"{_remedies(store)}; to have two catalogs write there: --join-store")
+    return Conflict(message, hint=f"{_remedies(store)}; to let two catalogs write there, use --join-store")
 
 
 def _remedies(store: Store) -> str:
@@ -185,6 +208,6 @@ def _remedies(store: Store) -> str:
 
     url = shlex.quote(store.url)
     return (
-        f"if its catalog was lost: `cafcat rebuild {url}`, or `cafcat restore --from {url}` for a backup; "
-        "to read its archives from this catalog, too: `cafcat adopt`"
+        f"if its catalog was lost, run `cafcat rebuild {url}`, or `cafcat restore --from {url}` to load a backup; "
+        "to read its archives from this catalog, too, run `cafcat adopt`"
     )

@@ -1,4 +1,4 @@
-"""Stores that are what the catalog means by their URL, each looked at once."""
+"""Stores of the catalog, checked to be where their URLs point. Each store is checked once."""
 
 import shlex
 from typing import Final
@@ -11,10 +11,11 @@ from cafcat.stores.presence import elsewhere, why_not_there
 __all__ = ["KnownStores"]
 
 _KNOWN_OBJECTS: Final = 10
+"""Number of the newest objects of a store of which one must be there."""
 
 
 class KnownStores:
-    """For one piece of work: a store that failed once is not waited for again."""
+    """The checked stores of one operation. A store that failed once is not tried again."""
 
     def __init__(self, session: Session) -> None:
         self._catalog = session.catalog
@@ -22,12 +23,23 @@ class KnownStores:
         self._found: dict[str, Store | CafcatError] = {}
 
     def __getitem__(self, url: str) -> Store:
+        """Return a store. See `open`."""
         return self.open(url)
 
     def open(self, url: str) -> Store:
-        """A store that answers, and has one of the objects that the catalog has there: not the empty folder where a
-        disk is mounted at other times, nor a bucket of the same name elsewhere. What we write there would be lost,
-        and what is not there may still be in the right one. Raises StoreFailed, AccessDenied, InvalidInput, ..."""
+        """Return a store that answers, and has at least one of its newest objects.
+
+        This excludes the empty folder where a disk is not mounted, and a bucket of the same name on another server.
+        Objects written there would be lost, and objects missing there can still be in the right store.
+
+        Args:
+            url: URL of the store in the catalog.
+
+        Raises:
+            Unavailable: The store is somewhere else now.
+            StoreFailed, AccessDenied: The store does not answer, or lacks its newest objects.
+            InvalidInput: The URL cannot be opened.
+        """
         if url not in self._found:
             self._found[url] = self._look(url)
         found = self._found[url]
@@ -36,21 +48,33 @@ class KnownStores:
         return found
 
     def open_to_write(self, url: str) -> Store:
-        """As `open`, for what is new: the catalog has a row of the store afterwards. It is also opened where the
-        newest objects are missing, as long as it has others of cafcat's. Raises Unavailable for a store that is
-        elsewhere, StoreFailed, AccessDenied, InvalidInput, ..."""
+        """Return a store for new objects, and insert its row into the catalog if it is missing.
+
+        The store may lack its newest objects if it has other objects of cafcat.
+
+        Args:
+            url: URL of the store.
+
+        Raises:
+            Unavailable: The store is somewhere else now.
+            StoreFailed, AccessDenied: The store does not answer.
+            InvalidInput: The URL cannot be opened.
+        """
         store = self.check_to_write(url)
         self._catalog.stores.register(store.url)
         return store
 
     def check_to_write(self, url: str) -> Store:
-        """As `open_to_write`, without a row."""
+        """Return a store as `open_to_write` does, without inserting a row."""
         store = self.check_place(url)
         self._check_not_moved(store)
         return store
 
     def check_place(self, url: str) -> Store:
-        """As `check_to_write`, also for a place that a store was moved away from: it was named as a new one."""
+        """Return a store as `check_to_write` does, even if it is at an old URL of a moved store.
+
+        The user named this URL for a new store.
+        """
         store = self._stores[url]
         known = self._catalog.recovery.newest(store.url, _KNOWN_OBJECTS)
         if known and not any(has(store, key) for key in known):
@@ -60,11 +84,14 @@ class KnownStores:
         return store
 
     def _check_not_moved(self, store: Store) -> None:
-        """Raise Unavailable for the empty place of a store that was moved away: a setting is out of date."""
+        """Raise Unavailable if a store was moved away from this URL and the location is empty now.
+
+        Then a setting has the old URL.
+        """
         place = self._catalog.stores.moved_to(store.url)
         if place is not None and why_not_there(store) is not None:
             hint = (
-                f"name the store where it is now; `cafcat store add NAME {shlex.quote(store.url)}` makes a new one"
+                f"use the new URL; to make a new store here, run `cafcat store add NAME {shlex.quote(store.url)}`"
             )
             raise Unavailable(f"the store {store.url} was moved to {place}", hint=hint)
 
@@ -82,7 +109,6 @@ class KnownStores:
             raise
         except CafcatError as error:
             return error
-        hint = "is its disk mounted, its endpoint the right one? `cafcat store move` tells where it is now"
-        return StoreFailed(
-            f"the store {url} has none of the chunks that the catalog has there, as {known[0]}", hint=hint
-        )
+        hint = "check its disk or endpoint; if the store was moved, run `cafcat store move`"
+        message = f"the store {url} has none of its newest objects, for example {known[0]} is missing"
+        return StoreFailed(message, hint=hint)

@@ -1,4 +1,4 @@
-"""An empty catalog beside a store with chunks: the sign of a lost database."""
+"""The sign of a lost database: an empty catalog, although its store has chunks."""
 
 from contextlib import suppress
 
@@ -11,7 +11,7 @@ __all__ = ["lost_catalog"]
 
 
 def lost_catalog(session: Session) -> CafcatError | None:
-    """Return an error with the remedies if the store of the settings has chunks of a lost catalog."""
+    """Return an error with the remedies if the store of the settings has chunks of a lost catalog; else None."""
     with suppress(AccessDenied, NotFound, StoreFailed, InvalidInput, Unsupported):
         return lost_catalog_of(session.catalog, default_store(session))
     return None

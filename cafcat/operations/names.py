@@ -1,4 +1,4 @@
-"""Lists of names that callers pass."""
+"""Check of lists of names."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -11,7 +11,11 @@ Names = TypeVar("Names", bound=Iterable[str])
 
 
 def check_names(names: Names) -> Names:
-    """Return the names. Raises InvalidInput for a single string, whose letters would be taken for names."""
+    """Return the names.
+
+    Raises:
+        InvalidInput: The argument is a single string. Iterating would give its letters.
+    """
     if isinstance(names, str | bytes):
-        raise InvalidInput("names are a list", hint=f"write [{names!r}]")
+        raise InvalidInput("the names must be a list", hint=f"write [{names!r}]")
     return names

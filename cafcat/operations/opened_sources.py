@@ -1,4 +1,4 @@
-"""Sources of an operation, from the names that the user typed."""
+"""Opening of the sources that the user named."""
 
 from cafcat.operations.chosen_stores import default_store
 from cafcat.scanning.opening import Opening, SourceOptions
@@ -8,7 +8,7 @@ __all__ = ["opening"]
 
 
 def opening(session: Session, options: SourceOptions) -> Opening:
-    """Return an opener of sources that leaves out cafcat's own folders: its home, and the store of the settings."""
+    """Return an opener of sources that skips cafcat's own folders: its home, and the store of the settings."""
     home, store = session.settings.home, default_store(session)
     return Opening(
         options,

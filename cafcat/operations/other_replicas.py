@@ -1,4 +1,4 @@
-"""Where else the bytes of a chunk are, and that a place is none of these under another name."""
+"""Checks that a location in a store is not the location of a chunk or copy under another name."""
 
 from typing import Protocol
 from uuid import UUID
@@ -18,7 +18,7 @@ class StoresByUrl(Protocol):
 
 
 class OtherReplicas:
-    """For one piece of work. Chunks are named by their uuids."""
+    """The replicas of chunks, compared with one location. An instance remembers comparisons of stores."""
 
     def __init__(self, catalog: Catalog, stores: StoresByUrl) -> None:
         self._copies = catalog.copies
@@ -26,20 +26,38 @@ class OtherReplicas:
         self._distinct = DistinctStores()
 
     def check(self, store: Store, chunk: UUID, key: str) -> None:
-        """Check that an object in a store would be a new place of a chunk: neither that of the chunk itself nor
-        that of a copy, one that a migration left behind included. Errors as of DistinctStores.check."""
+        """Check that an object would be a new replica of a chunk.
+
+        The location must differ from those of the chunk itself and of its copies, copies left by a migration
+        included. Stores that cannot be compared count as different. This is enough for writing, not for removing.
+
+        Args:
+            store: The store of the object.
+            chunk: Uuid of the chunk.
+            key: Key of the object.
+
+        Raises:
+            InvalidInput: The store is the store of a replica under another name.
+            StoreFailed, AccessDenied: The store does not accept the probe object.
+        """
         for url, other_key in self._copies.replicas_of(chunk):
             if url != store.url and (other := self._opened(url)) is not None:
                 self._distinct.check(store, other, (key, other_key))
 
     def prove(self, store: Store, chunk: UUID, key: str) -> None:
-        """Prove that removing an object from a store leaves the chunk alone, and check that it leaves those copies
-        alone that are kept and within reach. A chunk that was deleted has no place any more.
+        """Prove that the chunk stays if an object is removed from a store.
+
+        Copies that are needed, and whose stores answer, are checked to stay, too. A deleted chunk has no replicas.
+
+        Args:
+            store: The store of the object.
+            chunk: Uuid of the chunk.
+            key: Key of the object.
 
         Raises:
-            InvalidInput: the store is that of the chunk, or of a copy, by another name.
-            Conflict: the catalog has the chunk at that very place.
-            Unavailable, AccessDenied: it cannot be proved.
+            InvalidInput: The store is the store of the chunk or of a copy under another name.
+            Conflict: The catalog has the chunk at exactly this location.
+            Unavailable, AccessDenied: The proof is impossible.
         """
         for is_copy, url, other_key in self._copies.active_replicas(chunk):
             if (url, other_key) == (store.url, key):
@@ -50,7 +68,7 @@ class OtherReplicas:
                 self._distinct.check(store, other, (key, other_key))
 
     def _opened(self, url: str) -> Store | None:
-        """None for a store that is not there now."""
+        """Return a store; None if it cannot be opened now."""
         try:
             return self._stores[url]
         except (CatalogUnavailable, CatalogOutdated):

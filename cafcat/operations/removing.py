@@ -1,7 +1,7 @@
-"""Files out of the catalog, and back as long as their chunk is there.
+"""Removal of files from the catalog, and their return while their chunk still exists.
 
-All that one call names goes in one transaction. Then the stores are told, by a journal record beside the
-chunks: a rebuild from a store has to know what was removed. A store that cannot be told now is told by recover.
+All names of one call are handled in one transaction. Afterwards each store gets a journal record beside its chunks,
+because a rebuild from this store needs to know the removed files. If that fails, `recover` writes the record later.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from cafcat.writing.journal import write_journal
 
 __all__ = ["Removing"]
 
-_LIVE: Final = "it has a file again: that one stays"
-_PRUNED: Final = "its bytes are gone for good: its chunk was pruned"
-_NEVER_REMOVED: Final = "nothing of that name was removed"
+_LIVE: Final = "a newer file has this path: the newer file stays"
+_PRUNED: Final = "its chunk was pruned: the bytes no longer exist"
+_NEVER_REMOVED: Final = "no removed file has this name"
 _NO_FILE: Final = "the catalog has no such file"
-_A_FOLDER: Final = "that is a folder: rm -r removes all that is in it"
+_A_FOLDER: Final = "this is a folder: use rm -r to remove all files below it"
 
 
 class Removing:
-    """One call of `rm` or `undelete`."""
+    """State and steps of one `rm` or `undelete`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -40,41 +40,52 @@ class Removing:
         self._progress = session.progress
 
     def remove(self, paths: Iterable[str], folders: Sequence[str], *, dry_run: bool) -> RemoveReport:
-        """See RmOptions."""
-        places = _outermost(folders)
+        """Remove files. See RmOptions.
+
+        Args:
+            paths: Paths of files.
+            folders: Folders, as the user typed them.
+            dry_run: Count the files; change nothing.
+        """
+        scopes = _outermost(folders)
         removal = self._catalog.removal
         act = removal.count if dry_run else removal.remove
         with PathList() as names:
             impossible = self._collect(paths, names, _NO_FILE)
             self._progress.begin("rm", files=names.count or None)
-            with act(names, places, self._session.checkpoint) as change:
+            with act(names, scopes, self._session.checkpoint) as change:
                 self._progress.advance(change.files, change.bytes)
-                behind = self._tell(change)
+                behind = self._write_record(change)
                 self._report_missing(change)
         failed = impossible + change.missing.count + len(change.empty)
         return RemoveReport(change.files, change.bytes, failed, change.chunks, behind, dry_run)
 
     def undelete(self, paths: Iterable[str], folders: Sequence[str]) -> UndeleteReport:
-        """See UndeleteOptions."""
-        places = _outermost(folders)
+        """Bring removed files back. See UndeleteOptions.
+
+        Args:
+            paths: Paths of files.
+            folders: Folders, as the user typed them.
+        """
+        scopes = _outermost(folders)
         with PathList() as names:
             impossible = self._collect(paths, names, _NEVER_REMOVED)
             self._progress.begin("undelete", files=names.count or None)
             self._write_pending()
-            with self._catalog.removal.restore(names, places, self._session.checkpoint) as change:
+            with self._catalog.removal.restore(names, scopes, self._session.checkpoint) as change:
                 self._progress.advance(change.files, change.bytes)
-                behind = self._tell(change)
-                self._report_left(change, of_folders=bool(places))
+                behind = self._write_record(change)
+                self._report_left(change, of_folders=bool(scopes))
         failed = impossible + change.missing.count + len(change.empty)
         live, pruned = change.live.count, change.pruned.count
         return UndeleteReport(change.files, change.bytes, failed, live, pruned, len(change.repacked_logs), behind)
 
     def removed(self, prefix: str) -> Iterator[RetiredLocation]:
-        """Give the files below a folder, or of that name, that `undelete` can bring back, in order of path."""
-        place = _below(prefix or ".")
-        if place.file is not None:
-            yield from self._catalog.removal.removed(place.file, successor(place.file)).files
-        after, high = place.range()
+        """Give the files below a folder, or of its name, that `undelete` can bring back, in order of path."""
+        scope = _below(prefix or ".")
+        if scope.file is not None:
+            yield from self._catalog.removal.removed(scope.file, successor(scope.file)).files
+        after, high = scope.range()
         while True:
             page = self._catalog.removal.removed(after, high)
             yield from page.files
@@ -83,7 +94,7 @@ class Removing:
             after = successor(page.last)
 
     def _collect(self, paths: Iterable[str], names: PathList, why_missing: str) -> int:
-        """Returns the number of names that no catalog can have."""
+        """Add names to a list, and report each name that no catalog can store. Returns the number of these."""
         impossible = 0
         self._progress.begin("reading names")
         for path in paths:
@@ -100,7 +111,8 @@ class Removing:
         missing = iter(change.missing)
         while paths := list(islice(missing, LOOKED_UP_PATHS)):
             folders: set[str] = set()
-            with contextlib.suppress(CatalogUnavailable):  # what is done is done
+            # The removal is committed. Without the catalog, the message is only less exact.
+            with contextlib.suppress(CatalogUnavailable):
                 folders = self._catalog.files.folders_among([path.removesuffix("/") for path in paths])
             for path in paths:
                 message = _A_FOLDER if path.removesuffix("/") in folders else _NO_FILE
@@ -110,7 +122,11 @@ class Removing:
             self._progress.emit(FileProblem(below.name, ProblemKind.MISSING, message))
 
     def _report_left(self, change: Change, *, of_folders: bool) -> None:
-        """Who names a file wants that one back; of a folder, some may have been brought back in other ways."""
+        """Report names that could not be brought back.
+
+        A live or pruned file is a failure if the user named the file. In a named folder, other files can have been
+        brought back in other ways, so such a file is only noted.
+        """
         for path in change.missing:
             self._progress.emit(FileProblem(path, ProblemKind.MISSING, _NEVER_REMOVED))
         for below in change.empty:
@@ -122,50 +138,61 @@ class Removing:
             kind = ProblemKind.PRUNED if of_folders else ProblemKind.MISSING
             self._progress.emit(FileProblem(path, kind, _PRUNED))
         for path, log_file, archive in change.repacked_logs:
-            message = f"records of the log file {shown_path(log_file)!r} are in archive {archive} now"
+            message = f"archive {archive} has the records of the log file {shown_path(log_file)!r} now"
             self._progress.emit(FileProblem(path, ProblemKind.TAKEN, message))
 
     def _write_pending(self) -> None:
-        """Journal records that stores lack: those before ours. That they cannot be written is no reason to
-        stop: which record is the last is told by their numbers."""
+        """Write the journal records that stores lack and that come before the record of this operation.
+
+        A failure does not stop the operation: the sequence numbers of the records have their order.
+        """
         for url in self._catalog.removal.stores_behind():
             with contextlib.suppress(CafcatError):
                 write_journal(self._catalog.journal, self._stores.open(url))
 
-    def _tell(self, change: Change) -> tuple[str, ...]:
-        """Writes the record into every store. What is done is done: whatever goes wrong here is a warning. Returns
-        the stores that do not have it."""
+    def _write_record(self, change: Change) -> tuple[str, ...]:
+        """Write the journal record into every store. Returns the URLs of stores that do not have it.
+
+        The change is committed already, so each failure is only a warning.
+        """
         behind = []
         for url in change.stores:
             try:
                 write_journal(self._catalog.journal, self._stores.open(url))
             except CafcatError as error:
                 behind.append(url)
-                self._progress.warn(f"the store {url} was not told: {error}; cafcat recover does it later")
+                self._progress.warn(
+                    f"the journal record could not be written to {url}: {error}; run `cafcat recover` later"
+                )
         return tuple(behind)
 
 
 def _below(typed: str) -> PathScope:
-    """A folder as typed: "./a", "/a", "a" -> all below "a/", and the file "a"; "a/" -> only what is below; "." ->
-    everything. Raises InvalidInput for an empty name (a variable of a shell that was not set), for "/" (an adopted
-    archive may have a folder of that name), or what is none."""
+    """Return a folder that the user typed.
+
+    "./a", "/a" and "a" are all files below "a/", and the file "a". "a/" is only the files below. "." is everything.
+
+    Raises:
+        InvalidInput: The name is empty, as if a variable of the shell was not set; is "/", which can be a folder of
+            an adopted archive; or is no path.
+    """
     if not typed:
-        raise InvalidInput("an empty name is no folder", hint="all of the catalog is .")
+        raise InvalidInput("the name of the folder is empty", hint="write . for the whole catalog")
     if not is_text(typed):
-        raise InvalidInput(f"no path of the catalog has such a name: {_printable(typed)}")
+        raise InvalidInput(f"a path cannot have this name: {_printable(typed)}")
     below = PathScope(folder_of(typed), file_of(typed))
     if not below.folder and not typed.startswith("."):
-        raise InvalidInput(f"{typed} is no folder of the catalog", hint="all of the catalog is .")
+        raise InvalidInput(f"{typed} is not a folder of the catalog", hint="write . for the whole catalog")
     return below
 
 
 def _outermost(folders: Sequence[str]) -> list[PathScope]:
-    """Without those that are in others, or named twice."""
-    kept: list[PathScope] = []
+    """Return the folders without those that are inside others, or named twice."""
+    outermost: list[PathScope] = []
     for below in sorted(map(_below, folders), key=lambda below: (below.folder, below.file is None)):
-        if not kept or not below.folder.startswith(kept[-1].folder):
-            kept.append(below)
-    return kept
+        if not outermost or not below.folder.startswith(outermost[-1].folder):
+            outermost.append(below)
+    return outermost
 
 
 def _printable(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Files of a source, opened again, that the catalog has under their names."""
+"""Files of a source that the catalog has, opened again."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -15,21 +15,31 @@ __all__ = ["opened_again"]
 def opened_again(
     catalog: Catalog,
     source: Source,
-    is_wanted: Callable[[str], bool],
+    is_requested: Callable[[str], bool],
     on_problem: Callable[[FileProblem], object],
 ) -> Generator[tuple[Location, Opened], None, None]:
-    """Of each file of a source that is wanted by its name in the catalog: where that is now, and the file, opened,
-    or why it cannot be. To be taken before the next is asked for. `is_wanted` is asked of each file once, in their
-    order; `on_problem` is told of what is in the source and is no file. Raises SourceBroke."""
+    """Give each requested file of a source that the catalog has: its location, and the opened file or an error.
+
+    Use the opened file before you request the next one.
+
+    Args:
+        catalog: The catalog.
+        source: The source.
+        is_requested: Called once with the path of each file, in their order. Returns True for a requested file.
+        on_problem: Called with each item of the source that is not a file.
+
+    Raises:
+        SourceBroke: The source ended before its end.
+    """
     for batch in batches_of(source):
         for item in batch:
             if isinstance(item, FileProblem):
                 on_problem(item)
-        wanted = [item for item in batch if isinstance(item, SourceFile) and is_wanted(item.path)]
-        located = _located(catalog, [file.path for file in wanted])
-        known = [file for file in wanted if file.path in located]
-        with closing(open_each(source, known)) as results:
-            for file, opened in zip(known, results, strict=True):
+        requested = [item for item in batch if isinstance(item, SourceFile) and is_requested(item.path)]
+        located = _located(catalog, [file.path for file in requested])
+        existing = [file for file in requested if file.path in located]
+        with closing(open_each(source, existing)) as results:
+            for file, opened in zip(existing, results, strict=True):
                 yield located[file.path], opened
 
 

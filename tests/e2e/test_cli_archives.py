@@ -253,7 +253,7 @@ def test_wrong_use(filled: Cafcat, alone: Cafcat) -> None:
     assert alone("convert", "x.caf", "x.caf", "--json", code=1).error["kind"] == "conflict"
     alone("convert", "x.caf", "x.caf", "--overwrite")
     assert in_archive(out / "x.caf") == TREE
-    assert "no blocks" in alone("inspect", "--blocks", "x.caf", code=2).err
+    assert "only CARs have blocks" in alone("inspect", "--blocks", "x.caf", code=2).err
     assert left_in(out) == {"x.caf", "text"}
 
 

@@ -88,7 +88,7 @@ def test_what_cannot_be_copied_otherwise_makes_the_code_3(cafcat: Cafcat) -> Non
     (cafcat.folder / "second").mkdir()
     chunk_file(cafcat, first, "second").write_bytes(b"somebody else's")
     result = cafcat("copy", "--all", "--to", "./second", code=3)
-    assert "another object has its key" in result.err
+    assert "another object has the same key" in result.err
     assert chunk_file(cafcat, first, "second").read_bytes() == b"somebody else's"
 
 
@@ -161,7 +161,7 @@ def test_recover_says_what_became_of_copies(cafcat: Cafcat) -> None:
     dry = cafcat("recover", "--dry-run", "-v")
     assert dry.text == "would have adopted 1 copy, removed the remains of 1 copy\n"
     assert f"copy of chunk {second} in " in dry.err
-    assert "would be abandoned: its checksum is not that of its chunk" in dry.err
+    assert "would be abandoned: the checksum of the copy is not that of the chunk" in dry.err
     *settled, summary = cafcat("recover", "--json", "-v").documents
     assert [(document["copy_of"], document["outcome"]) for document in settled] == [
         (first, "adopted"),

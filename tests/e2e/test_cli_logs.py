@@ -164,7 +164,7 @@ def test_repair_of_an_adopted_archive_does_not_ask_for_its_log_files(cafcat: Caf
     flip(archive, archive.stat().st_size - 1)
     cafcat("verify", "--level", "data", code=5)
     result = cafcat("repair", "--from-copy", code=5)
-    assert "put the right archive in its place" in result.err
+    assert "replace its file by an undamaged one" in result.err
     assert "and ingest its log files, if you have them" in result.err
 
 

@@ -63,12 +63,12 @@ def test_what_is_not_there(tree: Cafcat) -> None:
     several = tree("rm", "nothing", "tree/a.txt", "tree/a.txt", code=3)
     assert several.text == "removed 1 file (11 B)\n"
     assert several.err == "cafcat: nothing: the catalog has no such file\n"
-    assert "nothing of that name was removed" in tree("undelete", "tree/b.bin", code=4).err
+    assert "no removed file has this name" in tree("undelete", "tree/b.bin", code=4).err
     problem, summary = tree("undelete", "nothing", "tree/a.txt", "--json", code=3).documents
     assert problem["problem"] == {
         "path": "nothing",
         "kind": "missing",
-        "message": "nothing of that name was removed",
+        "message": "no removed file has this name",
     }
     assert summary["summary"] == {
         "files": 1,
@@ -117,7 +117,7 @@ def test_what_is_live_again_or_pruned(tree: Cafcat) -> None:
     tree("rm", "-r", "tree", "--yes")
     (tree.folder / "other").write_bytes(b"other")
     tree("ingest", "other", "tree/a.txt", "-q")
-    assert "has a file again" in tree("undelete", "tree/a.txt", code=1).err
+    assert "a newer file has this path" in tree("undelete", "tree/a.txt", code=1).err
     assert tree("undelete", "tree/a.txt", "--json", code=1).error["kind"] == "conflict"
     several = tree("undelete", "tree/a.txt", "tree/empty", code=3)
     assert several.text == "brought back 1 file (0 B); left alone 1 that have a file again\n"
@@ -133,7 +133,7 @@ def test_what_is_live_again_or_pruned(tree: Cafcat) -> None:
 
 def test_only_a_dot_is_everything(tree: Cafcat) -> None:
     """A path of an adopted archive may begin with a slash: its folder looks like the root."""
-    assert "all of the catalog is ." in tree("rm", "-r", "/", "--yes", code=2).err
+    assert "write . for the whole catalog" in tree("rm", "-r", "/", "--yes", code=2).err
     assert paths(tree) == set(TREE)
 
 
@@ -150,7 +150,9 @@ def test_a_store_that_is_not_there_is_a_warning(tree: Cafcat) -> None:
     (tree.folder / "store").rename(tree.folder / "unmounted")
     result = tree("rm", "tree/a.txt")
     assert result.text == "removed 1 file (11 B)\n"
-    assert re.match(r"cafcat: warning: the store file:.*store was not told: .*mounted.*recover", result.err)
+    assert re.match(
+        r"cafcat: warning: the journal record could not be written to file:.*store: .*mounted.*recover", result.err
+    )
     summary = tree("rm", "tree/b.bin", "--json").document["summary"]
     assert summary["stores_behind"] == [(tree.folder / "store").as_uri()]
     (tree.folder / "unmounted").rename(tree.folder / "store")

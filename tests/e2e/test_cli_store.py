@@ -239,8 +239,8 @@ def test_an_interrupted_migration_says_how_it_goes_on(cafcat: Cafcat) -> None:
 def test_a_bare_word_that_names_nothing_makes_no_store(cafcat: Cafcat, command: tuple[str, ...]) -> None:
     fill(cafcat)
     result = cafcat(*command, code=2)
-    assert "there is no store or folder disk9" in result.err
-    assert "./disk9 is a folder" in result.err
+    assert "no store and no folder is called disk9" in result.err
+    assert "write ./disk9 for a new folder" in result.err
     assert not (cafcat.folder / "disk9").exists()
     assert len(cafcat("store", "ls").lines) == 1
 
@@ -248,7 +248,7 @@ def test_a_bare_word_that_names_nothing_makes_no_store(cafcat: Cafcat, command: 
 def test_a_bare_word_in_the_environment_names_a_store_or_a_folder(cafcat: Cafcat) -> None:
     fill(cafcat)
     other = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": "disk9"})
-    assert "there is no store or folder disk9" in other("ingest", "tree", code=2).err
+    assert "no store and no folder is called disk9" in other("ingest", "tree", code=2).err
     (cafcat.folder / "disk9").mkdir()
     other("ingest", "tree", "--force", "-q")
     assert list((cafcat.folder / "disk9").glob("*.caf"))

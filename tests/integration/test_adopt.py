@@ -239,7 +239,7 @@ def test_an_archive_that_is_changed_meanwhile_is_not_adopted(repository: cafcat.
         return False
 
     report = adopt(repository, path, should_stop=changed)
-    assert report.failed == [f"{path}: it was changed while it was read"]
+    assert report.failed == [f"{path}: the archive was changed while it was read"]
     assert (report.archives, live(repository), list(repository.chunks())) == (0, set(), [])
 
 
@@ -257,7 +257,7 @@ def test_an_object_that_is_changed_meanwhile_is_not_adopted(
     put()
     repository = open_at(Folder(tmp_path / "own"))
     report = adopt(repository, f"s3://{bucket.bucket}/there.caf", should_stop=put)
-    assert report.failed == [f"s3://{bucket.bucket}/there.caf: it was changed while it was read"]
+    assert report.failed == [f"s3://{bucket.bucket}/there.caf: the archive was changed while it was read"]
     assert live(repository) == set()
     adopted(repository, f"s3://{bucket.bucket}/there.caf")
     [(etag,)] = sql(repository, "SELECT etag FROM chunks")

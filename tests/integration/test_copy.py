@@ -201,7 +201,7 @@ def test_an_object_that_is_there_counts_if_it_is_the_very_one(world: World) -> N
     before = strange.read_bytes()
     report = world.copy()
     assert (report.found, report.copied, report.damaged, len(report.failed)) == (1, 0, 0, 1)
-    assert "another object has its key" in report.failed[0]
+    assert "another object has the same key" in report.failed[0]
     assert strange.read_bytes() == before
     assert world.recover().failed == ()
     assert strange.read_bytes() == before

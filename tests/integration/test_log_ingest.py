@@ -284,7 +284,7 @@ def test_other_sources_are_refused(
     tarfile.open(tmp_path / "x.tar", "w").close()
     bucket.client.put_object(Bucket=bucket.bucket, Key="logs/x", Body=b"{}")
     for source in ("x.tar", f"s3://{bucket.bucket}/logs"):
-        with pytest.raises(InvalidInput, match="archives of logs are made of local files"):
+        with pytest.raises(InvalidInput, match="only local files can be packed"):
             local.ingest([source], format="clp-s")
     with pytest.raises(InvalidInput, match="a timestamp key is for clp-s"):
         local.ingest([tmp_path], timestamp_key="x")
@@ -512,12 +512,12 @@ def test_repack_and_repair_leave_archives_of_logs_alone(
     local.rm(folders=[f"{first.uuid}.clp/0"])
     for options in ({"max_unused": 0.0}, {"small": 1 << 20}, {"format": "caf"}):
         assert follow(local, options).repack(**options).chunks == 0
-    with pytest.raises(Unsupported, match="stays as it is"):
+    with pytest.raises(Unsupported, match="cannot be repacked"):
         local.repack(chunks=[str(first.uuid)])
     heard = Heard()
     report = local.with_progress(heard).repair(chunks=[str(first.uuid)], from_copies=True)
     assert (report.chunks, report.chunks_written) == (0, 0)
-    assert "which is not repaired" in heard.warnings[0]
+    assert "which cannot be repaired" in heard.warnings[0]
     assert [chunk.state for chunk in local.chunks()] == ["committed"] * len(chunks)
     assert local.repack(chunks=[str(first.uuid)], format="caf").chunks_retired == 1
 

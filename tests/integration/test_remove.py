@@ -133,7 +133,7 @@ def test_names_that_are_not_there_cost_only_themselves(local: cafcat.Repository,
     assert (report.files, report.files_failed) == (1, len(odd))
     assert {problem.kind.value for problem in heard.problems} == {"missing"}
     messages = {problem.path: problem.message for problem in heard.problems}
-    assert messages["a"] == messages["a/"] == "that is a folder: rm -r removes all that is in it"
+    assert messages["a"] == messages["a/"] == "this is a folder: use rm -r to remove all files below it"
     assert messages["nothing"] == messages["nul\\x00"] == "the catalog has no such file"
     assert "half\\udcff" in messages
     heard = Heard()
@@ -143,7 +143,7 @@ def test_names_that_are_not_there_cost_only_themselves(local: cafcat.Repository,
     heard = Heard()
     back = local.with_progress(heard).undelete([*odd, "b/empty", "a/first"])
     assert (back.files, back.files_failed) == (1, len(odd) + 1)
-    assert {problem.message for problem in heard.problems} == {"nothing of that name was removed"}
+    assert {problem.message for problem in heard.problems} == {"no removed file has this name"}
     assert check(local, folder) == FILES
 
 

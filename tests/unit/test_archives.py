@@ -184,7 +184,7 @@ def test_only_a_car_has_blocks() -> None:
     Path("in.caf").write_bytes(caf(FILES))
     inspection = cafcat.inspect("in.caf")
     assert inspection.about() == {"version": "1.0"}
-    with pytest.raises(InvalidInput, match="no blocks"):
+    with pytest.raises(InvalidInput, match="only CARs have blocks"):
         inspection.blocks()
 
 

@@ -7,11 +7,11 @@ __all__ = ["AdoptReport"]
 
 @dataclass(slots=True)
 class AdoptReport:
-    """What was adopted, or would be.
+    """Totals of an adopt. In a dry run: of the archives that would be adopted.
 
     Attributes:
         archives: Number of adopted archives.
-        files: Number of files that the catalog has now.
+        files: Number of files that were entered.
         bytes: Bytes of these files.
         skipped: Number of paths that keep another file.
         files_failed: Number of entries that cannot be read.

@@ -1,7 +1,7 @@
-"""Archives of any format that are there already: their files come into the catalog, their bytes stay untouched.
+"""Entry of existing archives of any format into the catalog. Their bytes stay untouched.
 
-Every entry is read once, to know that it can be read, and its checksum: what a catalog says is proven when it is
-said. Then the archive and all its files are entered in one transaction.
+Each entry is read once, to prove that it can be read and to compute its checksum. Then the archive and all its
+files are entered in one transaction.
 """
 
 import os
@@ -51,7 +51,7 @@ def run(session: Session, options: AdoptOptions) -> AdoptReport:
     if options.format is not None:
         validate_name(options.format)
     if isinstance(options.archives, str | bytes | os.PathLike):
-        raise InvalidInput("archives are a list of names", hint=f"write [{os.fspath(options.archives)!r}]")
+        raise InvalidInput("the archives must be a list", hint=f"write [{os.fspath(options.archives)!r}]")
     try:
         adopt = _Adopt(session, options, OnConflict(options.on_conflict))
         return adopt.adopt_all([os.fspath(archive) for archive in options.archives])
@@ -60,20 +60,25 @@ def run(session: Session, options: AdoptOptions) -> AdoptReport:
 
 
 class Found(NamedTuple):
-    """An archive as somebody named it: an object of a store; or one of several that are an archive together, as
-    spread says."""
+    """One object of an archive that the user named.
+
+    Attributes:
+        store: The store of the object: its folder or prefix.
+        object_key: Key of the object.
+        multi_file: The whole archive, if it consists of several objects; else None.
+    """
 
     store: Store
     object_key: str
-    spread: MultiFileArchive | None = None
+    multi_file: MultiFileArchive | None = None
 
 
-class _Stopped(Exception):
-    """The user ended the operation; nothing is done for the archive at hand."""
+class _Stopping(Exception):
+    """The user ends the operation, so the archive at hand is not adopted."""
 
 
 class _Adopt:
-    """One adopt of several archives."""
+    """State and steps of one adopt."""
 
     def __init__(self, session: Session, options: AdoptOptions, on_conflict: OnConflict) -> None:
         self._session = session
@@ -86,7 +91,7 @@ class _Adopt:
     def adopt_all(self, archives: Sequence[str]) -> AdoptReport:
         """Adopt archives, one after the other, until the user ends the operation."""
         for archive in archives:
-            # Checked before the index of a bundle is copied.
+            # Finding a bundle copies its index, so the check comes first.
             if self.report.interrupted or self._session.should_end():
                 self.report.interrupted = True
                 break
@@ -101,14 +106,14 @@ class _Adopt:
             self.fail(archive, error)
             return
         for part in found:
-            self.take(part)
+            self.adopt(part)
             if self.report.interrupted:
                 break
 
     def _find(self, archive: str) -> "Sequence[Found]":
-        """Return the objects of an archive: one, or several that are an archive together.
+        """Return the objects of an archive: one, or several that form one archive.
 
-        Each object is in a store that consists of its folder, whatever else is in there.
+        The store of each object consists of its folder, with all other objects in there.
         """
         found = find_archive(archive, self._open_single, self._session.stores.__getitem__)
         if not isinstance(found, FolderArchive):
@@ -118,16 +123,20 @@ class _Adopt:
     def _open_single(self, locator: ArchiveLocator) -> Found:
         store = self._session.stores[locator.folder]
         if is_s3(locator.name):
-            check_key(parse_s3(locator.name).key)  # a store drops extra slashes and would find another object
-            store.stat(locator.key)  # raises NotFound: the name may be that of a folder
+            check_key(parse_s3(locator.name).key)  # a store drops extra slashes, and would find another object
+            store.stat(locator.key)  # raises NotFound if the name is that of a folder
         return Found(store, locator.key)
 
-    def take(self, archive: Found) -> None:
-        """What is wrong with one archive costs only itself. Raises CatalogUnavailable, CatalogOutdated."""
+    def adopt(self, archive: Found) -> None:
+        """Adopt one object. If that fails, note it in the report.
+
+        Raises:
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
         try:
-            self._go_on()
+            self._check_stopping()
             self._adopt(archive)
-        except _Stopped:
+        except _Stopping:
             self.report.interrupted = True
         except (CatalogUnavailable, CatalogOutdated):
             raise
@@ -135,18 +144,18 @@ class _Adopt:
             self.fail(archive.store.locate(archive.object_key), error)
 
     def fail(self, name: str, error: CafcatError) -> None:
-        """Notes that an archive cannot be adopted."""
+        """Note in the report that an archive cannot be adopted."""
         if error.chunk == name:
             error.chunk = None
         self.report.failed.append(f"{name}: {error}")
 
-    def _go_on(self) -> None:
+    def _check_stopping(self) -> None:
         if self.report.interrupted or self._session.should_end():
-            raise _Stopped
+            raise _Stopping
 
     def _adopt(self, found: Found) -> None:
         adopting = self._catalog.adopting
-        store, key, spread = found
+        store, key, multi_file = found
         adopting.check_new(store.url, key)
         version = _Version(store, key)
         archive = StoredObject(store, key, size_bytes=version.info.size_bytes)
@@ -158,28 +167,28 @@ class _Adopt:
         )
         with Mapping(chunk_id) as mapping:
             ahead = ReadAhead(archive, archive.size_bytes)
-            reader = archive_format.reader(ahead) if spread is None else spread.reader(ahead, key)
+            reader = archive_format.reader(ahead) if multi_file is None else multi_file.reader(ahead, key)
             units = reader.units() if isinstance(reader, UnitReader) else NO_UNITS
             failed = self._read_all(reader, archive, prefix, mapping)
             if failed and not mapping.file_count:
                 raise Corrupt(f"none of its {failed:,} entries can be read")
-            read = _Read(archive.name, failed, self._take_remarks(reader, archive.name))
+            read = _Read(archive.name, failed, self._warn_of_remarks(reader, archive.name))
             version.check()
             self._commit(row, mapping, units, read)
 
-    def _take_remarks(self, reader: Reader, name: str) -> int:
-        """Warn of what the reader found beside its entries. Return the number of unchecked blocks."""
+    def _warn_of_remarks(self, reader: Reader, name: str) -> int:
+        """Warn of facts that the reader noticed besides the entries. Returns the number of unchecked blocks."""
         remarks = reader.remarks() if isinstance(reader, HasRemarks) else ()
         for remark in remarks:
             self._session.warn(f"{name}: {remark.message}")
         return sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)
 
     def _read_all(self, reader: Reader, archive: StoredObject, prefix: str, mapping: Mapping) -> int:
-        """Puts every entry that can be read into the mapping. Returns how many cannot."""
+        """Put every readable entry into the mapping. Returns the number of entries that cannot be read."""
         self._session.progress.begin("adopt", size_bytes=archive.size_bytes)
         failed = 0
         for entry in reader.entries():
-            self._go_on()
+            self._check_stopping()
             try:
                 mapping.add(self._checked(reader, entry, prefix))
             except (Corrupt, Unsupported, InvalidInput) as error:
@@ -190,7 +199,12 @@ class _Adopt:
         return failed
 
     def _checked(self, reader: Reader, entry: Entry, prefix: str) -> Entry:
-        """As the catalog is to have it. Raises Corrupt, Unsupported, InvalidInput if it cannot."""
+        """Read an entry, and return it with its path in the catalog and its checksum.
+
+        Raises:
+            Corrupt, Unsupported: The entry cannot be read, or has another checksum than in the archive.
+            InvalidInput: The catalog cannot store the path.
+        """
         path = prefix + entry.path
         if reason := unnameable(path):
             raise InvalidInput(reason)
@@ -198,9 +212,9 @@ class _Adopt:
         for block in reader.open(entry):
             checksum = crc32c(block, checksum)
             self._session.progress.advance(0, len(block))
-            self._go_on()
+            self._check_stopping()
         if entry.crc32c not in (None, checksum):
-            raise Corrupt(f"CRC-32C {checksum:08x} where the archive says {entry.crc32c:08x}")
+            raise Corrupt(f"CRC-32C {checksum:08x} instead of {entry.crc32c:08x} as in the archive")
         return entry._replace(path=path, crc32c=checksum)
 
     def _commit(self, row: AdoptedArchive, mapping: Mapping, units: ArchiveUnits, read: "_Read") -> None:
@@ -221,7 +235,13 @@ class _Adopt:
 
 
 class _Read(NamedTuple):
-    """An archive whose entries were all read. failed: entries that cannot be read."""
+    """An archive whose entries were all read.
+
+    Attributes:
+        name: Path or URL of the archive.
+        failed: Number of entries that cannot be read.
+        unchecked_blocks: Number of blocks with a hash function that cafcat does not check.
+    """
 
     name: str
     failed: int
@@ -229,24 +249,26 @@ class _Read(NamedTuple):
 
 
 class _Version:
-    """What an object was like when it was first looked at."""
+    """The state of an archive when it was first read, to find out later whether it was changed."""
 
     def __init__(self, store: Store, key: str) -> None:
-        """Raises NotFound, StoreFailed."""
+        """Remember the state. Raises NotFound, StoreFailed, AccessDenied."""
         self._store = store
         self._key = key
         self._file = store.open(key) if isinstance(store, OpensFiles) else None
         self.info = store.stat(key)
 
     def check(self) -> None:
-        """Raises Conflict if it is another now."""
+        """Raise Conflict if the object was changed or replaced."""
         is_current = self._file is None or self._file.is_current()
         if not is_current or self._store.stat(self._key) != self.info:
-            raise Conflict("it was changed while it was read")
+            raise Conflict("the archive was changed while it was read")
 
 
 def _path_prefix(folder: str, archive_format: Format, key: str) -> str:
-    """What stands before the names in an archive. The archive's own name does where they alone would be the same
-    in every other one."""
+    """Return the text before the names in an archive.
+
+    It contains the archive's own name if its entries are sections, whose names are the same in every archive.
+    """
     prefix = f"{folder}/" if folder else ""
     return prefix if archive_format.names_files else prefix + os.path.basename(key)

@@ -7,12 +7,17 @@ __all__ = ["CompareReport"]
 
 @dataclass(frozen=True, slots=True)
 class CompareReport:
-    """rows: how many both have alike, by table; differences: how many not."""
+    """Totals of a comparison.
+
+    Attributes:
+        rows: Number of rows that are equal in both catalogs, by table.
+        differences: Number of rows that differ or that only one catalog has, by table.
+    """
 
     rows: dict[str, int]
     differences: dict[str, int]
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs."""
+        """True if no row differs."""
         return not any(self.differences.values())

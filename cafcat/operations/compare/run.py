@@ -1,7 +1,7 @@
-"""Two catalogs side by side: whether they say the same of the same files.
+"""Comparison of two catalogs: do both have the same chunks and files?
 
-Both are streamed in the same order and merged, so memory does not depend on their size. Rows that are equal are
-equal lines of bytes, and are never taken apart.
+Both are streamed in the same order and merged, so memory does not depend on their size. Equal rows are equal lines
+of bytes, and are not parsed.
 """
 
 import re
@@ -23,7 +23,7 @@ _ADVANCE_ROWS: Final = 5000
 _ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPED: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _UNKNOWN: Final = ("crc64nvme", "index_crc32c")
-"""What one side may not know: that alone is no difference."""
+"""Columns that can be NULL in one catalog. A NULL alone is no difference."""
 
 _Row = tuple[bytes | None, ...]
 
@@ -33,7 +33,7 @@ def run(session: Session, options: CompareOptions) -> CompareReport:
 
     Raises:
         CatalogUnavailable, CatalogOutdated: A database does not answer, or has another schema.
-        InvalidInput: The URL is none of a database.
+        InvalidInput: The URL is not one of a database.
         AccessDenied: The other database refuses the connection.
     """
     progress = session.progress
@@ -55,6 +55,7 @@ def run(session: Session, options: CompareOptions) -> CompareReport:
 def _merged(
     table: ComparedTable, ours: Iterator[bytes], theirs: Iterator[bytes], progress: Progress, rows: Counter[str]
 ) -> Iterator[CatalogsDiffer]:
+    """Give the differences of a table, and count its equal rows in `rows`."""
     equal = 0
     left, right = next(ours, None), next(theirs, None)
     while left is not None or right is not None:
@@ -78,7 +79,7 @@ def _merged(
 
 
 def _order(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> int:
-    """-1 if ours comes first (or is the only one), 1 if theirs does, 0 if both are about the same."""
+    """Return -1 if our row comes first or is the only one, 1 if theirs does, 0 if both have the same key."""
     if ours is None or theirs is None:
         return 1 if ours is None else -1
     count = Comparing.key_columns(table)
@@ -87,7 +88,7 @@ def _order(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> int:
 
 
 def _difference(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> CatalogsDiffer | None:
-    """None if all that differs is that one side does not know something."""
+    """Return the difference; None if the only difference is an unknown value in one catalog."""
     columns = Comparing.columns(table)
     left, right = (
         None if row is None else dict(zip(columns, map(_text, row), strict=True)) for row in (ours, theirs)
@@ -106,7 +107,7 @@ def _difference(table: ComparedTable, ours: _Row | None, theirs: _Row | None) ->
 
 
 def _values(line: bytes | None) -> _Row | None:
-    """The values of a line of COPY; None for NULL."""
+    """Return the values of a line of COPY, with None for NULL."""
     if line is None:
         return None
     return tuple(None if raw == rb"\N" else _ESCAPE.sub(_unescaped, raw) for raw in line[:-1].split(b"\t"))

@@ -1,1 +1,1 @@
-"""Write an archive anew in another format."""
+"""Write the contents of an archive into a new archive of any format."""

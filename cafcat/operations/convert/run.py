@@ -1,4 +1,4 @@
-"""An archive written anew, in another format or in the same."""
+"""Writes the contents of an archive into a new archive, of another format or the same one."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -18,13 +18,22 @@ from cafcat.reading.outputs import Output
 __all__ = ["ConvertReport", "convert_archive"]
 
 _LISTED_FILES: Final = 1000
-"""After so many the listing is reported."""
+"""Number of listed files after which progress is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertReport:
-    """What was read and what was written: names, formats, number of files, `bytes` of their contents, size_bytes of
-    the new archive."""
+    """Totals of a conversion.
+
+    Attributes:
+        input: Name of the archive that was read.
+        input_format: Its format.
+        output: Path of the new archive.
+        format: Format of the new archive.
+        files: Number of files, or of sections.
+        bytes: Bytes of their contents.
+        size_bytes: Size of the new archive.
+    """
 
     input: str
     input_format: str
@@ -36,7 +45,14 @@ class ConvertReport:
 
 
 def convert_archive(archive: OpenArchive, output: Output, name: str | None, *, progress: Progress) -> ConvertReport:
-    """As `cafcat.convert`; name: of the format."""
+    """Write a new archive. See `cafcat.convert`.
+
+    Args:
+        archive: The archive to read.
+        output: The file to write.
+        name: Name of the new format; None to derive it from the name of the file.
+        progress: Receives progress.
+    """
     target = format_of_output(output.path, name)
     source = archive.format
     try:
@@ -56,7 +72,7 @@ def convert_archive(archive: OpenArchive, output: Output, name: str | None, *, p
 
 
 def _rewrite(archive: OpenArchive, target: Format, output: Output, *, progress: Progress) -> tuple[int, int, int]:
-    """Number and bytes of files, size of the new archive."""
+    """Copy file by file. Returns number and bytes of files, and the size of the new archive."""
     with new_archive(output, target, progress=progress) as made:
         for _, reader in archive.parts():
             progress.begin("list")
@@ -72,7 +88,10 @@ def _rewrite(archive: OpenArchive, target: Format, output: Output, *, progress: 
 def _repack(
     source: ReassemblableFormat, archive: RandomReader, output: Output, *, progress: Progress
 ) -> tuple[int, int, int]:
-    """The same; the files are its sections."""
+    """Let the format write the archive anew.
+
+    Returns number and bytes of its sections, and the size of the new archive.
+    """
     entries = list(source.reader(archive).entries())
     content_bytes = sum(entry.size_bytes for entry in entries)
     progress.begin("convert", size_bytes=archive.size_bytes)

@@ -1,4 +1,4 @@
-"""Files of the catalog as one archive, to hand over."""
+"""Writes files of the catalog into one archive, to pass on."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -29,8 +29,17 @@ __all__ = ["ExportReport", "export_archive"]
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What was written: number of files, `bytes` of their contents, size_bytes of the archive. made_at: the moment
-    whose catalog it is, ISO 8601 in UTC."""
+    """Totals of an export.
+
+    Attributes:
+        output: Path of the archive.
+        format: Format of the archive.
+        made_at: Time whose catalog was exported, ISO 8601 in UTC.
+        prefixes: Folders and files that were exported; empty for the whole catalog.
+        files: Number of files.
+        bytes: Bytes of their contents.
+        size_bytes: Size of the archive.
+    """
 
     output: str
     format: str
@@ -44,7 +53,15 @@ class ExportReport:
 def export_archive(
     session: Session, reader: FileReader, prefixes: Sequence[str], output: Output, name: str | None
 ) -> ExportReport:
-    """Write an archive: see Repository.export. `name` is the name of the format."""
+    """Write an archive. See `Repository.export`.
+
+    Args:
+        session: The session.
+        reading: Reads the files.
+        prefixes: Folders and files; empty for the whole catalog.
+        output: The file to write.
+        name: Name of the format; None to derive it from the name of the file.
+    """
     progress = session.progress
     target = formats.for_writing(format_of_output(output.path, name).name)
     try:
@@ -52,7 +69,7 @@ def export_archive(
             new_archive(output, target, progress=progress) as made,
             session.catalog.export() as found,
         ):
-            _take_all(found, reader, prefixes, made, progress)
+            _add_all(found, reader, prefixes, made, progress)
     finally:
         progress.end()
     return ExportReport(
@@ -66,24 +83,26 @@ def export_archive(
     )
 
 
-def _take_all(
+def _add_all(
     found: "Export", reader: FileReader, prefixes: Sequence[str], made: NewArchive, progress: Progress
 ) -> None:
     from cafcat.catalog.files.lookup import PathScope
 
-    places = [PathScope(folder_of(prefix), file_of(prefix)) for prefix in prefixes or [""]]
-    absent = found.first_absent(places)
+    scopes = [PathScope(folder_of(prefix), file_of(prefix)) for prefix in prefixes or [""]]
+    absent = found.first_absent(scopes)
     if absent is not None:
         raise NotFound("the catalog has no such file or folder", path=prefixes[absent])
-    files, size_bytes = found.totals(places)
+    files, size_bytes = found.totals(scopes)
     progress.begin("export", files=files, size_bytes=size_bytes)
-    with closing(found.files(places)) as locations:
-        _take(locations, reader, made)
+    with closing(found.files(scopes)) as locations:
+        _add(locations, reader, made)
 
 
-def _take(locations: "Generator[Location, None, None]", reader: FileReader, made: NewArchive) -> None:
-    """What cannot be had whole, not even from a copy, ends it: who gets the archive could not see what is
-    missing."""
+def _add(locations: "Generator[Location, None, None]", reader: FileReader, made: NewArchive) -> None:
+    """Add files to the archive, in the order of their bytes.
+
+    A file without readable replica ends the export: a reader of the archive could not see that the file is missing.
+    """
     requests = (ReadRequest.of(location.path, location) for location in locations)
     with closing(reader.files(range_reads(requests, reader.store_of))) as files:
         for request, blocks in files:

@@ -1,1 +1,1 @@
-"""List the entries of an archive."""
+"""Describe an archive and list its entries."""

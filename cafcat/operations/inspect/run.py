@@ -1,4 +1,4 @@
-"""What an archive says of itself."""
+"""Description of an archive, read from the archive alone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,47 +14,77 @@ __all__ = ["Inspection", "look_into"]
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """An archive without any catalog. object: its absolute path or URL; entries: what is in it, once; they stream,
-    and raise Corrupt where the index is damaged."""
+    """An archive, without any catalog.
+
+    Attributes:
+        format: Name of its format.
+        object: Its absolute path or URL.
+        size_bytes: Size of the archive.
+        entries: Its entries. They can be iterated once, and are read meanwhile. A damaged index raises Corrupt.
+    """
 
     format: str
     object: str
     size_bytes: int
     entries: Iterator[Entry]
-    _tells: Reader | MultiFileArchive = field(repr=False)
+    _details: Reader | MultiFileArchive = field(repr=False)
     _parts: Callable[[], Iterator["Inspection"]] | None = field(default=None, repr=False)
 
     def about(self) -> Mapping[str, Any]:
-        """What its format knows beyond that, as JSON has it: of CAF the `version`; of a CAR the `version`, `roots`
-        (CIDs), and whether it is `indexed` and `fully_indexed`; of a clp-s archive the `version`, `log_bytes`,
-        `packets` of metadata, `ranges` of records by log file and `timestamps`; of a bundle of DataBundle the
-        `version`, `shards`, `compression`, `record_size`, and how many `files` and `directories` there are. Raises
-        Corrupt."""
-        return self._tells.properties() if isinstance(self._tells, HasProperties | MultiFileArchive) else {}
+        """Return further facts that the format knows, as JSON values.
+
+        * CAF: `version`.
+        * CAR: `version`, `roots` (CIDs), `indexed`, `fully_indexed`.
+        * clp-s: `version`, `log_bytes`, `packets` of metadata, `ranges` of records by log file, `timestamps`.
+        * DataBundle: `version`, `shards`, `compression`, `record_size`, and the numbers of `files` and
+          `directories`.
+
+        Raises:
+            Corrupt: The archive is damaged.
+        """
+        return self._details.properties() if isinstance(self._details, HasProperties | MultiFileArchive) else {}
 
     def remarks(self) -> Sequence[Remark]:
         """Return remarks about an archive that is not damaged.
 
-        A CAR may have blocks with a hash function that is not checked, and blocks in no file of its tree. Complete
-        once all entries were taken. Raises Corrupt.
+        A CAR can have blocks with a hash function that cafcat does not check, and blocks in no file of its tree.
+        The remarks are complete once all entries were iterated.
+
+        Raises:
+            Corrupt: The archive is damaged.
         """
-        return self._tells.remarks() if isinstance(self._tells, HasRemarks) else ()
+        return self._details.remarks() if isinstance(self._details, HasRemarks) else ()
 
     def parts(self) -> Iterator["Inspection"]:
-        """The files of an archive that is several, each with its own entries; else the archive. Raises NotFound,
-        Corrupt."""
+        """Give each object of an archive that consists of several, with its own entries; else the archive itself.
+
+        Raises:
+            NotFound: An object is missing.
+            Corrupt: An object is damaged.
+        """
         return iter([self]) if self._parts is None else self._parts()
 
     def blocks(self) -> Iterator[Entry]:
-        """Of a CAR: its blocks by their CIDs, also where `entries` are files. Raises Corrupt, InvalidInput for
-        other formats."""
-        if not isinstance(self._tells, BlockReader):
-            raise InvalidInput(f"archives of the format {self.format} have no blocks with CIDs", path=self.object)
-        return self._tells.blocks()
+        """Give the blocks of a CAR by their CIDs, even if `entries` are files.
+
+        Raises:
+            Corrupt: The archive is damaged.
+            InvalidInput: The archive has another format.
+        """
+        if not isinstance(self._details, BlockReader):
+            raise InvalidInput(
+                f"only CARs have blocks with CIDs, not archives of format {self.format}", path=self.object
+            )
+        return self._details.blocks()
 
 
 def look_into(archive: OpenArchive) -> Inspection:
-    """Raises Corrupt, Unsupported."""
+    """Inspect an archive.
+
+    Raises:
+        Corrupt: The archive is damaged.
+        Unsupported: This version cannot read the archive.
+    """
     name = archive.format.name
     if archive.multi_file is None:
         return _part(name, next(archive.parts()))

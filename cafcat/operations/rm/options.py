@@ -11,8 +11,8 @@ class RmOptions:
     """Remove files from the catalog, all in one transaction. Their bytes stay where they are.
 
     `undelete` brings the files back, until `prune` removes a chunk without other files. A name that the catalog
-    does not have is reported and counted. Every store with chunks gets a journal record of the change; a store
-    that cannot be written to now gets the record from `recover`.
+    does not have is reported and counted. Every store with chunks gets a journal record of the change; a store that
+    cannot be written to now gets the record from `recover`.
 
     Attributes:
         paths: Paths of files, any number of them.

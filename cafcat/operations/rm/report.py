@@ -7,8 +7,16 @@ __all__ = ["RemoveReport"]
 
 @dataclass(frozen=True, slots=True)
 class RemoveReport:
-    """What was removed, or would be: files, their bytes, and how many chunks have no file left. files_failed: names
-    and folders that the catalog does not have. stores_behind: URLs of stores that could not be told yet."""
+    """Totals of a removal. In a dry run: of the files that would be removed.
+
+    Attributes:
+        files: Number of files.
+        bytes: Bytes of these files.
+        files_failed: Number of names and folders that the catalog does not have.
+        chunks_retired: Number of chunks without any live file left.
+        stores_behind: URLs of stores that lack the journal record of this removal. `recover` writes it later.
+        dry_run: True if nothing was changed.
+    """
 
     files: int
     bytes: int

@@ -10,11 +10,11 @@ __all__ = ["run"]
 
 
 def run(session: Session, options: RmOptions) -> RemoveReport:
-    """Remove the files. Until the commit, an exception of `Session.checkpoint` leaves everything as it was.
+    """Remove the files. Until the commit, an exception of `Session.checkpoint` leaves everything unchanged.
 
     Raises:
-        InvalidInput: A name is none for a folder.
-        CatalogUnavailable: The files could not be removed, or nobody can tell whether they were.
+        InvalidInput: A name cannot be that of a folder.
+        CatalogUnavailable: The files could not be removed, or the outcome of the commit is unknown.
         CatalogOutdated: The database has another schema.
     """
     paths, folders = check_names(options.paths), check_names(options.folders)

@@ -7,10 +7,18 @@ __all__ = ["UndeleteReport"]
 
 @dataclass(frozen=True, slots=True)
 class UndeleteReport:
-    """What came back: files and their bytes. files_failed: names and folders of which nothing was removed;
-    files_live: left alone, as the path has a file again; files_pruned: their bytes are gone; files_taken: sections
-    of archives of logs that have a log file that another one has by now. stores_behind: URLs of stores that could
-    not be told yet."""
+    """Totals of an undelete.
+
+    Attributes:
+        files: Number of files.
+        bytes: Bytes of these files.
+        files_failed: Number of names and folders without any removed file.
+        files_live: Number of removed files that were left alone, because their path has a newer file.
+        files_pruned: Number of removed files whose bytes no longer exist.
+        files_taken: Number of sections of archives of logs that were left alone, because another archive has the
+            records of one of their log files now.
+        stores_behind: URLs of stores that lack the journal record of this change. `recover` writes it later.
+    """
 
     files: int
     bytes: int

@@ -13,11 +13,11 @@ __all__ = ["removed", "run"]
 
 
 def run(session: Session, options: UndeleteOptions) -> UndeleteReport:
-    """Bring the files back. Until the commit, an exception of `Session.checkpoint` leaves everything as it was.
+    """Bring the files back. Until the commit, an exception of `Session.checkpoint` leaves everything unchanged.
 
     Raises:
-        InvalidInput: A name is none for a folder.
-        CatalogUnavailable: The files could not be brought back, or nobody can tell whether they were.
+        InvalidInput: A name cannot be that of a folder.
+        CatalogUnavailable: The files could not be brought back, or the outcome of the commit is unknown.
         CatalogOutdated: The database has another schema.
     """
     paths, folders = check_names(options.paths), check_names(options.folders)
@@ -28,5 +28,5 @@ def run(session: Session, options: UndeleteOptions) -> UndeleteReport:
 
 
 def removed(session: Session, prefix: str = "") -> Iterator[RetiredLocation]:
-    """Give the files below a folder, or of that name, that `undelete` can bring back, in order of path."""
+    """Give the files below a folder, or of its name, that `undelete` can bring back, in order of path."""
     return Removing(session).removed(prefix)
