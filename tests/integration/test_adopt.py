@@ -374,7 +374,7 @@ def test_repack_brings_its_files_into_chunks_of_our_own(repository: cafcat.Repos
     path = archive(tmp_path / "x.car", CAR)
     adopted(repository, path)
     [chunk] = repository.chunks()
-    with pytest.raises(InvalidInput, match="an adopted archive is not copied"):
+    with pytest.raises(InvalidInput, match="an adopted archive cannot be copied"):
         repository.copy([str(chunk.uuid)], to=str(tmp_path / "copies"))
     report = repository.repack(chunks=[str(chunk.uuid)], format="caf")
     assert (report.files_moved, report.chunks_retired, report.failed) == (len(FILES), 1, [])
