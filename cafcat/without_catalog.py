@@ -36,9 +36,9 @@ def inspect(
         NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
     """
     from cafcat.formats.format_choice import FormatChoice
-    from cafcat.operations.inspect.run import look_into
+    from cafcat.operations.inspect.run import inspect_archive
 
-    return look_into(_archive(file, settings, FormatChoice(format, zero_padding)))
+    return inspect_archive(_archive(file, settings, FormatChoice(format, zero_padding)))
 
 
 def convert(

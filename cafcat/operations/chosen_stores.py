@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.operations.joining import Joining
-from cafcat.operations.known_stores import KnownStores
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.settings.stores import chosen_url, possible_name
 from cafcat.settings.values import GivenValue
@@ -84,7 +84,7 @@ def store_to_write(session: Session, given: str | None = None, *, dry_run: bool 
         InvalidInput: No store has this name.
     """
     store = store_for_new_objects(session, given)
-    stores = KnownStores(session)
+    stores = ReachableStores(session)
     return stores.check_to_write(store.url) if dry_run else stores.open_to_write(store.url)
 
 

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable
 
-__all__ = ["reported"]
+__all__ = ["note_failure"]
 
 
 @contextmanager
-def reported(failed: list[str], what: str) -> Iterator[None]:
+def note_failure(failed: list[str], what: str) -> Iterator[None]:
     """Note an error in a list, so that the operation goes on with the next object.
 
     Args:

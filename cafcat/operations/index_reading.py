@@ -6,7 +6,7 @@ from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
 from cafcat.model import ChunkSummary, Entry
-from cafcat.operations.index_rules import check_has_index, data_bytes_of, refusal
+from cafcat.operations.index_rules import check_has_index, data_bytes_of, entry_problem
 from cafcat.operations.index_section import IndexSection
 from cafcat.stores.base import StoredObject
 
@@ -71,7 +71,7 @@ def _read_elsewhere(archive: StoredObject, archive_format: Format, mapping: Mapp
 def _checked(entries: Iterator[Entry], name: str) -> Iterator[Entry]:
     position = 0
     for entry in entries:
-        if reason := refusal(entry, position):
+        if reason := entry_problem(entry, position):
             raise Corrupt(reason, path=shown_path(entry.path), chunk=name, byte=entry.start_byte)
         position = entry.end_byte
         yield entry

@@ -6,7 +6,7 @@ from cafcat.errors import Corrupt
 from cafcat.formats.base import Format, RandomReader, UnitReader
 from cafcat.model import MAX_PATH_BYTES, NO_UNITS, ArchiveUnits, Entry
 
-__all__ = ["check_has_index", "data_bytes_of", "own_prefix", "refusal", "units_in", "unnameable"]
+__all__ = ["check_has_index", "data_bytes_of", "entry_problem", "own_prefix", "path_problem", "units_in"]
 
 _ONLY_FILES: Final = "caf"
 """Name of the format that has only bytes of files before its index."""
@@ -15,7 +15,7 @@ _SHORT_PATH: Final = MAX_PATH_BYTES // 4
 """Length in characters up to which a path is short enough, even if each character takes four bytes."""
 
 
-def refusal(entry: Entry, position: int) -> str | None:
+def entry_problem(entry: Entry, position: int) -> str | None:
     """Return the reason why the catalog cannot store an entry; None if it can.
 
     Args:
@@ -23,7 +23,7 @@ def refusal(entry: Entry, position: int) -> str | None:
         position: The end_byte of the previous entry in the index; 0 for the first entry.
     """
     path, start, _, checksum, _, _, _ = entry
-    if reason := unnameable(path):
+    if reason := path_problem(path):
         return reason
     if checksum is None:
         return "its index has no checksum of the file"
@@ -52,7 +52,7 @@ def data_bytes_of(archive_format: Format, index_start_byte: int, content_bytes: 
     return index_start_byte if archive_format.name == _ONLY_FILES else content_bytes
 
 
-def unnameable(path: str) -> str | None:
+def path_problem(path: str) -> str | None:
     """Return the reason why the catalog cannot store a path; None if it can."""
     if not path or "\0" in path or (len(path) > _SHORT_PATH and len(path.encode()) > MAX_PATH_BYTES):
         return "the catalog cannot store this name"

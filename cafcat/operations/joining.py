@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.errors import Conflict, Locked
-from cafcat.operations.known_stores import KnownStores
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
@@ -29,7 +29,7 @@ from cafcat.stores.marker import (
 )
 from cafcat.writing.journal import parse_journal_key
 
-__all__ = ["CHUNK_KEY", "Joining", "described", "has_chunks", "lost_catalog_of"]
+__all__ = ["CHUNK_KEY", "Joining", "describe_catalogs", "has_chunks", "lost_catalog_of"]
 
 CHUNK_KEY: Final = re.compile(
     r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.[a-z0-9]{1,16}", re.ASCII
@@ -53,7 +53,7 @@ class Joining:
             database: URL of the catalog without user and password. The marker shows it to people.
         """
         self._catalog = session.catalog
-        self._stores = KnownStores(session)
+        self._stores = ReachableStores(session)
         self._database = database
 
     def join(self, store: Store, *, allow_shared: bool = False, dry_run: bool = False) -> None:
@@ -123,7 +123,7 @@ class Joining:
                 URL.
         """
         if others and not allow_shared:
-            raise _refused(f"the store {store.url} belongs to {described(others)}", store)
+            raise _refused(f"the store {store.url} belongs to {describe_catalogs(others)}", store)
         claimed = any(other is None or other.has_unnamed for _, other in others)
         if self._catalog.recovery.newest(store.url, 1):
             if not allow_shared:
@@ -169,13 +169,15 @@ def lost_catalog_of(catalog: Catalog, store: Store) -> Conflict | None:
     own = catalog.identities.of(store.url).catalog
     others = [found for found in read_markers(store) if found[0] != own]
     if others:
-        return _lost(f"the catalog is empty, but the store {store.url} belongs to {described(others)}", store)
+        return _lost(
+            f"the catalog is empty, but the store {store.url} belongs to {describe_catalogs(others)}", store
+        )
     if has_chunks(store):
         return _lost(f"the catalog is empty, but the store {store.url} has chunks", store)
     return None
 
 
-def described(catalogs: Iterable[tuple[UUID, Marker | None]]) -> str:
+def describe_catalogs(catalogs: Iterable[tuple[UUID, Marker | None]]) -> str:
     """Return catalogs as text for messages: uuid, time of joining the store, and host and database at that time."""
     found = list(catalogs)
     names = [

@@ -14,7 +14,7 @@ from cafcat.catalog.files.path_list import PathList
 from cafcat.catalog.files.removal import Change
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
 from cafcat.model import FileProblem, ProblemKind, RetiredLocation
-from cafcat.operations.known_stores import KnownStores
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.rm.report import RemoveReport
 from cafcat.operations.undelete.report import UndeleteReport
 from cafcat.session import Session
@@ -36,7 +36,7 @@ class Removing:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._catalog = session.catalog
-        self._stores = KnownStores(session)
+        self._stores = ReachableStores(session)
         self._progress = session.progress
 
     def remove(self, paths: Iterable[str], folders: Sequence[str], *, dry_run: bool) -> RemoveReport:

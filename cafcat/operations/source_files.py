@@ -9,10 +9,10 @@ from cafcat.model import FileProblem, Location, SourceFile
 from cafcat.scanning.batches import Opened, batches_of, open_each
 from cafcat.sources.base import Source
 
-__all__ = ["opened_again"]
+__all__ = ["open_existing_files"]
 
 
-def opened_again(
+def open_existing_files(
     catalog: Catalog,
     source: Source,
     is_requested: Callable[[str], bool],

@@ -28,7 +28,7 @@ from cafcat.formats.registry import validate_name
 from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
-from cafcat.operations.index_rules import unnameable
+from cafcat.operations.index_rules import path_problem
 from cafcat.remote.access import is_s3
 from cafcat.remote.address import parse_s3
 from cafcat.session import Session
@@ -206,7 +206,7 @@ class _Adopt:
             InvalidInput: The catalog cannot store the path.
         """
         path = prefix + entry.path
-        if reason := unnameable(path):
+        if reason := path_problem(path):
             raise InvalidInput(reason)
         checksum = 0
         for block in reader.open(entry):

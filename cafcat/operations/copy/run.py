@@ -29,11 +29,11 @@ from cafcat.model import ChunkState
 from cafcat.operations.chosen_stores import join_store, store_for_new_objects
 from cafcat.operations.copy.options import CopyOptions
 from cafcat.operations.copy.report import CopyReport
-from cafcat.operations.known_stores import KnownStores
 from cafcat.operations.names import check_names
 from cafcat.operations.object_bytes import object_crc64nvme
 from cafcat.operations.other_replicas import OtherReplicas
 from cafcat.operations.own_index import read_whole
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
 from cafcat.reading.fetch import object_blocks
 from cafcat.session import Session
@@ -59,7 +59,7 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
         StoreFailed, AccessDenied: The copies cannot be written to the store.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-    target = KnownStores(session).open(store_for_new_objects(session, options.to).url)
+    target = ReachableStores(session).open(store_for_new_objects(session, options.to).url)
     selection = _selection_of(session.catalog, check_names(options.chunks), options.prefix, target)
     session.catalog.stores.register(target.url)
     recover_before(session, target.url)

@@ -9,7 +9,7 @@ from cafcat.errors import InvalidInput
 from cafcat.formats.base import BlockReader, HasProperties, HasRemarks, MultiFileArchive, Reader, Remark
 from cafcat.model import Entry
 
-__all__ = ["Inspection", "look_into"]
+__all__ = ["Inspection", "inspect_archive"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Inspection:
         return self._details.blocks()
 
 
-def look_into(archive: OpenArchive) -> Inspection:
+def inspect_archive(archive: OpenArchive) -> Inspection:
     """Inspect an archive.
 
     Raises:

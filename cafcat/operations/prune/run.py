@@ -14,11 +14,11 @@ from cafcat.catalog.chunks.pruning import ChunkObject, PrunableChunk, RetiredCop
 from cafcat.errors import Corrupt
 from cafcat.events import ChunkPruned
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
-from cafcat.operations.failures import reported
-from cafcat.operations.known_stores import KnownStores
+from cafcat.operations.failures import note_failure
 from cafcat.operations.other_replicas import OtherReplicas
 from cafcat.operations.prune.options import PruneOptions
 from cafcat.operations.prune.report import PruneReport
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.stores.base import Store
 from cafcat.stores.distinct import check_files
@@ -48,7 +48,7 @@ class _Prune:
     def __init__(self, session: Session, options: PruneOptions) -> None:
         self._session = session
         self._catalog = session.catalog
-        self._stores = KnownStores(session)
+        self._stores = ReachableStores(session)
         self._replicas = OtherReplicas(session.catalog, self._stores)
         self._grace_seconds = options.grace_seconds
         self._dry_run = options.dry_run
@@ -61,7 +61,7 @@ class _Prune:
         for chunk in self._catalog.pruning.prunable(self._grace_seconds, store):
             if interrupted := self._session.should_end():
                 break
-            with reported(self._failed, f"chunk {chunk.uuid}"):
+            with note_failure(self._failed, f"chunk {chunk.uuid}"):
                 self._prune(chunk)
         interrupted = interrupted or self._prune_left_copies(store)
         waiting = self._catalog.pruning.waiting(self._grace_seconds, store)
@@ -83,7 +83,7 @@ class _Prune:
         for copy in self._catalog.pruning.retired_copies(self._grace_seconds, store):
             if self._session.should_end():
                 return True
-            with reported(self._failed, f"chunk {copy.uuid}"):
+            with note_failure(self._failed, f"chunk {copy.uuid}"):
                 self._prune_left(copy)
         return False
 
@@ -150,7 +150,7 @@ class _Prune:
         """
         removed = []
         for url, group in groupby(sorted(objects, key=attrgetter("store")), key=attrgetter("store")):
-            with reported(self._failed, f"chunk {chunk.uuid}"):
+            with note_failure(self._failed, f"chunk {chunk.uuid}"):
                 found = list(group)
                 self._remove(self._stores.open(url), chunk.id, found)
                 removed.extend(found)

@@ -18,7 +18,7 @@ def recover_before(session: Session, store_url: str) -> None:
     """
     recovery = Recovery(session, dry_run=False)
     try:
-        recovery.recover_known(store_url)
+        recovery.recover_rows(store_url)
     except CafcatError as error:
         session.warn(f"leftovers of an earlier run could not be recovered: {error}")
         return

@@ -10,9 +10,9 @@ from functools import partial
 from cafcat.catalog.chunks.objects import LeftoverObject
 from cafcat.errors import CafcatError, Conflict, NotFound
 from cafcat.events import CopyRecovered, RecoverOutcome
-from cafcat.operations.known_stores import KnownStores
 from cafcat.operations.object_bytes import object_crc64nvme
 from cafcat.operations.other_replicas import OtherReplicas
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.stores.base import Store, has
 from cafcat.support.checksums import to_base64
@@ -26,7 +26,7 @@ class LeftCopies:
     """The part of `recover` that deals with copies."""
 
     def __init__(
-        self, session: Session, stores: KnownStores, owner: str, counts: Counter[str], *, dry_run: bool
+        self, session: Session, stores: ReachableStores, owner: str, counts: Counter[str], *, dry_run: bool
     ) -> None:
         """Prepare the recovery of copies.
 

@@ -20,10 +20,10 @@ from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.formats import registry as formats
 from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
-from cafcat.operations.failures import reported
+from cafcat.operations.failures import note_failure
 from cafcat.operations.index_rules import units_in
-from cafcat.operations.known_stores import KnownStores
 from cafcat.operations.own_index import read_whole
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.late_objects import LateObjects
 from cafcat.operations.recover.left_backups import recover_backups
 from cafcat.operations.recover.left_copies import LeftCopies
@@ -62,7 +62,7 @@ class Recovery:
     def __init__(self, session: Session, *, dry_run: bool) -> None:
         self._session = session
         self._catalog = session.catalog
-        self._stores = KnownStores(session)
+        self._stores = ReachableStores(session)
         self._owner = owner_name("recover")
         self._dry_run = dry_run
         self._renewed = 0.0
@@ -70,7 +70,7 @@ class Recovery:
         self._counts: Counter[str] = Counter()
         self._leases_end_at: str | None = None
         self._failed: list[str] = []
-        self._reported = partial(reported, self._failed)
+        self._note_failure = partial(note_failure, self._failed)
         self._copies = LeftCopies(session, self._stores, self._owner, self._counts, dry_run=dry_run)
 
     @property
@@ -113,7 +113,7 @@ class Recovery:
         for url in stores:
             if self._is_stopping():
                 return
-            with self._reported(f"store {url}"):
+            with self._note_failure(f"store {url}"):
                 store = self._open(url)
                 self._recover_store(store, url)
                 self._prove(store, url)
@@ -122,7 +122,7 @@ class Recovery:
         if not self._dry_run:
             self._catalog.runs.fail_dead_runs()
 
-    def recover_known(self, url: str) -> None:
+    def recover_rows(self, url: str) -> None:
         """Deal with the leftovers in one store that have rows in the catalog.
 
         Without leftovers, this costs one or two queries. Raises the errors of `recover`.
@@ -131,7 +131,7 @@ class Recovery:
             url: URL of the store.
         """
         recovery = self._catalog.recovery
-        with self._reported(f"store {url}"):
+        with self._note_failure(f"store {url}"):
             are_left = recovery.remains(url) or recovery.overdue(url) or self._copies.any_in(url)
             if are_left or self._catalog.journal.unwritten([url]):
                 self._recover_store(self._open(url), url)
@@ -147,12 +147,12 @@ class Recovery:
         for chunk in recovery.remains(url):
             if self._is_stopping():
                 return
-            with self._reported(f"chunk {chunk.uuid}"):
+            with self._note_failure(f"chunk {chunk.uuid}"):
                 self._clean(store, chunk)
         for chunk in recovery.overdue(url):
             if self._is_stopping():
                 return
-            with self._reported(f"chunk {chunk.uuid}"):
+            with self._note_failure(f"chunk {chunk.uuid}"):
                 self._recover_chunk(store, chunk)
         copies = self._catalog.copies
         for found, recover in (
@@ -161,7 +161,7 @@ class Recovery:
         ):
             if self._is_stopping():
                 return
-            with self._reported(f"copy {store.locate(found.object_key)}"):
+            with self._note_failure(f"copy {store.locate(found.object_key)}"):
                 recover(store, found)
         self._recover_backups(store, url)
         if not self._dry_run:
@@ -184,7 +184,7 @@ class Recovery:
 
     def _recover_backups(self, store: Store, url: str) -> None:
         """Remove incomplete backups. None is adopted, because the next backup is newer."""
-        with self._reported(f"backups in {url}"):
+        with self._note_failure(f"backups in {url}"):
             if self._dry_run:
                 backups = self._catalog.backups
                 self._counts["backups_removed"] += len(backups.remains(url)) + len(backups.overdue(url))

@@ -23,7 +23,7 @@ from cafcat.formats import registry as formats
 from cafcat.model import Entry, FileProblem, ProblemKind
 from cafcat.operations.chosen_stores import default_store, join_store, store_to_write, url_of_store_with_chunks
 from cafcat.operations.chunk_contents import Unreadable, contents, decoded
-from cafcat.operations.known_stores import KnownStores
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.repack.options import RepackOptions
 from cafcat.operations.repack.report import RepackReport
@@ -91,7 +91,7 @@ class Repack:
     def __init__(self, session: Session, options: RepackOptions, limits: Limits) -> None:
         self._session = session
         self._catalog = session.catalog
-        self._stores = KnownStores(session)
+        self._stores = ReachableStores(session)
         self._default_url = default_store(session).url
         self._limits = limits
         self._joins = options.join_store

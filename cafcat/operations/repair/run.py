@@ -35,7 +35,7 @@ from cafcat.operations.recover.before import recover_before
 from cafcat.operations.repair.options import RepairOptions
 from cafcat.operations.repair.report import RepairReport
 from cafcat.operations.rewriting import Rewriter, chunk_limits, chunk_target, format_after, live_files
-from cafcat.operations.source_files import opened_again
+from cafcat.operations.source_files import open_existing_files
 from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
@@ -288,7 +288,7 @@ class Repair:
                 self._move_from_source(source, ids)
 
     def _move_from_source(self, source: Source, ids: dict[UUID, int]) -> None:
-        for location, opened in opened_again(self._catalog, source, self._is_lost, self._note_problem):
+        for location, opened in open_existing_files(self._catalog, source, self._is_lost, self._note_problem):
             try:
                 is_moved = self._move_opened(location, opened, ids.get(location.chunk))
             except Unreadable as error:

@@ -19,9 +19,9 @@ from cafcat.events import ChunkCopied, ChunkMigrated, CopyOutcome
 from cafcat.operations.chosen_stores import join_store as join
 from cafcat.operations.chosen_stores import store_for_new_objects
 from cafcat.operations.copy.run import ChunkCopier
-from cafcat.operations.failures import reported
-from cafcat.operations.known_stores import KnownStores
+from cafcat.operations.failures import note_failure
 from cafcat.operations.object_bytes import object_crc64nvme
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.recover.left_backups import remove_backup
 from cafcat.operations.stores.rows import store_row
@@ -94,7 +94,7 @@ def _prepare(session: Session, old: str, new: str, *, join_store: bool) -> tuple
     url, target = store_row(session, old).url, store_for_new_objects(session, new)
     if url == target.url:
         raise InvalidInput(f"both names mean the store {url}", hint="name another store to migrate to")
-    known = KnownStores(session)
+    known = ReachableStores(session)
     source = known.open(url)
     known.check_place(target.url)
     DistinctStores().check(target, source)
@@ -130,7 +130,7 @@ class _Migration:
             if self._session.should_end():
                 self._interrupted = True
                 break
-            with reported(self._failed, f"backup {backup.object_key}"):
+            with note_failure(self._failed, f"backup {backup.object_key}"):
                 self._migrate_backup(backup)
         return MigrateReport(
             self._old.url,
@@ -147,7 +147,7 @@ class _Migration:
         """Let the catalog point to a copy. The copy is read back first, unless it was compared just now."""
         if copied.outcome is CopyOutcome.OWN:
             return
-        with reported(self._failed, f"chunk {copied.uuid}"):
+        with note_failure(self._failed, f"chunk {copied.uuid}"):
             if copied.outcome is not CopyOutcome.FOUND:
                 self._check(copied)
             self._catalog.copies.switch(copied.uuid, self._old.url, self._new.url)

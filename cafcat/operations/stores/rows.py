@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cafcat.catalog.stores.stores import StoreRow
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.operations.chosen_stores import default_store, named_store
-from cafcat.operations.known_stores import KnownStores
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.settings.stores import is_store_name
 
@@ -51,7 +51,7 @@ def add_store(session: Session, name: str, url: str) -> StoreRow:
         Unavailable: The store is somewhere else now.
     """
     _check_name(name)
-    store = KnownStores(session).check_place(named_store(session, url).url)
+    store = ReachableStores(session).check_place(named_store(session, url).url)
     session.catalog.stores.add(store.url, name)
     return store_row(session, store.url)
 

@@ -9,7 +9,7 @@ from typing import Final
 from cafcat.catalog.chunks.verification import CheckResult
 from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, Verdict
-from cafcat.operations.source_files import opened_again
+from cafcat.operations.source_files import open_existing_files
 from cafcat.operations.verify.findings import Findings
 from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
 from cafcat.scanning.opening import UNORDERED, is_remote
@@ -94,7 +94,9 @@ class SourceCheck:
                 missing.pass_by(path)
             return True
 
-        return opened_again(self._catalog, source, pass_by, lambda problem: self._handle_problem(problem, missing))
+        return open_existing_files(
+            self._catalog, source, pass_by, lambda problem: self._handle_problem(problem, missing)
+        )
 
     def _locations(self, folder: str) -> Iterator[str]:
         """Give all paths below a folder of the catalog, in order."""

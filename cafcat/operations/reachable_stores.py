@@ -8,13 +8,13 @@ from cafcat.session import Session
 from cafcat.stores.base import Store, has
 from cafcat.stores.presence import elsewhere, why_not_there
 
-__all__ = ["KnownStores"]
+__all__ = ["ReachableStores"]
 
-_KNOWN_OBJECTS: Final = 10
+_NEWEST_OBJECTS: Final = 10
 """Number of the newest objects of a store of which one must be there."""
 
 
-class KnownStores:
+class ReachableStores:
     """The checked stores of one operation. A store that failed once is not tried again."""
 
     def __init__(self, session: Session) -> None:
@@ -76,7 +76,7 @@ class KnownStores:
         The user named this URL for a new store.
         """
         store = self._stores[url]
-        known = self._catalog.recovery.newest(store.url, _KNOWN_OBJECTS)
+        known = self._catalog.recovery.newest(store.url, _NEWEST_OBJECTS)
         if known and not any(has(store, key) for key in known):
             why = why_not_there(store, known[0])
             if why is not None:
@@ -98,7 +98,7 @@ class KnownStores:
     def _look(self, url: str) -> Store | CafcatError:
         try:
             store = self._stores[url]
-            known = self._catalog.recovery.newest(url, _KNOWN_OBJECTS)
+            known = self._catalog.recovery.newest(url, _NEWEST_OBJECTS)
             if not known:
                 self._check_not_moved(store)
             if not known or any(has(store, key) for key in known):
