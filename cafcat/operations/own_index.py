@@ -7,7 +7,7 @@ from cafcat.errors import Corrupt, shown_path
 from cafcat.formats.base import Format
 from cafcat.model import ChunkSummary, Entry
 from cafcat.operations.chunk_contents import decoded
-from cafcat.operations.index_rules import check_has_index, data_bytes_of, own_prefix, refusal
+from cafcat.operations.index_rules import check_has_index, data_bytes_of, entry_problem, own_prefix
 from cafcat.reading.fetch import object_blocks
 from cafcat.stores.base import Store, StoredObject
 from cafcat.support.checksums import crc32c, crc64nvme
@@ -49,7 +49,7 @@ def read_whole(
     with closing(object_blocks(store, key, archive.size_bytes)) as blocks:
         content = _Content(blocks, advance)
         for entry in entries:
-            if reason := refusal(entry, content.position):
+            if reason := entry_problem(entry, content.position):
                 raise _damaged(reason, entry, archive.name)
             content.skip_to(entry.start_byte)
             found = content.crc32c_of(entry, archive_format)
