@@ -1,12 +1,14 @@
 """What the pages say is run: links, SQL, and README's Python."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
 import cafcat
+from tests.services import Databases
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -27,9 +29,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 SQL = [(page.name, text) for page in PAGES for text in blocks(page, "sql")]
 
 
+@pytest.fixture(scope="module")
+def catalog_url(databases: Databases) -> Iterator[str]:
+    """A database for statements that only read."""
+    with databases.fresh(databases.template()) as url:
+        yield url
+
+
 @pytest.mark.parametrize(("page", "statement"), SQL, ids=[f"{page}-{n}" for n, (page, _) in enumerate(SQL)])
-def test_every_query_runs(database_url: str, page: str, statement: str) -> None:
-    with psycopg.connect(database_url) as connection:
+def test_every_query_runs(catalog_url: str, page: str, statement: str) -> None:
+    with psycopg.connect(catalog_url) as connection:
         connection.read_only = True
         assert connection.execute(statement.encode()).description
 

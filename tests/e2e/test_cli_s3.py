@@ -148,9 +148,9 @@ def test_ctrl_c_commits_what_was_packed_and_the_next_run_goes_on(
     in_s3: Cafcat, s3_server: S3Server, make_bucket: Callable[[], str]
 ) -> None:
     client, source = s3_server.client(), make_bucket()
-    for n in range(400):
-        client.put_object(Bucket=source, Key=f"{n:04}", Body=b"%d" % n)
-    process = in_s3.popen("ingest", f"s3://{source}", "--target-size", "2kB", "--json")
+    for n in range(150):
+        client.put_object(Bucket=source, Key=f"{n:04}", Body=b"%03d" % n * 100)
+    process = in_s3.popen("ingest", f"s3://{source}", "--target-size", "5kB", "--json")
     store = in_s3.extra["CAFCAT_STORE"].removeprefix("s3://").partition("/")[0]
     # The first object is the marker of the store, and a journal record comes after a chunk.
     wait_until(lambda: client.list_objects_v2(Bucket=store, Prefix="chunks/journal/").get("KeyCount"))
@@ -160,7 +160,7 @@ def test_ctrl_c_commits_what_was_packed_and_the_next_run_goes_on(
     assert client.list_multipart_uploads(Bucket=store).get("Uploads", []) == []
     result = in_s3("ingest", f"s3://{source}")
     assert "going on with the listing" in result.err
-    assert len(in_s3("ls").lines) == 400
+    assert len(in_s3("ls").lines) == 150
 
 
 def tar_of(files: dict[str, bytes]) -> bytes:

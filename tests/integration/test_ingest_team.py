@@ -171,7 +171,7 @@ def test_its_processes_wait_for_a_lock_for_a_limited_time(
     check(repository, store, contents(tree))
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.3, 0.6])
+@pytest.mark.parametrize("delay", [0.0, 0.3, pytest.param(0.6, marks=pytest.mark.slow)])
 def test_when_the_leading_process_is_killed_the_others_end(
     repository: cafcat.Repository, tree: Path, store: Path, database_url: str, tmp_path: Path, delay: float
 ) -> None:

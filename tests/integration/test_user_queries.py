@@ -200,7 +200,14 @@ def _given(folder: Path, databases: Databases) -> Iterator[Given]:
             yield Given(repository, superuser_url, *place)
 
 
-@pytest.fixture(params=["embedded", "embedded_15", "given", "given_15"])
+@pytest.fixture(
+    params=[
+        "embedded",
+        pytest.param("embedded_15", marks=pytest.mark.slow),
+        pytest.param("given", marks=pytest.mark.slow),
+        "given_15",
+    ]
+)
 def server(request: pytest.FixtureRequest) -> Given:
     found: Given = request.getfixturevalue(request.param)
     return found
