@@ -21,7 +21,7 @@ from tests.services import (
     quick_databases,
 )
 from tests.worlds.lanes import add_markers
-from tests.worlds.memory import use_memory
+from tests.worlds.memory import disk_path, use_memory
 
 __all__ = [
     "database_url",
@@ -29,6 +29,7 @@ __all__ = [
     "databases",
     "databases_15",
     "debian_server",
+    "disk_path",
     "empty_database_url",
     "empty_database_url_15",
     "make_bucket",

@@ -30,6 +30,7 @@ from tests.s3_servers.keeper import answers
 from tests.s3_servers.kinds import DEFAULT_KIND, KINDS
 from tests.services import docker_answers, missing_service
 from tests.worlds.fork_server import cache_descriptions
+from tests.worlds.memory import disk_folder
 from tests.worlds.sharing import run_folder
 
 if TYPE_CHECKING:
@@ -260,8 +261,8 @@ def stop_keeper(process: "subprocess.Popen[bytes]", folder: Path, users: IO[byte
 
 
 def folder_with_attributes() -> Path:
-    """A new folder where Swift can keep objects: on a file system with extended attributes."""
-    parents = [Path(tempfile.gettempdir()), Path.cwd()]
+    """Return a new folder where Swift can keep objects: on a disk, and with extended attributes."""
+    parents = [Path(disk_folder()), Path.cwd()]
     usable = [parent for parent in parents if has_attributes(parent)]
     if not usable:
         missing_service(f"no extended attributes in {parents[0]} and {parents[1]}, which Swift needs")

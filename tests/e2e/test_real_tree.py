@@ -39,6 +39,14 @@ class Cafcat:
 
 
 @pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A temporary folder. The slow tests have gigabytes of files."""
+    if request.node.get_closest_marker("slow"):
+        return Path(request.getfixturevalue("disk_path"))
+    return tmp_path
+
+
+@pytest.fixture
 def run(tmp_path: Path, database_url: str) -> Cafcat:
     return Cafcat(tmp_path, database_url)
 

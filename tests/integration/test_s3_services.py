@@ -21,6 +21,7 @@ from tests.s3_server import S3Server, empty_bucket, kind_of_server, needs
 from tests.s3_servers.keeper import answers
 from tests.s3_servers.kinds import DEFAULT_KIND, KINDS
 from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.memory import DISK_VARIABLE
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
@@ -146,7 +147,9 @@ def test_nothing_is_left_of_a_killed_session(tmp_path: Path) -> None:
         "    print(server.endpoint_url, flush=True); signal.pause()"
     )
     command = [sys.executable, "-c", code, str(shared)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(objects)}) as session:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=os.environ | {DISK_VARIABLE: str(objects)}
+    ) as session:
         assert session.stdout is not None
         url = session.stdout.readline().decode().strip()
         assert answers(url)
