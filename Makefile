@@ -6,10 +6,13 @@ READY := $(VENV)/.ready
 # Tests wait for other processes half of their time: one more at once than there are processors.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 
+# Python compiles cafcat and the tests once, not for each process.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Of the random examples of explore, fuzz and nightly. A failure prints the seed.
 SEED := $(shell $(PYTHON) -c 'import random; print(random.randrange(10**9))')
 
-.PHONY: help demo test test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered crash explore fuzz nightly schema clean
+.PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered crash explore fuzz nightly schema clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -23,17 +26,22 @@ $(READY): pyproject.toml
 demo: $(READY)  ## ingest a real folder, read a file back, compare it, see the rows in SQL
 	@sh tests/demo.sh $(BIN)
 
-test: $(READY)  ## the tests; 20 to 30 minutes on two CPUs
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
+test-fast: $(READY)  ## the unit tests, and every verb once; a minute on two CPUs
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not s3" tests/unit tests/e2e/test_every_verb.py
 
-test-all: $(READY)  ## the tests with the slow ones: a real system tree, 300,000 files, 20,000 objects, 6 GB
-	$(BIN)/python -m pytest -q
+test: $(READY)  ## the tests; eight minutes on two CPUs
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
+
+test-slow: $(READY)  ## what `make test` leaves out: all kill steps, formats and servers, 300,000 files, 6 GB
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
+
+test-all: test test-slow  ## all tests
 
 test-all-pythons: $(READY)  ## the tests on every Python from 3.11 on that is found, on PATH or by pyenv
 	$(BIN)/python -m tests.pythons
 
 test-newest-python: $(READY)  ## unit, conformance and end-to-end tests on the newest Python that is found
-	$(BIN)/python -m tests.pythons --newest -- tests/unit tests/conformance tests/e2e
+	CAFCAT_TEST_REAL_COMMANDS=1 $(BIN)/python -m tests.pythons --newest -- tests/unit tests/conformance tests/e2e
 
 test-s3: $(READY)  ## the S3 suites against eight kinds of S3 servers; KIND="rclone moto" for some of them
 	$(BIN)/python -m tests.s3_servers.suites $(KIND)
