@@ -113,11 +113,19 @@ def cafcat(tmp_path: Path, database_url: str) -> Cafcat:
     return Cafcat(tmp_path, database_url)
 
 
+WAITING_LOCKS = (
+    "SELECT 1 FROM pg_locks WHERE NOT granted "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+"""Query for locks of this database that are waited for. Tests share a server, and tables of copied databases have the
+same oids."""
+
+
 def interrupted(cafcat: Cafcat, *arguments: str | Path, presses: int = 1) -> tuple[Result, list[str]]:
     """Runs a command, which has to wait for a lock on the files of the catalog that we hold, and sends it SIGINT.
     Returns its end, and the line that it printed after each signal, when it was still waiting."""
     assert cafcat.database_url
-    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+    waiting = WAITING_LOCKS
     with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
         other.autocommit = True
         holder.execute("LOCK TABLE file_locations IN SHARE MODE")

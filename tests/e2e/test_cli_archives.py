@@ -26,7 +26,7 @@ from cafcat.operations.convert.run import ConvertReport
 from cafcat.operations.export.run import ExportReport
 from cafcat.testing.formats import BytesArchive, ListSink, pack
 from tests.car_archives import cid, directory, file, leaf, v1
-from tests.e2e.conftest import CLI_PAGE, TREE, Cafcat, documented_keys
+from tests.e2e.conftest import CLI_PAGE, TREE, WAITING_LOCKS, Cafcat, documented_keys
 from tests.s3_server import S3Server
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.written_formats import WRITTEN
@@ -295,7 +295,7 @@ def hangup_as_usual() -> Iterator[None]:
 def waiting(cafcat: Cafcat, *command: str | Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a command that waits, in the middle of its work, for a lock that the test holds."""
     assert cafcat.database_url
-    blocked = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'file_locations'::regclass"
+    blocked = f"{WAITING_LOCKS} AND relation = 'file_locations'::regclass"
     with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
         other.autocommit = True
         holder.execute("LOCK TABLE file_locations IN ACCESS EXCLUSIVE MODE")

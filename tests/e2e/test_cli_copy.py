@@ -122,7 +122,7 @@ def test_reads_fall_over_and_say_so(cafcat: Cafcat) -> None:
     cafcat("copy", "--all", "--to", "./second")
     chunk_file(cafcat, chunks[0]).unlink()
     flip(chunk_file(cafcat, chunks[2]), 1000)
-    said = f"cafcat: chunk {chunks[0]} is not where it was"
+    said = f"cafcat: chunk {chunks[0]} is missing (no object"
     result = cafcat("cat", "a")
     assert result.out == b"a" * 1000
     assert result.err.startswith(said)

@@ -15,7 +15,7 @@ import pytest
 
 import cafcat as library
 from cafcat.snapshots.writing import SnapshotReport
-from tests.e2e.conftest import TREE, Cafcat, documented_keys
+from tests.e2e.conftest import TREE, WAITING_LOCKS, Cafcat, documented_keys
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 READING = """
@@ -83,7 +83,7 @@ def test_wrong_use(filled: Cafcat, tmp_path: Path) -> None:
 def waiting(cafcat: Cafcat, output: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """A snapshot that waits, in the middle of it, for a lock that we hold."""
     assert cafcat.database_url
-    blocked = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'chunk_copies'::regclass"
+    blocked = f"{WAITING_LOCKS} AND relation = 'chunk_copies'::regclass"
     with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
         other.autocommit = True
         holder.execute("LOCK TABLE chunk_copies IN ACCESS EXCLUSIVE MODE")

@@ -222,7 +222,7 @@ def test_an_interrupted_migration_says_how_it_goes_on(cafcat: Cafcat) -> None:
     fill(cafcat)
     result, _ = interrupted(cafcat, "store", "migrate", "store", "./second", presses=2)
     assert result.code == 130
-    assert "the next migrate goes on" in result.err
+    assert "run the same migrate again to continue" in result.err
     assert cafcat("store", "migrate", "store", "./second").text.startswith("migrated 1 chunk")
 
 

@@ -13,7 +13,7 @@ from cafcat.events import ObjectChecked
 from cafcat.model import Finding, FindingKind, VerifyLevel
 from cafcat.operations.verify.report import VerifyReport
 from tests.damage import flip
-from tests.e2e.conftest import CLI_PAGE, Cafcat, documented_keys
+from tests.e2e.conftest import CLI_PAGE, WAITING_LOCKS, Cafcat, documented_keys
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 TEXT = CLI_PAGE.read_text()
@@ -151,7 +151,7 @@ def test_ctrl_c_finishes_the_chunk_at_hand_and_the_next_verify_goes_on(cafcat: C
     for n in range(3):
         pack(cafcat, {f"f{n}": b"content"})
     assert cafcat.database_url
-    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'verifications'::regclass"
+    waiting = f"{WAITING_LOCKS} AND relation = 'verifications'::regclass"
     with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
         other.autocommit = True
         holder.execute("LOCK TABLE verifications IN SHARE MODE")

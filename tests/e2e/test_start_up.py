@@ -33,8 +33,8 @@ INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
 NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
 """Of those that are."""
 OWN = {
-    "": "catalog checksums cli embedded errors model progress reading remote repository settings stores support"
-    " wiring",
+    "": "catalog cli embedded errors events model packed_files progress reading remote session settings stores"
+    " support",
     "catalog.": "by_key catalog connection files files.lookup locking schema stores stores.stores",
     "cli.": "app arguments call errors output reading reading.get stopping verbs",
     "embedded.": "cluster programs roles server sockets state",
@@ -43,7 +43,7 @@ OWN = {
     "settings.": "database settings stores values",
     "stores.": "base keys local presence registry",
     "stores.local.": "errors files open_files store upload",
-    "support.": "new_file paths private quantities syncing",
+    "support.": "arguments checksums new_file paths private quantities syncing",
 }
 """Modules of cafcat that `get` may load, by package."""
 

@@ -292,12 +292,12 @@ def test_a_backup_that_lies(local: World) -> None:
         ({"journal_id": "1"}, {}, Corrupt, "lacks a field"),
         ({"tables": tables | {"chunks": ["id) FROM STDIN; DROP TABLE chunks; --"]}}, {}, Corrupt, "no column"),
         ({"tables": tables | {"pg_class": ["oid"]}}, {}, Corrupt, "no column"),
-        ({"tables": {}}, {}, Corrupt, "no table"),
+        ({"tables": {}}, {}, Corrupt, "not one of its tables"),
         ({}, {rows: b"no gzip"}, Corrupt, "cannot be decompressed"),
-        ({}, {rows: gzip.compress(b"1\t2\n")}, Corrupt, "cannot take"),
-        ({}, {rows: gzip.compress(bytes(50_000_000))}, Corrupt, "cannot take"),
+        ({}, {rows: gzip.compress(b"1\t2\n")}, Corrupt, "cannot load"),
+        ({}, {rows: gzip.compress(bytes(50_000_000))}, Corrupt, "cannot load"),
         ({}, {rows: gzip.compress(b"") + b"x"}, Corrupt, "do not end"),
-        ({}, {rows: gzip.compress(b"")}, Corrupt, "manifest says"),
+        ({}, {rows: gzip.compress(b"")}, Corrupt, "differs from its manifest"),
     ]
     empty = local.empty()
     for change, members, error, words in lies:

@@ -167,7 +167,7 @@ def test_refusals_before_a_byte_is_written(repository: cafcat.Repository, tmp_pa
         repository.export(["a"], tmp_path / "x.zip")
     with pytest.raises(Unsupported, match="only the program clp-s"):
         repository.export(["a"], tmp_path / "x.clp")
-    with pytest.raises(InvalidInput, match="list of names"):
+    with pytest.raises(InvalidInput, match="must be a list"):
         repository.export("a", tmp_path / "x.caf")
     with pytest.raises(OutputFailed):
         repository.export(["a"], tmp_path / "missing" / "x.caf")

@@ -178,7 +178,10 @@ def test_an_ingest_that_comes_to_its_commit_while_they_are_undeleted_gives_up(
 ) -> None:
     ingest(local, tmp_path / "src")
     local.rm(folders=["."])
-    locks = "SELECT count(*) FROM pg_locks WHERE relation = 'file_locations'::regclass AND mode LIKE 'ShareRow%%'"
+    locks = (
+        "SELECT count(*) FROM pg_locks WHERE relation = 'file_locations'::regclass AND mode LIKE 'ShareRow%%'"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
     other = open_at(folder)
     ingesting: list[InBackground] = []
 
