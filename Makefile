@@ -26,10 +26,10 @@ $(READY): pyproject.toml
 demo: $(READY)  ## ingest a real folder, read a file back, compare it, see the rows in SQL
 	@sh tests/demo.sh $(BIN)
 
-test-fast: $(READY)  ## the unit tests, and every verb once; a minute on two CPUs
+test-fast: $(READY)  ## the unit tests, and every verb once
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not s3" tests/unit tests/e2e/test_every_verb.py
 
-test: $(READY)  ## the tests; eight minutes on two CPUs
+test: $(READY)  ## the tests, without the slow ones
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-slow: $(READY)  ## what `make test` leaves out: all kill steps, formats and servers, 300,000 files, 6 GB
