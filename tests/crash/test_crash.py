@@ -135,7 +135,7 @@ def test_the_boundaries_of_each_of_a_team_are_seen(crash_world: World) -> None:
         if number == 0:
             assert labels >= {
                 "pipe Setup",
-                "pipe take",
+                "pipe pack",
                 "pipe finish",
                 "pipe receive",
                 "sql UPDATE ingest_runs SET",

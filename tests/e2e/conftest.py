@@ -117,8 +117,8 @@ WAITING_LOCKS = (
     "SELECT 1 FROM pg_locks WHERE NOT granted "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-"""Query for locks of this database that are waited for. Tests share a server, and tables of copied databases have the
-same oids."""
+"""Query for locks of this database that are waited for. Tests share a server, and tables of copied databases have
+the same oids."""
 
 
 def interrupted(cafcat: Cafcat, *arguments: str | Path, presses: int = 1) -> tuple[Result, list[str]]:

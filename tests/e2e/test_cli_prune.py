@@ -96,5 +96,5 @@ def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
     ingest(remote, "kept")
     remote("rm", "gone")
     assert remote("prune", "--grace", "0", "--yes").text.startswith("removed 1 chunk: freed ")
-    assert "gone for good" in remote("undelete", "gone", code=4).err
+    assert "no longer exist" in remote("undelete", "gone", code=4).err
     assert remote("cat", "kept").out == b"kept"

@@ -124,7 +124,7 @@ def test_what_is_live_again_or_pruned(tree: Cafcat) -> None:
     tree("rm", "tree/empty")
     tree("prune", "--grace", "0", "--yes")
     gone = tree("undelete", "tree/b.bin", code=4)
-    assert "gone for good" in gone.err
+    assert "no longer exist" in gone.err
     assert tree("undelete", "-r", "tree").text == (
         "brought back 0 files (0 B); left alone 1 that have a file again; 12 are gone for good: pruned\n"
     )

@@ -559,7 +559,7 @@ def test_where_clp_s_cannot_work_no_log_file_is_blamed(
     broken.chmod(0o755)
     monkeypatch.setattr(program, "program_path", lambda: broken)
     heard = Heard()
-    with pytest.raises(program.ProgramFailed, match="cannot make any archive: no room"):
+    with pytest.raises(program.ProgramFailed, match="cannot make an archive of a single record: no room"):
         ingest(local, tmp_path / "src", progress=heard)
     assert heard.problems == []
 

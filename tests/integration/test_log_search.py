@@ -407,7 +407,7 @@ def test_damage_that_comes_too_late_for_a_copy_is_said(
     assert (report.records, report.searched) == (len(found), 0)
     [message] = report.failed
     assert "it is damaged" in message
-    assert message.endswith(f"; {len(found):,} records of it came before that")
+    assert message.endswith(f"; {len(found):,} records of it were found before the failure")
 
 
 def test_a_query_that_clp_s_fails_at_is_not_tried_in_copies(

@@ -98,7 +98,7 @@ def test_what_is_pruned_is_gone_for_good_and_says_so(local: cafcat.Repository, f
     heard = Heard()
     assert local.with_progress(heard).undelete(["p"]).files_pruned == 1
     assert problems(heard) == {("p", "missing")}
-    assert "gone for good" in heard.problems[0].message
+    assert "no longer exist" in heard.problems[0].message
     heard = Heard()
     assert local.with_progress(heard).undelete(folders=["q"]).files_pruned == 1
     assert problems(heard) == {("q", "pruned")}
@@ -295,7 +295,7 @@ def test_a_store_that_the_catalog_does_not_know_is_an_error(local: cafcat.Reposi
     slip = str(tmp_path / "sotre")
     custody = local
     for act in (custody.prune, custody.repack, custody.verify, custody.recover):
-        with pytest.raises(NotFound, match=f"no chunk in the store file://{slip}; cafcat chunks ls"):
+        with pytest.raises(NotFound, match=f"no chunk in the store file://{slip}; `cafcat chunks ls`"):
             act(store=slip)
 
 
