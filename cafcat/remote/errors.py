@@ -7,17 +7,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cafcat.errors import AccessDenied, CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
+from cafcat.errors import AccessDenied, CafcatError, Conflict, InvalidInput, NotFound, ServerFailed, StoreFailed
 
-__all__ = ["NotOffered", "ObjectDenied", "OutOfRange", "ServerFailed", "translated"]
+__all__ = ["NotOffered", "ObjectDenied", "OutOfRange", "translated"]
 
 
 class OutOfRange(StoreFailed):
     """A range begins beyond the end of its object."""
-
-
-class ServerFailed(StoreFailed):
-    """The server did not answer, or answered that it cannot now: it was asked several times."""
 
 
 class NotOffered(StoreFailed):

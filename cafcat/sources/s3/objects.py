@@ -4,10 +4,19 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from cafcat.errors import AccessDenied, CafcatError, Conflict, Corrupt, NotFound, SourceFailed, StoreFailed
+from cafcat.errors import (
+    AccessDenied,
+    CafcatError,
+    Conflict,
+    Corrupt,
+    NotFound,
+    ServerFailed,
+    SourceFailed,
+    StoreFailed,
+)
 from cafcat.model import ProblemKind, SourceFile
 from cafcat.remote.connection import S3Connection
-from cafcat.remote.errors import ObjectDenied, ServerFailed
+from cafcat.remote.errors import ObjectDenied
 from cafcat.remote.reading import RemoteObject
 from cafcat.sources.base import open_or_error
 from cafcat.sources.fetched import SMALL_BYTES, FetchedFile, bytes_when_open, fetched
