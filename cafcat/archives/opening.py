@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cafcat.archives.naming import ArchiveLocator, StoreOf, Together, found
-from cafcat.formats.base import ArchiveFolder, Format, InFolder, RandomReader, Reader, Spread
+from cafcat.archives.naming import Together, found
+from cafcat.formats.base import Format, RandomReader, Reader, Spread
 from cafcat.formats.read_as import DETECTED, ReadAs
-from cafcat.remote.access import S3Access, is_s3
 from cafcat.stores.base import Store, StoredFolder
+from cafcat.stores.kind import ObjectAddress, ObjectInFolder, StoreContext, StoreKind
+from cafcat.stores.registry import kind_of, open_store
 from cafcat.support.read_ahead import ReadAhead
 
 __all__ = ["OpenArchive", "Part", "open_archive"]
-
-_Access = Callable[[str], S3Access]
 
 
 class Part(NamedTuple):
@@ -41,28 +40,33 @@ class OpenArchive:
         return self._parts()
 
 
-def open_archive(where: str | os.PathLike[str], access: _Access, read_as: ReadAs = DETECTED) -> OpenArchive:
-    """Open the archive at a path, a file:// URL or "s3://bucket/key".
+def open_archive(
+    where: str | os.PathLike[str], context_of: Callable[[str], StoreContext], read_as: ReadAs = DETECTED
+) -> OpenArchive:
+    """Open the archive at a path, a file:// URL, "s3://bucket/key", or a URL of another kind of store.
 
     A folder or prefix can be one archive in several files. An object is read in the version that is there now:
     reading another raises Conflict.
 
     Args:
         where: name of the archive.
-        access: returns how a bucket is reached, by its URL.
+        context_of: returns what the settings provide for a URL. Not called for a kind of store without options, so
+            that a local file can be opened whatever the configuration says.
         read_as: the format, if the content cannot tell it.
 
     Raises:
         NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
     """
 
+    def context_for(kind: StoreKind, url: str) -> StoreContext:
+        return context_of(url) if kind.options else StoreContext()
+
     def store_of(url: str) -> Store:
-        from cafcat.stores.registry import open_store
+        return open_store(url, context_for(kind_of(url), url))
 
-        return open_store(url, access(url)) if is_s3(url) else open_store(url)
-
-    def alone(place: ArchiveLocator) -> InFolder:
-        return _remote(place, access, store_of) if is_s3(place.name) else _local(place, store_of)
+    def alone(address: ObjectAddress) -> ObjectInFolder:
+        kind = kind_of(address.store_url)
+        return kind.open_object(address, context_for(kind, address.name))
 
     archive = found(os.fspath(where), alone, store_of)
     if isinstance(archive, Together):
@@ -84,36 +88,3 @@ def _in_several_files(together: Together) -> OpenArchive:
             yield Part(archive, spread.reader(ReadAhead(archive, archive.size_bytes), part))
 
     return OpenArchive(folder.name, together.format, sum(sizes), spread, parts)
-
-
-class _Placed:
-    """An archive as an InFolder."""
-
-    def __init__(
-        self, name: str, size_bytes: int, read_at: Callable[[int, int], bytes], folder: Callable[[], ArchiveFolder]
-    ) -> None:
-        """Args: read_at: as RandomReader has it; folder: opens what the archive is in, if somebody asks for it."""
-        self.name = name
-        self.size_bytes = size_bytes
-        self.read_at = read_at
-        self.beside = folder
-
-
-def _local(place: ArchiveLocator, store_of: StoreOf) -> InFolder:
-    from cafcat.stores.local.files import LocalFile
-
-    file = LocalFile(place.name)
-    return _Placed(file.name, file.size_bytes, file.read_at, lambda: StoredFolder(store_of(place.folder)))
-
-
-def _remote(place: ArchiveLocator, access: _Access, store_of: StoreOf) -> InFolder:
-    from cafcat.remote.address import parse_s3
-    from cafcat.remote.connection import S3Connection
-    from cafcat.remote.reading import RemoteObject
-
-    bucket, key = parse_s3(place.name)
-    connection = S3Connection(bucket, access(place.name))
-    head = RemoteObject(connection, key).head()
-    read_at = RemoteObject(connection, key, head.etag).read_at
-    archive = _Placed(place.name, head.size_bytes, read_at, lambda: StoredFolder(store_of(place.folder)))
-    return ReadAhead(archive, head.size_bytes)

@@ -15,8 +15,7 @@ from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, Sou
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.problems import Problems
-from cafcat.sources.base import Source
-from cafcat.sources.local.directory import DirectorySource
+from cafcat.sources.base import LocalSource, Source
 from cafcat.stores.local.files import LocalFile
 from cafcat.support.spool import temporary_file_of
 from cafcat.support.temporary_folder import temporary_folder
@@ -36,7 +35,7 @@ _HINT: Final = "cafcat rm -r takes an archive out of the catalog, then its log f
 def check_log_sources(sources: Sequence[Source]) -> None:
     """Raises InvalidInput for what clp-s cannot read by itself."""
     for source in sources:
-        if not isinstance(source, DirectorySource):
+        if not isinstance(source, LocalSource):
             hint = "name folders and files of JSON lines"
             raise InvalidInput(f"archives of logs are made of local files: {source.name}", hint=hint)
 

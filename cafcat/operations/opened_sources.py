@@ -3,6 +3,7 @@
 from cafcat.operations.chosen_stores import default_store
 from cafcat.scanning.opening import Opening, SourceOptions
 from cafcat.session import Session
+from cafcat.stores.base import FolderStore
 
 __all__ = ["opening"]
 
@@ -10,11 +11,14 @@ __all__ = ["opening"]
 def opening(session: Session, options: SourceOptions) -> Opening:
     """Return an opener of sources that leaves out cafcat's own folders: its home, and the store of the settings."""
     home, store = session.settings.home, default_store(session)
+    own_folders = [str(home / "postgres"), str(home / "chunks")]
+    if isinstance(store, FolderStore):
+        own_folders.append(store.folder)
     return Opening(
         options,
         session.catalog.listings,
-        session.settings.access,
+        session.settings.options_of,
         session.warn,
-        own_folders=[str(home / "postgres"), str(home / "chunks"), getattr(store, "folder", "")],
+        own_folders=own_folders,
         own_urls=[store.url],
     )

@@ -12,7 +12,7 @@ from cafcat.reading.plan import RangeRead, merging_of
 from cafcat.reading.reader import Reading
 from cafcat.reading.replicas import FAILURES, ReplicaAttempts
 from cafcat.reading.request import ReadRequest
-from cafcat.stores.base import RemoteStore, Store
+from cafcat.stores.base import Store
 from cafcat.support.checksums import crc32c
 from cafcat.support.in_order import in_order
 
@@ -68,7 +68,7 @@ def _after(error: CafcatError, reading: Reading, store: Store, read: RangeRead) 
     itself. But an object that is not there is so for all, and so is one that a server could not give after all
     retries: all are read from a copy at once."""
     is_copy = read.store != read.wanted[0].location.store
-    by_byte = isinstance(error, Corrupt) or (isinstance(error, StoreFailed) and not isinstance(store, RemoteStore))
+    by_byte = isinstance(error, Corrupt) or (isinstance(error, StoreFailed) and not store.is_remote)
     if is_copy or by_byte:
         return reading.blocks
     found = reading.elsewhere(read, error)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cafcat.errors import InvalidInput
 from cafcat.model import Location
-from cafcat.stores.base import RemoteStore, Store
+from cafcat.stores.base import HttpStore, PresigningStore, Store
 
 __all__ = ["SignedUrl", "curl_options", "signed_url", "url_of"]
 
@@ -25,10 +25,14 @@ class SignedUrl:
 
 
 def url_of(store: Store, location: Location) -> str:
-    """The http(s):// or file:// URL of the archive that holds a file; it lets nobody in by itself."""
-    if isinstance(store, RemoteStore):
+    """Return the URL of the archive that holds a file: http(s)://, file://, or that of the kind of store.
+
+    The URL itself gives no access: whoever reads it may need credentials.
+    """
+    if isinstance(store, HttpStore):
         return store.http_url(location.object_key)
-    return Path(store.locate(location.object_key)).as_uri()
+    located = store.locate(location.object_key)
+    return Path(located).as_uri() if located.startswith("/") else located
 
 
 def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
@@ -36,9 +40,9 @@ def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
     InvalidInput for a store that is a folder, an empty file, more than 7 days, and AccessDenied without
     credentials."""
     start, end = location.start_byte, location.end_byte
-    if not isinstance(store, RemoteStore):
+    if not isinstance(store, PresigningStore):
         hint = "cafcat get copies the file"
-        raise InvalidInput("nothing can be signed for a store that is a folder", path=location.path, hint=hint)
+        raise InvalidInput(f"the store {store.url} cannot sign URLs", path=location.path, hint=hint)
     if location.decoding is not None:
         message = f"the file has to be decoded ({location.format}): no URL gives its bytes"
         raise InvalidInput(message, path=location.path, hint="cafcat get copies the file")
@@ -51,5 +55,5 @@ def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
 
 
 def curl_options(store: Store) -> str:
-    """What curl has to be given with the URL of an object, to be let in; none for a folder."""
-    return store.curl_options if isinstance(store, RemoteStore) else ""
+    """Return the options that curl needs to read `url_of`; "" if none are needed."""
+    return store.curl_options if isinstance(store, HttpStore) else ""

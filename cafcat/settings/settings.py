@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from cafcat.errors import InvalidInput
-from cafcat.remote.access import S3Access, is_s3
-from cafcat.settings.stores import NamedStore, access_of, chosen_url, named_stores, possible_name
+from cafcat.settings.stores import NamedStore, chosen_url, named_stores, options_of, possible_name
 from cafcat.settings.values import Given, absolute_path, check_keys, size_in_bytes, text_of, yes_or_no
-from cafcat.stores.registry import UPLOAD_MEMORY
+from cafcat.stores.kind import UPLOAD_MEMORY, StoreContext
 from cafcat.support.quantities import format_size
 
 __all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "default_home", "redact"]
@@ -115,17 +114,21 @@ class Settings:
         """The store if a flag names it, as a name or a URL: verbs that take all stores then take only this one."""
         return (self.store_name or self.store) if self.origins["store"] == "flag" else None
 
-    def access(self, url: str) -> S3Access:
-        """How S3 is reached for the s3:// URL of a store, a source or an object: as the named store says whose
-        URL is the longest that `url` begins with, by whole parts; otherwise AWS' own configuration says."""
-        return access_of(url, self.stores)
+    def options_of(self, url: str) -> Mapping[str, str]:
+        """Return the options that [stores.NAME] sets for the URL of a store, a source or an object.
+
+        They are those of the named store whose URL is the longest that `url` begins with, compared by whole parts
+        between slashes. Empty if there is no such store.
+        """
+        return options_of(url, self.stores)
+
+    def store_context(self, url: str) -> StoreContext:
+        """Return what these settings provide for opening the store, or an object, at a URL."""
+        return StoreContext(self.options_of(url), self.upload_memory, str(self.home / "chunks"))
 
 
 def redact(url: str) -> str:
-    """The same libpq URL or key=value string, or store URL, with every password replaced by `***`; in an s3://
-    URL the user too, which would be an access key."""
-    if is_s3(url):
-        return _USER_IN_S3_URL.sub("://***@", url)
+    """Return a libpq URL or key=value string with `***` in place of every password."""
     if "://" not in url:
         return _PASSWORD_KEYWORD.sub(r"\1***", url)
     # A password with an unescaped "/", "?" or "@" is no valid URL, but must not be shown for that.
@@ -135,8 +138,6 @@ def redact(url: str) -> str:
     return _PASSWORD_IN_URL.sub(r"\1***@", before) + mark + _PASSWORD_PARAMETER.sub(r"\1***", query)
 
 
-# An "@" behind the bucket is part of a key, unless a ":" before it says that it ends a password with a "/".
-_USER_IN_S3_URL = re.compile(r"://(?=[^/]*[:@]).*@", re.DOTALL)
 _PASSWORD_IN_URL = re.compile(r"(://[^:/@]*:).*@", re.DOTALL)
 _PASSWORD_PARAMETER = re.compile(r"((?:^|&)(?:ssl)?password=)[^&]*", re.IGNORECASE)
 _PASSWORD_KEYWORD = re.compile(

@@ -9,6 +9,7 @@ from cafcat.model import FileProblem, NewFile, SourceFile
 
 __all__ = [
     "BatchingSource",
+    "LocalSource",
     "OpenFile",
     "Opener",
     "PrefetchingSource",
@@ -18,6 +19,7 @@ __all__ = [
     "RootedSource",
     "ShareableSource",
     "Source",
+    "WholeFolderSource",
     "open_or_error",
 ]
 
@@ -128,6 +130,28 @@ class ResumableSource(Source, Protocol):
 
     def position_of(self, file: SourceFile) -> str:
         """Where a listing goes on that has come past this file."""
+
+
+@runtime_checkable
+class WholeFolderSource(Source, Protocol):
+    """A source that can supply every file of one folder of the catalog."""
+
+    @property
+    def catalog_folder(self) -> str | None:
+        """The folder of the catalog, with a slash at its end.
+
+        The source supplies every file of this folder, in ascending order of their paths. So a path of the folder
+        that the source skips is missing at the source. None if the source does not supply a whole folder in order.
+        """
+
+
+@runtime_checkable
+class LocalSource(Source, Protocol):
+    """A source of files that other programs on this machine can open, too."""
+
+    @property
+    def locators_are_paths(self) -> bool:
+        """True if `SourceFile.locator` of each file is its path."""
 
 
 def open_or_error(open_file: Callable[[SourceFile], Opened], file: SourceFile) -> Opened | SourceFailed:

@@ -5,8 +5,10 @@ slashes of the typed part are dropped, so that `ingest .` and `ingest a` name th
 """
 
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from cafcat.errors import InvalidInput
 from cafcat.model import MAX_PATH_BYTES
@@ -19,10 +21,13 @@ __all__ = [
     "prefixed",
     "printable",
     "strip_warning",
+    "url_without_user",
     "warn_once",
 ]
 
 _READ_BYTES = 1 << 16
+_AUTHORITY: Final = re.compile(r"(?:.*@)?([^@:\[\]]*|\[[^@\[\]]*\])(:[0-9]*)?", re.DOTALL)
+"""User and password, host, and port of a URL (RFC 3986, 3.2)."""
 _MAX_NAME_BYTES = 1 << 16
 """Far above what any system opens (4,096): a longer one means that this is no list of names."""
 
@@ -106,6 +111,16 @@ def printable(path: str) -> str:
     r"""The path for messages, in one line and valid UTF-8: undecodable bytes become `\xff`, control and
     invisible characters `\n`, `\x1b`, `\u202e`."""
     return path if path.isprintable() else "".join(map(_escaped, path))
+
+
+def url_without_user(url: str) -> str:
+    """Return a URL for messages: printable, without user and password, or "SCHEME://..." if it cannot be parsed."""
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:  # nobody can say where a password ends
+        return f"{printable(scheme)}://..."
+    return printable(f"{scheme}://{match[1]}{match[2] or ''}{slash}{path}")
 
 
 def _escaped(character: str) -> str:

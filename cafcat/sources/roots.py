@@ -4,13 +4,9 @@ Two files of the same name come from the same source if they have the same root.
 only between files of the same source: see docs/decisions/0024.
 """
 
-import re
-
 from cafcat.sources.names import printable
 
-__all__ = ["root_of", "url_root"]
-
-_QUERY = re.compile(r"[?#].*", re.DOTALL)
+__all__ = ["root_of"]
 
 
 def root_of(location: str, path: str) -> str:
@@ -29,8 +25,3 @@ def root_of(location: str, path: str) -> str:
         named.pop()
     root = "/".join([*located, ""]) if located != [""] else "/"
     return printable(f"{root} as {'/'.join(named)}/" if named else root)
-
-
-def url_root(url: str, path: str) -> str:
-    """Return the root of a URL. The query is left out: it may hold a secret, and differs between signed URLs."""
-    return root_of(url if url.lower().startswith("s3:") else _QUERY.sub("", url), path)

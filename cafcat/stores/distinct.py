@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from cafcat.errors import CafcatError, InvalidInput, StoreFailed
-from cafcat.stores.base import OpensFiles, Store, has
+from cafcat.stores.base import FolderStore, Store, has
 from cafcat.stores.keys import probe_key
 from cafcat.stores.putting import put_once
 
@@ -85,7 +85,7 @@ class DistinctStores:
 def check_files(store: Store, other: Store, keys: tuple[str, str] | None = None) -> None:
     """Raise InvalidInput if two stores are the same folder, or their objects the same file; Unproven if that cannot
     be told. Nothing is written."""
-    if not isinstance(store, OpensFiles) or not isinstance(other, OpensFiles):
+    if not isinstance(store, FolderStore) or not isinstance(other, FolderStore):
         return
     try:
         if _is_same(store.folder, other.folder):
@@ -106,7 +106,7 @@ def _is_same(path: str, other: str) -> bool:
 
 def _look(writer: Store, reader: Store) -> bool:
     """A folder that is not there is no other place, and is not made."""
-    if isinstance(writer, OpensFiles) and not os.path.isdir(writer.folder):
+    if isinstance(writer, FolderStore) and not os.path.isdir(writer.folder):
         return False
     key = probe_key()
     try:

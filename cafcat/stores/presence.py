@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from cafcat.errors import NotFound, StoreFailed, Unavailable
-from cafcat.stores.base import OpensFiles, Store
+from cafcat.stores.base import FolderStore, Store
 from cafcat.stores.keys import BACKUP_PREFIX, JOURNAL_PREFIX, MARKER_PREFIX
 
 __all__ = ["elsewhere", "why_not_there"]
@@ -31,8 +31,7 @@ def why_not_there(store: Store, missing: str | None = None) -> str | None:
     Raises:
         StoreFailed, AccessDenied: the server does not answer. A folder that cannot be listed counts as present.
     """
-    is_folder = isinstance(store, OpensFiles)
-    if isinstance(store, OpensFiles) and not os.path.isdir(store.folder):
+    if isinstance(store, FolderStore) and not os.path.isdir(store.folder):
         return "its folder does not exist"
     is_adopted = missing is not None and not _is_own(missing)
     try:
@@ -44,7 +43,7 @@ def why_not_there(store: Store, missing: str | None = None) -> str | None:
     except NotFound as error:
         return error.message
     except StoreFailed:
-        if is_folder:
+        if not store.is_remote:
             return None
         raise
     return "it has no object of cafcat's" if found else "it is empty"

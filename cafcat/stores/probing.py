@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cafcat.errors import CafcatError, Conflict, StoreFailed
-from cafcat.stores.base import Store
+from cafcat.stores.base import ProbedStore, Store
 
 __all__ = ["Finding", "probe"]
 
@@ -38,17 +38,10 @@ def probe(store: Store) -> Iterator[Finding]:
         AccessDenied: The store refuses.
         StoreFailed: The store does not answer.
     """
-    from cafcat.stores.s3.store import S3Store
-
-    if isinstance(store, S3Store):
-        from cafcat.stores.s3.probe import S3Probe
-
-        yield from S3Probe(store).findings()
-    else:
-        yield from _probe_folder(store)
+    yield from store.probe() if isinstance(store, ProbedStore) else _probe_with_one_object(store)
 
 
-def _probe_folder(store: Store) -> Iterator[Finding]:
+def _probe_with_one_object(store: Store) -> Iterator[Finding]:
     key = f"cafcat-check-{uuid.uuid4()}"
     try:
         yield _needed("writing", _write(store, key))

@@ -33,17 +33,15 @@ INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
 NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
 """Of those that are."""
 OWN = {
-    "": "catalog checksums cli embedded errors model progress reading remote repository settings stores support"
-    " wiring",
+    "": "catalog checksums cli embedded errors model progress reading repository settings stores support wiring",
     "catalog.": "by_key catalog connection files files.lookup locking schema stores stores.stores",
     "cli.": "app arguments call errors output reading reading.get stopping verbs",
     "embedded.": "cluster programs roles server sockets state",
     "reading.": "checking decoding durable_files output_errors outputs reader replicas request saving",
-    "remote.": "access",
     "settings.": "database settings stores values",
-    "stores.": "base keys local presence registry",
-    "stores.local.": "errors files open_files store upload",
-    "support.": "new_file paths private quantities syncing",
+    "stores.": "base keys kind local presence registry",
+    "stores.local.": "errors files kind open_files store upload",
+    "support.": "new_file paths plugins private quantities syncing",
 }
 """Modules of cafcat that `get` may load, by package."""
 

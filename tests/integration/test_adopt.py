@@ -428,7 +428,7 @@ def test_names_of_archives(repository: cafcat.Repository, tmp_path: Path) -> Non
     assert live(repository) == {f"p/q/{name}" for name in FILES}
     report = adopt(repository, "http://host/x.caf", "FILE://elsewhere/x.caf", tmp_path / "missing")
     for message in report.failed[:2]:
-        assert "a file of this machine, or an object at an s3:// URL" in message
+        assert "an archive is a file, or an object of a store" in message
     assert cafcat.inspect(path.as_uri()).format == "caf"
 
 

@@ -147,7 +147,7 @@ def test_the_object_that_a_console_makes_for_a_folder(open_at: Opener, bucket: B
     assert {entry.path for entry in inspected.entries} == set(FILES)
     assert cafcat.convert(url, tmp_path / "out.caf", settings=repository.settings).files == len(FILES)
     assert adopt(repository, url).files == len(FILES)
-    for name, message in (("/other/", "is a folder, and no bundle"), ("", "is a bucket, and no bundle")):
+    for name, message in (("/other/", "is a folder without a bundle"), ("", "is a folder without a bundle")):
         with pytest.raises(InvalidInput, match=message):
             cafcat.inspect(f"s3://{bucket.bucket}{name}", repository.settings)
         assert message in adopt(repository, f"s3://{bucket.bucket}{name}").failed[0]
@@ -330,7 +330,7 @@ def test_damage_of_the_index_is_told(local: cafcat.Repository, tmp_path: Path, n
     report = adopt(local, tmp_path / "there")
     assert report.archives == 0
     assert len(report.failed) == 1
-    said = ("the index of the bundle cannot be used", "its index has no BUNDLE_CONFIG", "a folder, and no bundle")
+    said = ("the index of the bundle cannot be used", "its index has no BUNDLE_CONFIG", "a folder without a bundle")
     assert any(words in report.failed[0] for words in said)
     assert everything(tmp_path / "there") == before
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from cafcat.errors import AccessDenied, InvalidInput, SourceFailed
 from cafcat.model import FileProblem, SourceFile
-from cafcat.remote.access import S3Access
 from cafcat.sources.base import OpenFile, PrefetchingSource
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.http import files as http
+from cafcat.sources.kind import SourceContext, UrlFiles
 from cafcat.sources.lists.name_list import NameListSource
-from cafcat.sources.lists.urls import is_url, shown_url, url_name
+from cafcat.sources.registry import find_kind, scheme_of
 from tests.s3_server import S3Server
 from tests.waiting import PATIENCE_SECONDS
 from tests.web_server import Handler, WebFile, WebServer, web_server
@@ -52,6 +52,13 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def listing(*urls: str, **options: Any) -> NameListSource:
     return NameListSource(BytesIO(b"\0".join(map(os.fsencode, urls))), null_separated=True, **options)
+
+
+def files_of(url: str) -> UrlFiles:
+    """Open what opens the files of the URL's scheme."""
+    kind = find_kind(scheme_of(url) or "")
+    assert kind is not None
+    return kind.url_files(SourceContext())
 
 
 def listed(*urls: str, **options: Any) -> list[SourceFile | FileProblem]:
@@ -113,8 +120,7 @@ def failure_of(source: NameListSource, file: SourceFile) -> SourceFailed:
     ],
 )
 def test_a_url_has_a_name(url: str, name: str) -> None:
-    assert is_url(url)
-    assert url_name(url) == name
+    assert files_of(url).name_of(url) == name
 
 
 @pytest.mark.parametrize(
@@ -133,7 +139,7 @@ def test_a_url_has_a_name(url: str, name: str) -> None:
     ],
 )
 def test_what_is_shown_of_a_url_is_no_secret(url: str, shown: str) -> None:
-    assert shown_url(url) == shown
+    assert files_of(url).shown(url) == shown
 
 
 PART = st.text(st.characters(codec="utf-8", exclude_characters="/"), max_size=10).filter(
@@ -144,7 +150,7 @@ PART = st.text(st.characters(codec="utf-8", exclude_characters="/"), max_size=10
 @given(PART, PART, PART, PART)
 def test_no_secret_is_shown_wherever_it_stands(user: str, password: str, path: str, query: str) -> None:
     url = f"https://{user}:{password}{SECRET}@example.org/{path}?{query}{SECRET}#{SECRET}"
-    assert SECRET not in shown_url(url)
+    assert SECRET not in files_of(url).shown(url)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +159,8 @@ def test_no_secret_is_shown_wherever_it_stands(user: str, password: str, path: s
 )
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match=r"not (an http:// or https:// URL|the (URL|name) of a bucket)"):
-        url_name(url)
-    assert problem_of(url)[:2] == (shown_url(url), "name")
+        files_of(url).name_of(url)
+    assert problem_of(url)[:2] == (files_of(url).shown(url), "name")
 
 
 @pytest.mark.parametrize(
@@ -817,12 +823,12 @@ def test_objects_of_several_buckets_are_files(client: Any, make_bucket: Callable
         client.put_object(Bucket=bucket, Key=f"d/key {n}?", Body=b"x" * (n * 2 * MIB + 1))
     asked: list[str] = []
 
-    def access(url: str) -> S3Access:
+    def options_of(url: str) -> dict[str, str]:
         asked.append(url)
-        return S3Access()
+        return {}
 
     urls = [f"s3://{buckets[0]}/d/key 0?", f"S3://{buckets[1]}/d/key 1?", f"s3://{buckets[0]}/nothing"]
-    source = listing(*urls, access=access)
+    source = listing(*urls, options_of=options_of)
     *files, problem = source.files()
     assert sorted(asked) == sorted(urls)
     for n, (file, bucket) in enumerate(zip(files, buckets, strict=True)):
@@ -869,11 +875,11 @@ def test_an_object_that_we_may_not_read_fails_alone(web_server: WebServer, clien
     )
     client.put_object(Bucket=s3_bucket, Key="kept", Body=b"")
 
-    def access(url: str) -> S3Access:
+    def options_of(url: str) -> dict[str, str]:
         there = f"http://127.0.0.1:{web_server.port}"
-        return S3Access(endpoint_url=there, addressing="path") if url.startswith("s3://bucket/") else S3Access()
+        return {"endpoint_url": there, "addressing": "path"} if url.startswith("s3://bucket/") else {}
 
-    problem, kept = listed("s3://bucket/denied", f"s3://{s3_bucket}/kept", access=access)
+    problem, kept = listed("s3://bucket/denied", f"s3://{s3_bucket}/kept", options_of=options_of)
     assert isinstance(problem, FileProblem)
     assert (problem.path, problem.kind) == ("denied", "unreadable")
     assert "Access Denied" in problem.message

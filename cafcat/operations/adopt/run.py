@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-from cafcat.archives.naming import ArchiveLocator, Together, found
+from cafcat.archives.naming import Together, found
 from cafcat.catalog.chunks.adopting import AdoptedArchive
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import (
@@ -29,12 +29,10 @@ from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict,
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
 from cafcat.operations.index_rules import unnameable
-from cafcat.remote.access import is_s3
-from cafcat.remote.address import parse_s3
 from cafcat.session import Session
 from cafcat.sources.names import prefixed
-from cafcat.stores.base import OpensFiles, Store, StoredObject
-from cafcat.stores.keys import check_key
+from cafcat.stores.base import FileStore, Store, StoredObject
+from cafcat.stores.kind import ObjectAddress
 from cafcat.support.checksums import crc32c
 from cafcat.support.read_ahead import ReadAhead
 
@@ -115,12 +113,12 @@ class _Adopt:
             return [together]
         return [Found(together.store, name, together.spread) for name in together.spread.names]
 
-    def _alone(self, place: ArchiveLocator) -> Found:
-        store = self._session.stores[place.folder]
-        if is_s3(place.name):
-            check_key(parse_s3(place.name).key)  # a store leaves slashes out, and has another object then
-            store.stat(place.key)  # raises NotFound: the name may be that of a folder
-        return Found(store, place.key)
+    def _alone(self, address: ObjectAddress) -> Found:
+        store = self._session.stores[address.store_url]
+        if store.locate(address.key) != address.name:
+            raise InvalidInput("a store cannot have an object of this name", path=address.name)
+        store.stat(address.key)  # raises NotFound: the name may be that of a folder
+        return Found(store, address.key)
 
     def take(self, archive: Found) -> None:
         """What is wrong with one archive costs only itself. Raises CatalogUnavailable, CatalogOutdated."""
@@ -235,7 +233,7 @@ class _Version:
         """Raises NotFound, StoreFailed."""
         self._store = store
         self._key = key
-        self._file = store.open(key) if isinstance(store, OpensFiles) else None
+        self._file = store.open(key) if isinstance(store, FileStore) else None
         self.info = store.stat(key)
 
     def check(self) -> None:

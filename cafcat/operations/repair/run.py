@@ -39,7 +39,7 @@ from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.base import OpenFile, Source
-from cafcat.stores.base import RemoteStore, Store
+from cafcat.stores.base import Store
 from cafcat.writing.limits import MAX_FILES, WHOLE_FILE_BYTES
 
 __all__ = ["Repair", "run"]
@@ -61,7 +61,7 @@ class _Origin:
 
     def has_failed(self, reason: CafcatError) -> None:
         """After one file of a bucket could not be had, after all retries, the others need not be waited for."""
-        far = isinstance(reason, StoreFailed) and isinstance(self.store, RemoteStore)
+        far = isinstance(reason, StoreFailed) and self.store.is_remote
         self.is_gone = far or isinstance(reason, (NotFound, AccessDenied))
 
 

@@ -28,7 +28,7 @@ from cafcat.operations.opened_sources import opening
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.options import VerifyOptions
 from cafcat.operations.verify.report import VerifyReport
-from cafcat.operations.verify.source_check import SourceCheck, folder_of
+from cafcat.operations.verify.source_check import SourceCheck
 from cafcat.operations.verify.worker import Checked, check_here, check_in_workers
 from cafcat.scanning.opening import SourceOptions, printable_options
 from cafcat.session import Session
@@ -141,11 +141,11 @@ class _Verify:
         scope = printable_options({"sources": names, "folder": os.getcwd()} | shared)
         run = verification.begin(self.level, scope, restart=options.restart)
         self._session.progress.begin("verify")
-        for typed, source in list(zip(names, sources, strict=True))[verification.checked(run.id) :]:
+        for source in sources[verification.checked(run.id) :]:
             if self._should_end():
                 break
             check = SourceCheck(self._session)
-            result = check.check(source, folder_of(typed, source, options.prefix))
+            result = check.check(source)
             if result is None:
                 self._interrupted = True
                 break

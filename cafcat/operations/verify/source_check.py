@@ -1,6 +1,5 @@
 """The files of a source, read again, against what the catalog has under their paths."""
 
-import os
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -12,30 +11,13 @@ from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, Verdic
 from cafcat.operations.source_files import opened_again
 from cafcat.operations.verify.findings import Findings
 from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
-from cafcat.scanning.opening import UNORDERED, is_remote
 from cafcat.session import Session
-from cafcat.sources.base import Source
-from cafcat.sources.local.directory import DirectorySource
-from cafcat.sources.names import folder_prefix, member_name, prefixed
+from cafcat.sources.base import Source, WholeFolderSource
 from cafcat.support.checksums import crc32c
 
-__all__ = ["SourceCheck", "folder_of"]
+__all__ = ["SourceCheck"]
 
 _MOST_PROBLEMS: Final = 100_000
-
-
-def folder_of(typed: str, source: Source, prefix: str) -> str | None:
-    """The folder of the catalog ("a/b/") that an ingest of this source puts its files into; None if it is not
-    one of its own, as for tar files and the current folder. prefix: as for the ingest."""
-    if is_remote(typed):
-        from cafcat.remote.address import parse_s3
-
-        address = parse_s3(typed)
-        name = "" if address.bucket.endswith(UNORDERED) else prefixed(prefix, address.key.strip("/"))
-    else:
-        is_folder = isinstance(source, DirectorySource) and os.path.isdir(typed)
-        name = prefixed(prefix, member_name(typed)[0]) if is_folder else ""
-    return folder_prefix(name) or None
 
 
 class SourceCheck:
@@ -48,10 +30,12 @@ class SourceCheck:
         self._findings = Findings()
         self._files = self._bytes = 0
 
-    def check(self, source: Source, folder: str | None) -> CheckResult | None:
-        """Reads every file of the source that the catalog has. folder: that of the catalog in which all files are
-        such of the source: what the source does not have is missing there; None: nobody can tell what is missing.
-        The source gives its files in the order of their paths, then. Returns None if it was stopped."""
+    def check(self, source: Source) -> CheckResult | None:
+        """Read every file of the source that the catalog has. Return None if the check was stopped.
+
+        Files that are missing at the source are found only for a WholeFolderSource.
+        """
+        folder = source.catalog_folder if isinstance(source, WholeFolderSource) else None
         started_at = datetime.now(UTC)
         missing = None if folder is None else _Missing(self._locations(folder), self._findings)
         try:

@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes, urljoin
 from cafcat.errors import InvalidInput, SourceFailed
 from cafcat.model import ProblemKind, SourceFile
 from cafcat.sources.fetched import SMALL_BYTES, FetchedFile
-from cafcat.sources.lists.urls import parsed_url
+from cafcat.sources.http.urls import parsed_url, shown_url, url_name, url_root
 from cafcat.sources.names import printable
 
 if TYPE_CHECKING:
@@ -73,6 +73,18 @@ class HttpFiles:
             block=True,
             timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
         )
+
+    def name_of(self, url: str) -> str:
+        """Return the name of the file in the catalog: "host/path". Raises InvalidInput for no http(s) URL."""
+        return url_name(url)
+
+    def shown(self, url: str) -> str:
+        """Return the URL without user, password, query and fragment."""
+        return shown_url(url)
+
+    def root_of(self, file: SourceFile) -> str:
+        """Return the server, and the part of the path that is not in the name."""
+        return url_root(file.locator, file.path)
 
     def look(self, file: SourceFile) -> SourceFile:
         """The same file with its size, time and strong entity tag. Without a tag and a time there is nothing to

@@ -2,22 +2,21 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import BinaryIO
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
-from cafcat.remote.access import S3Access
 from cafcat.sources.base import OpenFile, open_or_error
 from cafcat.sources.fetched import bytes_when_open
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.lists.urls import UrlFiles, file_path, in_turn, is_url
+from cafcat.sources.lists.urls import ListedUrls, file_path, in_turn
 from cafcat.sources.local.files import OPEN_FLAGS, OpenedFile, problem_kind, reason
 from cafcat.sources.local.walk import Walk
 from cafcat.sources.names import folder_prefix, member_name, names_in, prefixed, printable, strip_warning
-from cafcat.sources.roots import root_of, url_root
+from cafcat.sources.roots import root_of
 
 __all__ = ["NameListSource"]
 
@@ -41,7 +40,7 @@ class NameListSource:
         filter: PathFilter | None = None,
         own_folders: Collection[str] = (),
         warn: Callable[[str], None] = lambda _: None,
-        access: Callable[[str], S3Access] = lambda _: S3Access(),
+        options_of: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
         """Args: listing: a file name, "-" for standard input, or an open binary stream (read once); access: how the
         bucket of an s3:// URL is reached.
@@ -61,7 +60,7 @@ class NameListSource:
         self._warn = warn
         self._warned: set[bool] = set()
         self._url_names: dict[int, int] = {}
-        self._urls = UrlFiles(prefix=prefix, filter=filter, access=access)
+        self._urls = ListedUrls(prefix=prefix, filter=filter, options_of=options_of)
         with self._opened():
             pass
 
@@ -71,33 +70,36 @@ class NameListSource:
         with self._opened() as stream:
             read = partial(self._read, stream)
             names = names_in(read, self.name, null_separated=self._null_separated)
-            for item in in_turn(names, is_url, self._visit, self._urls.find, lambda _: 0):
+            for item in in_turn(names, self._urls.is_url, self._visit, self._urls.find, lambda _: 0):
                 yield self._once(item)
 
     def root_of(self, file: SourceFile) -> str:
         """Return the folder or server that the name of this file is relative to."""
-        if is_url(file.locator):
-            return url_root(file.locator, file.path)
+        if self._is_far(file):
+            return self._urls.root_of(file)
         return root_of(os.path.abspath(file.locator), file.path)
 
     def open(self, file: SourceFile) -> OpenFile:
         """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file; for a URL, also if it
         changed since it was listed."""
-        return self._urls.open(file) if is_url(file.locator) else OpenedFile(file, self._flags)
+        return self._urls.open(file) if self._is_far(file) else OpenedFile(file, self._flags)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
         """The same for each, in order: URLs many at once, local files in their turn."""
-        return in_turn(files, _is_far, self._open_near, self._urls.open_or_error, bytes_when_open)
+        return in_turn(files, self._is_far, self._open_near, self._urls.open_or_error, bytes_when_open)
 
     def _once(self, item: SourceFile | FileProblem) -> SourceFile | FileProblem:
         """A name that another URL of the list has already is a problem: URLs that differ in port or query only have
         the same. What is kept of each URL are two hashes."""
-        if isinstance(item, FileProblem) or not is_url(item.locator):
+        if isinstance(item, FileProblem) or not self._is_far(item):
             return item
         if self._url_names.setdefault(hash(item.path), hash(item.locator)) == hash(item.locator):
             return item
         message = "another URL of the list has this name: port and query are no part of names"
         return FileProblem(printable(item.path), ProblemKind.NAME, message)
+
+    def _is_far(self, file: SourceFile) -> bool:
+        return self._urls.is_url(file.locator)
 
     def _open_near(self, file: SourceFile) -> Iterator[OpenFile | SourceFailed]:
         yield open_or_error(lambda near: OpenedFile(near, self._flags), file)
@@ -144,7 +146,3 @@ class NameListSource:
         if isinstance(error, IsADirectoryError | ValueError):
             return InvalidInput(message)
         return SourceFailed(message, problem=problem_kind(error).value)
-
-
-def _is_far(file: SourceFile) -> bool:
-    return is_url(file.locator)

@@ -48,6 +48,8 @@ class DirectorySource:
         above = folder_prefix(self._path if is_folder else self._path.rpartition("/")[0])
         self._relative_from = len(above)
         self._root = root_of(os.path.abspath(typed), self._path)
+        self.catalog_folder = (folder_prefix(self._path) or None) if is_folder and filter is None else None
+        """See WholeFolderSource."""
         self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
         self._opener = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
@@ -71,6 +73,11 @@ class DirectorySource:
     def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenedFile | SourceFailed]:
         """One result for each file, in order: small ones are read already."""
         return self._opener.read_each(files)
+
+    @property
+    def locators_are_paths(self) -> bool:
+        """True: see LocalSource."""
+        return True
 
     @property
     def opener(self) -> FileOpener:

@@ -14,7 +14,7 @@ from cafcat.remote.errors import translated
 from cafcat.remote.reading import nanoseconds, unquoted
 from cafcat.sources.fetched import FetchedFile
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.names import check_name, folder_prefix, member_name, printable
+from cafcat.sources.names import check_name, folder_prefix, member_name, prefixed, printable
 from cafcat.sources.roots import root_of
 from cafcat.sources.s3.inventory import InventoryRow
 from cafcat.sources.s3.objects import S3Objects
@@ -22,10 +22,17 @@ from cafcat.sources.s3.objects import S3Objects
 if TYPE_CHECKING:
     from types_boto3_s3.type_defs import ListObjectsV2OutputTypeDef as Page
 
-__all__ = ["S3Source"]
+__all__ = ["S3Source", "lists_in_order"]
 
+UNORDERED: Final = "--x-s3"
+"""How the names of directory buckets end (Amazon S3 API Reference, ListObjectsV2)."""
 PAGE_KEYS: Final = 1000
 """The most that a server gives at once (Amazon S3 API Reference, ListObjectsV2)."""
+
+
+def lists_in_order(bucket: str) -> bool:
+    """Return False for a directory bucket. It lists its keys in no order, so a listing cannot be resumed."""
+    return not bucket.endswith(UNORDERED)
 
 
 class S3Source:
@@ -64,6 +71,9 @@ class S3Source:
         self._after = after
         self._own = [_chunk_keys(own) for own in own_urls if own.startswith("s3://") and parse_s3(own)[0] == bucket]
         self._inventory = None if inventory is None else inventory(bucket)
+        is_whole = inventory is None and filter is None and lists_in_order(bucket)
+        self.catalog_folder = (folder_prefix(prefixed(prefix, key.strip("/"))) or None) if is_whole else None
+        """See WholeFolderSource."""
         self._first_page: Page | None = None
         if inventory is None:
             self._first_page = self._look()

@@ -51,8 +51,13 @@ class LocalStore:
         return Path(self._folder).as_uri()
 
     @property
+    def is_remote(self) -> bool:
+        """False, also for a network file system: the operating system hides the server."""
+        return False
+
+    @property
     def reads_in_flight(self) -> int:
-        """Files come from the page cache, or from a disk that reads ahead by itself."""
+        """1: files come from the page cache, or from a disk that reads ahead by itself."""
         return 1
 
     def create(self, key: str, *, rewrites_head: bool = False) -> LocalUpload:  # noqa: ARG002 - any file can be

@@ -1,12 +1,14 @@
 """Features of S3 servers that a server was found to lack, and what cafcat does instead."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from threading import RLock
-from typing import Final, Protocol
+from typing import Final
 
-__all__ = ["REMEDIES", "ServerCheck", "ServerChecks", "Verdicts"]
+from cafcat.stores.kind import Verdicts
+
+__all__ = ["REMEDIES", "ServerCheck", "ServerChecks"]
 
 
 class ServerCheck(StrEnum):
@@ -49,16 +51,6 @@ REMEDIES: Final[Mapping[ServerCheck, str]] = {
     ),
 }
 """Per failed check: what the server does, and what cafcat does about it."""
-
-
-class Verdicts(Protocol):
-    """Where failed checks are remembered: beyond this process if there is a catalog."""
-
-    def failed(self, store_url: str) -> Collection[str]:
-        """Return the values of ServerCheck that the server of a store failed earlier."""
-
-    def remember(self, store_url: str, check: str) -> bool:
-        """Remember a failed check. Return False if the check was remembered before, by whichever process."""
 
 
 class ServerChecks:

@@ -2,7 +2,7 @@
 
 import hashlib
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from cafcat.errors import InvalidInput
@@ -13,6 +13,7 @@ from cafcat.remote.errors import translated
 from cafcat.remote.reading import RemoteObject
 from cafcat.stores.base import ObjectInfo, Presigned
 from cafcat.stores.keys import check_key
+from cafcat.stores.probing import Finding
 from cafcat.stores.s3.parts import plan_parts
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
 from cafcat.stores.s3.unfinished import abort_uploads, check_reachable, uploads_of
@@ -60,6 +61,11 @@ class S3Store:
     def url(self) -> str:
         """ "s3://bucket/prefix", without a slash at its end."""
         return self._url
+
+    @property
+    def is_remote(self) -> bool:
+        """True: an S3 server answers the requests."""
+        return True
 
     @property
     def reads_in_flight(self) -> int:
@@ -147,6 +153,17 @@ class S3Store:
         nothing = f"-H x-amz-content-sha256:{hashlib.sha256().hexdigest()}"  # AWS wants it, curl leaves it out
         signed_for = shlex.quote(f"aws:amz:{self._connection.region}:s3")
         return f"--aws-sigv4 {signed_for} --user {who} {nothing} {session}"
+
+    def probe(self) -> Iterator[Finding]:
+        """Test the features of the server with small objects, and remove these. Raises as ProbedStore.probe."""
+        from cafcat.stores.s3.probe import S3Probe
+
+        return S3Probe(self).findings()
+
+    @property
+    def failed_checks(self) -> Collection[str]:
+        """Values of the ServerChecks that the server failed."""
+        return [check.value for check in self.checks.failed]
 
     @property
     def connection(self) -> S3Connection:
