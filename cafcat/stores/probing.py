@@ -1,4 +1,4 @@
-"""What a store can do, found by trying: see `cafcat store check`."""
+"""Tests what a store can do: see `cafcat store check`."""
 
 import uuid
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ from cafcat.stores.base import ProbedStore, Store
 
 __all__ = ["Finding", "probe"]
 
-_DATA = b"cafcat tries this store\n"
+_DATA = b"cafcat tests this store\n"
 
 
 class Finding(NamedTuple):
-    """What became of one attempt.
+    """Result of one test.
 
     Attributes:
-        feature: What was tried.
-        works: Whether the store behaved as cafcat expects; None if that could not be tried.
+        feature: What was tested.
+        works: True if the store behaves as cafcat expects; None if that could not be tested.
         detail: What the store did.
         remedy: What cafcat does about a feature that does not work; "" if nothing has to be done.
-        is_needed: cafcat cannot use the store without this feature.
+        is_needed: True if cafcat cannot use the store without this feature.
     """
 
     feature: str
@@ -31,11 +31,11 @@ class Finding(NamedTuple):
 
 
 def probe(store: Store) -> Iterator[Finding]:
-    """Try a store with an object of its own, which is removed afterwards.
+    """Test a store with small objects, which are removed afterwards. Yield a finding for each feature.
 
     Raises:
         NotFound: There is no such bucket.
-        AccessDenied: The store refuses.
+        AccessDenied: The store refuses the credentials.
         StoreFailed: The store does not answer.
     """
     yield from store.probe() if isinstance(store, ProbedStore) else _probe_with_one_object(store)

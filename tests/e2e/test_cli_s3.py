@@ -96,7 +96,7 @@ def test_refused_credentials_are_exit_12_and_one_line_and_no_secret_is_kept(
     ):
         result = in_s3(*command, "-q", code=12)
         assert len(result.err.splitlines()) == 1, result.err
-        assert "SignatureDoesNotMatch" in result.err or "server says" in result.err
+        assert "SignatureDoesNotMatch" in result.err or "server answered" in result.err
         said += [result.err, in_s3(*command, "--json", code=12).err]
     # With --debug the traceback quotes what the server answered: still no secret.
     debugged = subprocess.run(

@@ -240,8 +240,8 @@ def test_a_file_that_is_not_read_for_a_minute_is_closed(store: LocalStore, folde
     for key in ("old", "new"):
         put(store, key)
         store.read(key, 0, 1)
-    store._kept._files["old"].used -= 61
-    store._kept._looked -= 61
+    store._cache._files["old"].used -= 61
+    store._cache._cleaned_at -= 61
     store.read("new", 0, 1)
     assert open_files(folder) == ["new"]
 
