@@ -90,7 +90,7 @@ class S3Connection:
     def presigned_url(self, key: str, range_header: str, seconds: int) -> str:
         """Return a URL that reads one range of one object until it expires.
 
-        The range is part of what is signed.
+        The signature covers the range.
 
         Args:
             key: Key in the bucket.

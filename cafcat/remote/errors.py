@@ -65,7 +65,7 @@ def translated(doing: str, where: str) -> Iterator[None]:
     They become NotFound, AccessDenied, Conflict, InvalidInput or StoreFailed. Other errors pass unchanged.
 
     Args:
-        doing: What is done: "read", "write", "list", ...
+        doing: The operation: "read", "write", "list", ...
         where: URL of the object or bucket.
     """
     try:

@@ -281,6 +281,5 @@ def unquoted(etag: str | None) -> str | None:
 
 
 def quoted(etag: str) -> str:
-    """Return an entity tag for the condition of a request. Weak tags (W/"...") match nothing and stay as they are.
-    """
+    """Return an entity tag for a condition of a request. Weak tags (W/...) match nothing and stay as they are."""
     return etag if etag.startswith("W/") else f'"{etag}"'

@@ -1,4 +1,4 @@
-"""The protocols of stores: immutable objects by key, and what a store can offer beyond that.
+"""The protocols of stores: immutable objects by key, and optional capabilities.
 
 A store is opened by its kind (`cafcat.stores.kind.StoreKind`), which is registered by URL scheme in
 `cafcat/stores/registry.py`. Code outside `cafcat/stores` does not depend on the kind. It reads `Store.is_remote`,
@@ -158,7 +158,7 @@ class Store(Protocol):
         """Remove an object. A missing object is not an error."""
 
     def discard(self, key: str, upload_id: str | None = None) -> None:
-        """Remove every unfinished upload of a key: what a dead writer left behind.
+        """Remove every unfinished upload of a key, which dead writers left behind.
 
         When this returns, nothing of these uploads is left. A key without uploads is not an error.
 
@@ -273,7 +273,7 @@ class ClosableStore(Protocol):
     """A store that keeps files or connections open between reads."""
 
     def close(self) -> None:
-        """Close what is open. Idempotent. The store can still be used: it opens files and connections again."""
+        """Close all files and connections. Idempotent. The store can still be used: it opens them again."""
 
 
 @runtime_checkable

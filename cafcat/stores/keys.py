@@ -1,4 +1,4 @@
-"""Keys of objects: which texts every kind of store accepts, and what the prefixes of keys mean."""
+"""Keys of objects: the texts that every kind of store accepts, and the meaning of their prefixes."""
 
 import re
 from uuid import uuid4

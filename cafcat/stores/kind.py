@@ -36,7 +36,7 @@ class Verdicts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreContext:
-    """What cafcat passes to a StoreKind when a store is opened.
+    """Values that cafcat passes to a StoreKind when a store is opened.
 
     Attributes:
         options: Values of the store's table [stores.NAME] in cafcat.toml, as the functions in `StoreKind.options`

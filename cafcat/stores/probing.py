@@ -1,4 +1,4 @@
-"""Tests what a store can do: see `cafcat store check`."""
+"""Tests the features of a store: see `cafcat store check`."""
 
 import uuid
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ class Finding(NamedTuple):
     """Result of one test.
 
     Attributes:
-        feature: What was tested.
+        feature: The tested feature.
         works: True if the store behaves as cafcat expects; None if that could not be tested.
-        detail: What the store did.
-        remedy: What cafcat does about a feature that does not work; "" if nothing has to be done.
+        detail: How the store behaved.
+        remedy: How cafcat works around a feature that does not work; "" if nothing has to be done.
         is_needed: True if cafcat cannot use the store without this feature.
     """
 

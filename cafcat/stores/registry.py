@@ -30,7 +30,7 @@ def open_store(url_or_path: str, context: StoreContext | None = None) -> Store:
 
     Args:
         url_or_path: "file:///srv/chunks", "s3://bucket/prefix", a URL of a third-party kind, or a plain path.
-        context: What the settings provide for this store. None: the defaults.
+        context: Values that the settings provide for this store. None: the defaults.
 
     Raises:
         Unsupported: No kind of store has the scheme of the URL.

@@ -25,7 +25,7 @@ def store_failed(doing: str, where: str, folder: str, error: OSError) -> StoreFa
     """Return the StoreFailed for an error of the operating system.
 
     Args:
-        doing: What failed: "write", "read", ...
+        doing: The operation that failed: "write", "read", ...
         where: Path of the file.
         folder: Folder of the store, for the hint.
         error: The error.

@@ -84,7 +84,7 @@ class CachedFiles:
                 del self._files[key]
 
     def drop(self, key: str) -> None:
-        """Drop one file from the cache, if it is there."""
+        """Drop one file from the cache. A file that is not cached is ignored."""
         with self._lock:
             self._files.pop(key, None)
 

@@ -18,7 +18,7 @@ __all__ = ["Expected", "prove"]
 
 
 class Expected(NamedTuple):
-    """What the object of a completed upload should be.
+    """Properties that the object of a completed upload should have.
 
     Attributes:
         size_bytes: Size of the object in bytes.
@@ -43,9 +43,9 @@ def prove(connection: S3Connection, checks: ServerChecks, key: str, expected: Ex
 
     Args:
         connection: The bucket.
-        checks: What the server is known to lack. Newly failed checks are added.
+        checks: The checks that the server failed. Newly failed checks are added.
         key: Key in the bucket.
-        expected: What the object should be.
+        expected: The properties of the uploaded object.
 
     Raises:
         NotFound: There is no object.

@@ -42,7 +42,7 @@ class S3Store:
             url: "s3://bucket" or "s3://bucket/prefix".
             access: How the server is reached.
             upload_memory: Memory for the parts of one upload, in bytes.
-            checks: Returns what the server of a store URL is known to lack.
+            checks: Returns the checks that the server of a store URL failed.
 
         Raises:
             InvalidInput: This is not the URL of a bucket, or the memory is too small.

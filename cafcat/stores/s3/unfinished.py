@@ -24,7 +24,7 @@ def abort_uploads(
 
     Args:
         connection: The bucket.
-        checks: What the server is known to lack.
+        checks: The checks that the server failed.
         key: Key in the bucket.
         upload_id: Id of an upload that is aborted first, without listing. None: there is none.
         keep: Id of an upload that stays. None: all are aborted.

@@ -3,7 +3,7 @@
 The object is invisible before CompleteMultipartUpload, which does not replace another object (If-None-Match: *). If
 the server promises to check CRC-64/NVME, every part is sent with its own checksum, and the completion with that of
 all bytes. Other servers get Content-MD5, and the tag of each part must be this MD5. After the completion, a HEAD
-request decides what was written.
+request shows whether the object is the right one.
 """
 
 import base64
@@ -55,7 +55,7 @@ class S3Upload:
 
         Args:
             connection: The bucket.
-            checks: What the server is known to lack.
+            checks: The checks that the server failed.
             key: Key in the bucket (not in the store).
             plan: Size and number of the parts that are sent at once.
             rewrites_head: True to send the first part last, after `rewrite_head`.
