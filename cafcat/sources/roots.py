@@ -1,7 +1,7 @@
-"""The root of a file: the part of its location that its name in the catalog does not repeat.
+"""Roots: the part of a file's location that its name in the catalog does not repeat.
 
-Two files of the same name come from the same source if they have the same root. An ingest compares sizes and times
-only between files of the same source: see docs/decisions/0024.
+Two files with the same name come from the same source if they have the same root. An ingest compares sizes and
+times only between files of the same source: see docs/decisions/0024.
 """
 
 from cafcat.sources.names import printable
@@ -14,10 +14,11 @@ def root_of(location: str, path: str) -> str:
 
     Args:
         location: Absolute path or URL of the file, or of its folder.
-        path: Name of the same in the catalog; "" for the folder that names are relative to.
+        path: Name of the file, or of its folder, in the catalog. "" for the folder that names are relative to.
 
     Returns:
-        Printable text: "/srv/" for "/srv/a/b" with the name "a/b"; "/srv/ as old/" for the name "old/a/b".
+        Printable text. "/srv/a/b" with the name "a/b" has the root "/srv/"; with the name "old/a/b", "/srv/ as
+        old/".
     """
     located, named = location.split("/"), path.split("/") if path else []
     while located and named and located[-1] == named[-1]:

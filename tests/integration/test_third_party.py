@@ -67,9 +67,7 @@ def test_damage_in_a_third_party_store_is_found_and_repaired(repository: cafcat.
     assert repository.custody.verify(level=VerifyLevel.DATA, jobs=1).damaged == 0
 
 
-def test_chunks_are_migrated_to_a_third_party_store(
-    repository: cafcat.Repository, tmp_path: Path
-) -> None:
+def test_chunks_are_migrated_to_a_third_party_store(repository: cafcat.Repository, tmp_path: Path) -> None:
     local = str(tmp_path / "local")
     with cafcat.open(database_url=repository.settings.database_url, home=tmp_path / "home", store=local) as other:
         other.ingest(["tree"], jobs=1)

@@ -76,7 +76,7 @@ class ZipSource:
             members = [member for member in archive.infolist() if not member.is_dir()]
         for member in sorted(members, key=lambda member: member.filename.encode()):
             wanted = self._context.filter
-            if wanted is not None and not wanted.takes(member.filename):
+            if wanted is not None and not wanted.includes(member.filename):
                 continue
             path = prefixed(self._context.prefix, member.filename)
             refused = check_name(path)

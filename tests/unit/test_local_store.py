@@ -519,7 +519,7 @@ def test_after_a_failed_write_everything_fails_and_nothing_is_left(store: LocalS
             upload.write(b"x" * 2 * MIB)
     assert "\n" not in str(first.value)
     for call in (lambda: upload.write(b"y"), lambda: upload.write(b""), upload.commit):
-        with pytest.raises(StoreFailed, match=r"failed before.*File too large"):
+        with pytest.raises(StoreFailed, match=r"an earlier write to .* failed: .*File too large"):
             call()
     upload.abort()
     assert list(folder.iterdir()) == []

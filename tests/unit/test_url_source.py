@@ -327,20 +327,20 @@ def test_without_any_length_a_url_is_a_failed_file(web_server: WebServer, length
     web_server.special["a"] = special
     problem = problem_of(web_server.url("a"))
     assert (problem.path, problem.kind) == ("127.0.0.1/a", "unreadable")
-    assert problem.message == "the server does not say how long the file is"
+    assert problem.message == "the server does not send the size of the file"
 
 
 @pytest.mark.parametrize(
     ("status", "kind", "words"),
     [
-        (404, "vanished", "the server says 404 Not Found"),
-        (410, "vanished", "the server says 410 Gone"),
-        (403, "unreadable", "the server says 403 Forbidden"),
-        (301, "unreadable", "the server says 301 Moved Permanently"),
-        (204, "unreadable", "the server says 204 No Content"),
-        (499, "unreadable", "the server says 499"),
-        (503, "unreadable", "the server says 503 Service Unavailable"),
-        (429, "unreadable", "the server says 429 Too Many Requests"),
+        (404, "vanished", "the server answered 404 Not Found"),
+        (410, "vanished", "the server answered 410 Gone"),
+        (403, "unreadable", "the server answered 403 Forbidden"),
+        (301, "unreadable", "the server answered 301 Moved Permanently"),
+        (204, "unreadable", "the server answered 204 No Content"),
+        (499, "unreadable", "the server answered 499"),
+        (503, "unreadable", "the server answered 503 Service Unavailable"),
+        (429, "unreadable", "the server answered 429 Too Many Requests"),
     ],
 )
 def test_a_refusal_costs_only_that_file(web_server: WebServer, status: int, kind: str, words: str) -> None:
@@ -410,7 +410,7 @@ def test_a_server_that_says_nothing_is_given_up(web_server: WebServer, monkeypat
     done = threading.Event()
     web_server.special["a"] = lambda handler: (done.wait(PATIENCE_SECONDS), handler.hang_up())[1]
     try:
-        assert re.fullmatch("the server said nothing for .* seconds", problem_of(web_server.url("a")).message)
+        assert re.fullmatch("the server sent nothing for .* seconds", problem_of(web_server.url("a")).message)
     finally:
         done.set()
     assert len(web_server.asked) == 2
@@ -420,13 +420,13 @@ def test_without_a_safe_connection_there_is_none(web_server: WebServer) -> None:
     """A server that does not speak TLS."""
     problem = problem_of(web_server.url("a", scheme="https"))
     assert problem.kind == "unreadable"
-    assert re.match("no safe connection to the server: .*SSL", problem.message)
+    assert re.match("no secure connection to the server: .*SSL", problem.message)
     assert web_server.connections == 1
 
 
 def test_a_host_that_nobody_can_have_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "FIRST_PAUSE_SECONDS", threading.TIMEOUT_MAX)
-    assert problem_of(f"http://{'a' * 64}.example/a")[1:] == ("unreadable", "the URL cannot be asked for")
+    assert problem_of(f"http://{'a' * 64}.example/a")[1:] == ("unreadable", "no request can be sent to this URL")
 
 
 def redirect(to: str, status: int = 302) -> Callable[[Handler], None]:
@@ -454,11 +454,11 @@ def test_redirects_are_followed_and_the_name_stays(web_server: WebServer, status
         ("a", "the server redirects more than 10 times"),
         (
             "file:///etc/passwd",
-            "the server redirects elsewhere: not an http:// or https:// URL: file:///etc/passwd",
+            "the server redirects to another kind of URL: not an http:// or https:// URL: file:///etc/passwd",
         ),
         (
             "https://user:secret@:port/?secret",
-            "the server redirects elsewhere: not an http:// or https:// URL: https://...",
+            "the server redirects to another kind of URL: not an http:// or https:// URL: https://...",
         ),
     ],
 )
@@ -630,7 +630,7 @@ def test_where_a_server_cannot_go_on_a_broken_body_is_a_failure(web_server: WebS
     web_server.special["a"] = cutting(0, 100)
     failure = failure_of(*file_of(web_server.url("a")))
     assert failure.problem == "unreadable"
-    assert failure.message.endswith("after 100 of 4,194,304 bytes, and the server cannot go on from there")
+    assert failure.message.endswith("after 100 of 4,194,304 bytes, and the server cannot continue from there")
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,11 @@ Result = TypeVar("Result")
 
 
 def file_path(text: str) -> str:
-    """The path that a file:// URL means, percent-decoded (RFC 8089); any other text as it is. Raises InvalidInput
-    for a file of another machine."""
+    """Return the path that a file:// URL means, percent-decoded (RFC 8089). Return any other text unchanged.
+
+    Raises:
+        InvalidInput: The URL names a file of another machine.
+    """
     if text[:7].lower() != "file://":
         return text
     match = _FILE.fullmatch(text)
@@ -38,29 +41,35 @@ def file_path(text: str) -> str:
 
 def in_turn(
     items: Iterable[Item],
-    is_far: Callable[[Item], bool],
-    near: Callable[[Item], Iterator[Result]],
-    far: Callable[[Item], Iterable[Result]],
+    is_remote: Callable[[Item], bool],
+    local: Callable[[Item], Iterator[Result]],
+    remote: Callable[[Item], Iterable[Result]],
     cost: Callable[[Item], int],
 ) -> Iterator[Result]:
-    """The results of all items, in their order: far ones by many threads at once; near ones in the caller's thread,
-    in their turn. Up to the first far item there are no threads.
+    """Yield the results of all items in order: remote items by many threads, local ones in the caller's thread.
 
-    Args: near: a generator function; far: safe to call in threads; cost: bytes in memory that a far item comes to.
+    No thread is started before the first remote item.
+
+    Args:
+        items: The items.
+        is_remote: True for an item that is requested over a network.
+        local: Yields the results of a local item. It runs when the item's turn comes.
+        remote: Returns the results of a remote item. It runs in a thread.
+        cost: Returns how many bytes of memory the results of a remote item take.
     """
     items = iter(items)
     for item in items:
-        if is_far(item):
+        if is_remote(item):
             break
-        yield from near(item)
+        yield from local(item)
     else:
         return
 
     def begun(item: Item) -> Iterable[Result]:
-        return far(item) if is_far(item) else near(item)
+        return remote(item) if is_remote(item) else local(item)
 
     def cost_of(item: Item) -> int:
-        return cost(item) if is_far(item) else 0
+        return cost(item) if is_remote(item) else 0
 
     for results in fetched(begun, chain([item], items), cost_of):
         yield from results
@@ -92,7 +101,7 @@ class ListedUrls:
         return scheme is not None and self._kind(scheme) is not None
 
     def find(self, url: str) -> Iterable[SourceFile | FileProblem]:
-        """Return what is at a URL: one file or one problem, or nothing if the filter does not match.
+        """Return one file or one problem for a URL, or nothing if the filter does not match.
 
         Raises:
             AccessDenied: The credentials are refused.
@@ -106,7 +115,7 @@ class ListedUrls:
             refused = _refused(name) or check_name(self._prefix + name)
         except InvalidInput as error:
             return [FileProblem(files.shown(url), ProblemKind.NAME, error.message)]
-        if self._filter is not None and not self._filter.takes(name):
+        if self._filter is not None and not self._filter.includes(name):
             return []
         path = self._prefix + name
         if refused:
@@ -151,6 +160,7 @@ class ListedUrls:
 
 
 def _refused(name: str) -> str | None:
+    """Return why a name made of a URL is refused, or None."""
     if not name:
         return "the URL names no object"
     if ".." in name.split("/"):
