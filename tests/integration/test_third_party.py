@@ -52,26 +52,26 @@ def test_files_are_packed_read_and_verified_in_a_third_party_store(
     assert repository.url_of(location) == repository.object_of(location) == f"{chunk.store}/{chunk.object_key}"
     with pytest.raises(InvalidInput, match=r"file\+gz://.* cannot sign URLs"):
         repository.signed_url(location, 60)
-    report = repository.custody.verify(level=VerifyLevel.DATA, jobs=1)
+    report = repository.verify(level=VerifyLevel.DATA, jobs=1)
     assert (report.ok, report.damaged) == (1, 0)
 
 
 def test_damage_in_a_third_party_store_is_found_and_repaired(repository: cafcat.Repository, tmp_path: Path) -> None:
     repository.ingest(["tree"], jobs=1)
-    repository.custody.copy(to=str(tmp_path / "copies"))
+    repository.copy(to=str(tmp_path / "copies"))
     [file] = (tmp_path / "chunks").glob("*.gz")
     file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes()).replace(b"second", b"secund")))
-    assert repository.custody.verify(level=VerifyLevel.DATA, jobs=1).damaged == 1
+    assert repository.verify(level=VerifyLevel.DATA, jobs=1).damaged == 1
     assert repository.read("tree/b") == FILES["tree/b"]
-    assert repository.custody.repair(from_copies=True).files_from_copy == 1
-    assert repository.custody.verify(level=VerifyLevel.DATA, jobs=1).damaged == 0
+    assert repository.repair(from_copies=True).files_from_copy == 1
+    assert repository.verify(level=VerifyLevel.DATA, jobs=1).damaged == 0
 
 
 def test_chunks_are_migrated_to_a_third_party_store(repository: cafcat.Repository, tmp_path: Path) -> None:
     local = str(tmp_path / "local")
     with cafcat.open(database_url=repository.settings.database_url, home=tmp_path / "home", store=local) as other:
         other.ingest(["tree"], jobs=1)
-        other.custody.migrate_store(local, repository.settings.store)
+        other.migrate_store(local, repository.settings.store)
     assert {path: repository.read(path) for path in FILES} == FILES
     assert repository.check_store(repository.settings.store).is_usable
     [chunk] = repository.chunks()
@@ -86,7 +86,7 @@ def test_an_archive_in_a_third_party_store_is_inspected_and_adopted(
     (tmp_path / "others" / "old.caf.gz").write_bytes(gzip.compress(data))
     url = f"file+gz://{tmp_path}/others/old.caf"
     assert [entry.path for entry in cafcat.inspect(url, repository.settings).entries] == ["x"]
-    repository.custody.adopt([url])
+    repository.adopt([url])
     assert repository.read("x") == b"content"
 
 
@@ -123,7 +123,7 @@ def test_files_are_packed_and_verified_from_a_third_party_source(
     assert repository.read("p/tree/a") == b"first"
     report = repository.ingest([url], prefix="p")
     assert report.files_added == 1
-    report = repository.custody.verify([url], level=VerifyLevel.SOURCE, prefix="p")
+    report = repository.verify([url], level=VerifyLevel.SOURCE, prefix="p")
     assert (report.ok, report.files_checked) == (1, len(FILES))
     with pytest.raises(InvalidInput, match="--inventory replaces the listing of exactly one bucket"):
         repository.ingest([url], inventory="manifest.json")
