@@ -1,4 +1,4 @@
-"""Many answers under way at once, taken in the order in which they were asked for."""
+"""Runs a function for many items in threads, and yields the results in the order of the items."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -21,14 +21,21 @@ def in_order(
     cost: Callable[[Item], int] = lambda _: 0,
     budget: int = 0,
 ) -> Generator[Result, None, None]:
-    """`function` of each item, run in threads, in the order of the items. At most so many are begun and not taken
-    yet; nor so many that their summed cost exceeds the budget, unless it is a single one. Items are taken in the
-    caller's thread. An exception of the function is raised in its turn.
+    """Yield `function(item)` for each item in order, computed by threads ahead of the caller.
 
-    Closing the iterator gives up what has not begun, waits for what has, and closes the results that nobody took,
-    if they can be.
+    The items are iterated in the caller's thread. An exception of the function is raised when its result is due.
+
+    Closing the generator cancels calls that have not begun, waits for the others, and closes their results, if
+    these have a method `close`.
+
+    Args:
+        function: Called in a thread.
+        items: The items.
+        most_in_flight: Most results that are begun and not yet yielded.
+        cost: Returns the cost of an item, such as bytes of memory.
+        budget: Largest sum of the costs of begun and not yet yielded results. A single item may cost more.
     """
-    from concurrent.futures import ThreadPoolExecutor  # a command that reads one file needs none
+    from concurrent.futures import ThreadPoolExecutor  # imported here: reading one file needs no threads
 
     waiting: deque[tuple[Future[Result], int]] = deque()
     spent = 0

@@ -1,12 +1,14 @@
-"""Small reads, one after the other, as fewer large ones."""
+"""Combines small reads that follow each other into fewer large ones."""
 
 from typing import Final, Generic, Protocol, TypeVar
 
 __all__ = ["ReadAhead"]
 
 _FIRST_BYTES: Final = 64 << 10
+"""Size of the first read, in bytes."""
 _MOST_BYTES: Final = 8 << 20
-"""A request is answered after some 30 ms, in which a connection carries 2 MB: larger reads are hardly faster."""
+"""Largest read in bytes. A request takes some 30 ms, in which a connection transfers 2 MB. Larger reads are
+hardly faster."""
 
 _Folder_co = TypeVar("_Folder_co", covariant=True)
 
@@ -21,10 +23,14 @@ class _Object(Protocol[_Folder_co]):
 
 
 class ReadAhead(Generic[_Folder_co]):
-    """An InFolder by another one. It asks for more than it is asked for: twice as much each time that reads go on
-    where they were, up to 8 MiB. That is also what it keeps in memory."""
+    """An InFolder that reads ahead from another one.
+
+    As long as reads continue where the last one ended, each request is twice as large as the one before, up to 8
+    MiB. This is also the memory that it takes.
+    """
 
     def __init__(self, archive: _Object[_Folder_co], size_bytes: int) -> None:
+        """Wrap an object of `size_bytes` bytes."""
         self._archive = archive
         self.name = archive.name
         self.size_bytes = size_bytes
@@ -33,15 +39,15 @@ class ReadAhead(Generic[_Folder_co]):
         self._ahead_bytes = _FIRST_BYTES
 
     def beside(self) -> _Folder_co:
-        """The folder that the archive is in, as the archive says it."""
+        """Return the folder that the wrapped object is in."""
         return self._archive.beside()
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Exactly those bytes; raises Corrupt if the object ends earlier, and what its store raises."""
+        """Return exactly the bytes `[start_byte, end_byte)`. Raises Corrupt if there are fewer."""
         known_end = self._start + len(self._data)
         if not self._start <= start_byte <= end_byte <= known_end:
-            goes_on = self._start <= start_byte <= known_end + self._ahead_bytes
-            self._ahead_bytes = min(2 * self._ahead_bytes, _MOST_BYTES) if goes_on else _FIRST_BYTES
+            continues = self._start <= start_byte <= known_end + self._ahead_bytes
+            self._ahead_bytes = min(2 * self._ahead_bytes, _MOST_BYTES) if continues else _FIRST_BYTES
             end = max(end_byte, min(start_byte + self._ahead_bytes, self.size_bytes))
             self._start, self._data = start_byte, b""
             self._data = self._archive.read_at(start_byte, end)
