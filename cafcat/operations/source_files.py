@@ -6,7 +6,7 @@ from contextlib import closing
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.files.lookup import LOOKED_UP_PATHS
 from cafcat.model import FileProblem, Location, SourceFile
-from cafcat.scanning.batches import Opened, batches_of, open_each
+from cafcat.scanning.batches import OpenResult, batches_of, open_each
 from cafcat.sources.base import Source
 
 __all__ = ["opened_again"]
@@ -17,7 +17,7 @@ def opened_again(
     source: Source,
     is_wanted: Callable[[str], bool],
     on_problem: Callable[[FileProblem], object],
-) -> Generator[tuple[Location, Opened], None, None]:
+) -> Generator[tuple[Location, OpenResult], None, None]:
     """Of each file of a source that is wanted by its name in the catalog: where that is now, and the file, opened,
     or why it cannot be. To be taken before the next is asked for. `is_wanted` is asked of each file once, in their
     order; `on_problem` is told of what is in the source and is no file. Raises SourceBroke."""

@@ -1,4 +1,7 @@
-"""The sources of a run, from what was typed. Each kind is imported only when asked for."""
+"""Opens the sources of an operation from the names that the user typed.
+
+The module of a kind of source is imported when a source of the kind is opened.
+"""
 
 import json
 import os
@@ -21,12 +24,12 @@ from cafcat.sources.tar.archive import looks_like_tar, open_tar
 from cafcat.support.arguments import parse_text
 from cafcat.support.parameters import Flag, Unless, folder_flag
 
-__all__ = ["Opening", "SourceOptions", "printable_options"]
+__all__ = ["SourceOpener", "SourceOptions", "printable_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Options of an operation that concern its sources. Attributes as of IngestOptions."""
+    """Options of an operation that concern its sources. See IngestOptions for the attributes."""
 
     files_from: Annotated[
         str | None,
@@ -66,11 +69,11 @@ class SourceOptions:
 
     @property
     def scope(self) -> list[Any]:
-        """What a listing depends on beside its URL and server: it can go on only for the same."""
+        """Options that a listing depends on, beside URL and server. If one changes, the listing starts again."""
         return [self.prefix, list(self.include), list(self.exclude), self.on_conflict, self.comparison]
 
     def as_recorded(self) -> dict[str, Any]:
-        """For `ingest_runs.options`."""
+        """Return the options for the column `ingest_runs.options`."""
         names = ("prefix", "follow_symlinks", "unpack_tars", "inventory", "restart_listing")
         values = {name: getattr(self, name) for name in names}
         lists = {"include": list(self.include), "exclude": list(self.exclude)}
@@ -78,9 +81,17 @@ class SourceOptions:
 
 
 @dataclass(slots=True)
-class Opening:
-    """Opens the sources of one run. own_folders and own_urls are not walked into; access says how the server of an
-    s3:// URL is reached."""
+class SourceOpener:
+    """Opens the sources of one operation.
+
+    Attributes:
+        options: Options of the operation.
+        listings: Positions of interrupted listings.
+        options_of: Returns the options in cafcat.toml for a URL.
+        warn: Called with warnings.
+        own_folders: Folders of cafcat itself, which are not ingested.
+        own_urls: URLs of cafcat's own stores, whose objects are not ingested.
+    """
 
     options: SourceOptions
     listings: Listings
@@ -91,8 +102,11 @@ class Opening:
     _listed: dict[Source, tuple[str, str]] = field(default_factory=dict)
 
     def open(self, sources: Sequence[str | os.PathLike[str]]) -> list[Source]:
-        """All of them. Raises NotFound, InvalidInput, AccessDenied or SourceFailed for a source that cannot be used
-        at all."""
+        """Open all sources, and the list of --files-from.
+
+        Raises:
+            NotFound, InvalidInput, AccessDenied, SourceFailed: A source cannot be used at all.
+        """
         self._check(sources)
         self.warn = warn_once(self.warn)
         opened = [self._open(os.fspath(source)) for source in sources]
@@ -118,7 +132,9 @@ class Opening:
         if sources.count("-") > 1 or ("-" in sources and self.options.files_from == "-"):
             raise InvalidInput("standard input can be read only once")
         if "-" in sources and not self.options.unpack_tars:
-            raise InvalidInput("standard input is a tar, or nothing", hint="leave --no-unpack out")
+            raise InvalidInput(
+                "standard input must be a tar archive, which is unpacked", hint="leave out --no-unpack"
+            )
 
     def _open(self, typed: str) -> Source:
         kind = _kind_of(typed)
@@ -130,7 +146,7 @@ class Opening:
         if archive is not None:
             return archive
         if options.unpack_tars and looks_like_tar(typed):
-            self.warn(f"{printable(typed)} cannot be read as a tar: it is taken as a file")
+            self.warn(f"{printable(typed)} cannot be read as a tar archive: it is ingested as a file")
         shared |= {"follow_symlinks": options.follow_symlinks, "own_folders": self.own_folders}
         return DirectorySource(typed, **shared)
 
@@ -170,14 +186,14 @@ class Opening:
         return source
 
     def _position(self, url: str, scope: str) -> str | None:
-        """Where an interrupted listing of the same goes on."""
+        """Return where an interrupted listing with the same URL and scope continues. None: at its start."""
         found = None if self.options.restart_listing else self.listings.find(url, scope)
         if found is None or found.position is None:
             return None
         key = printable(found.position)
         self.warn(
-            f"going on with the listing of {printable(url)} that began at {found.started_at}, after {key}; "
-            "--restart-listing begins anew"
+            f"continuing the listing of {printable(url)} that began at {found.started_at}, after {key}; "
+            "--restart-listing starts it again"
         )
         return found.position
 
@@ -194,7 +210,10 @@ def _kind_of(typed: str) -> SourceKind | None:
 
 
 def printable_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The same as text that Postgres can hold: a pattern may have bytes that are no UTF-8, to exclude such."""
+    """Return options as text that Postgres can store.
+
+    A pattern may contain bytes that are not UTF-8, to exclude such names.
+    """
 
     def shown(value: Any) -> Any:
         if isinstance(value, list):

@@ -27,7 +27,7 @@ __all__ = [
     "open_or_error",
 ]
 
-Opened = TypeVar("Opened")
+OpenedFile = TypeVar("OpenedFile")
 
 
 class OpenFile(Protocol):
@@ -135,7 +135,7 @@ class PrefetchingSource(Source, Protocol):
 class ReadOnceSource(Source, Protocol):
     """A source of which a large file can be read only once."""
 
-    def keep(self, file: SourceFile) -> None:
+    def buffer(self, file: SourceFile) -> None:
         """Let a file of the last batch be opened several times, until the next batch is requested.
 
         Contents that are not in memory are copied to a temporary file when they are first read.
@@ -183,7 +183,7 @@ class LocalSource(Source, Protocol):
         """True if `SourceFile.locator` of each file is its path."""
 
 
-def open_or_error(open_file: Callable[[SourceFile], Opened], file: SourceFile) -> Opened | SourceFailed:
+def open_or_error(open_file: Callable[[SourceFile], OpenedFile], file: SourceFile) -> OpenedFile | SourceFailed:
     """Open a file, and return a SourceFailed instead of raising it.
 
     Args:

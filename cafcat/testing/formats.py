@@ -1,4 +1,4 @@
-"""What every format must do. Inherit FormatSuite, give it your format, run pytest."""
+"""The conformance suite for formats. Inherit FormatSuite, override its fixture, and run pytest."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ TIMES = [None, 0, 1, -1, 1_700_000_000_123_456_789, -(1 << 63), (1 << 63) - 1]
 
 
 class BytesArchive:
-    """A RandomReader over bytes; keeps the spans that were read."""
+    """A RandomReader for bytes in memory. `reads` has the ranges that were read."""
 
     def __init__(self, data: bytes, name: str = "test-archive") -> None:
         self.name = name
@@ -31,8 +31,8 @@ class BytesArchive:
         self._data = data
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Exactly those bytes; raises Corrupt if they end earlier."""
-        assert 0 <= start_byte <= end_byte, f"[{start_byte}, {end_byte}) makes no sense"
+        """Return exactly the bytes `[start_byte, end_byte)`. Raises Corrupt if there are fewer."""
+        assert 0 <= start_byte <= end_byte, f"[{start_byte}, {end_byte}) is not a range"
         if end_byte > self.size_bytes:
             raise Corrupt(f"the object ends at byte {self.size_bytes}", chunk=self.name, byte=self.size_bytes)
         self.reads.append((start_byte, end_byte))
@@ -40,25 +40,31 @@ class BytesArchive:
 
 
 class ListSink:
-    """A sink that keeps what it is given; formats that know their head last may write it anew."""
+    """A sink that stores what it gets. It supports `rewrite_head`."""
 
     def __init__(self) -> None:
         self.blocks: list[bytes] = []
 
     def write(self, data: bytes) -> None:
+        """Append a block."""
         self.blocks.append(bytes(data))
 
     def rewrite_head(self, data: bytes) -> None:
-        assert len(data) <= len(self.blocks[0]), "only what the first write had can be written anew"
+        """Replace the first bytes of the first block."""
+        assert len(data) <= len(self.blocks[0]), "only bytes of the first write can be replaced"
         self.blocks[0] = data + self.blocks[0][len(data) :]
 
     @property
     def data(self) -> bytes:
+        """All bytes that were written."""
         return b"".join(self.blocks)
 
 
 class FailingSink(ListSink):
-    """Takes so many bytes, then fails once, as a full device that later has room again: the worst kind."""
+    """A sink that fails once, when it has stored a number of bytes.
+
+    After that it works again, like a full disk on which space was freed. This is the hardest case for a writer.
+    """
 
     def __init__(self, room_bytes: int) -> None:
         super().__init__()
@@ -66,6 +72,7 @@ class FailingSink(ListSink):
         self.failed = False
 
     def write(self, data: bytes) -> None:
+        """Append a block, or raise StoreFailed once."""
         if not self.failed and len(self.data) + len(data) > self.room_bytes:
             self.failed = True
             raise StoreFailed("no space left on device")
@@ -73,7 +80,15 @@ class FailingSink(ListSink):
 
 
 def pack(archive_format: Format, files: Files) -> tuple[bytes, list[Entry], FinishedArchive]:
-    """An archive of those paths, contents and times (nanoseconds); its entries in the order of the files."""
+    """Return an archive of some files.
+
+    Args:
+        archive_format: The format.
+        files: Path, content and modification time (in nanoseconds since 1970 UTC) of each file.
+
+    Returns:
+        The bytes of the archive, its entries in the order of the files, and its sizes.
+    """
     sink = ListSink()
     writer = archive_format.writer(sink)
     entries = [writer.add(path, content, modified_ns) for path, content, modified_ns in files]
@@ -82,14 +97,22 @@ def pack(archive_format: Format, files: Files) -> tuple[bytes, list[Entry], Fini
 
 
 class FormatSuite:
-    """Override the fixture: your format."""
+    """Tests for every format. Override the fixture `format`."""
 
     @pytest.fixture
     def format(self) -> Format:
+        """Return the format."""
         raise NotImplementedError
 
     def check(self, archive_format: Format, data: bytes, expected: list[Entry], contents: dict[str, bytes]) -> None:
-        """That the archive has exactly these entries, within its data, with these contents."""
+        """Check that an archive has exactly these entries and contents.
+
+        Args:
+            archive_format: The format.
+            data: The archive.
+            expected: All entries.
+            contents: Contents of some files, by path.
+        """
         reader = archive_format.reader(BytesArchive(data))
         found = {entry.path: entry for entry in reader.entries()}
         assert found == {entry.path: entry for entry in expected}
@@ -109,6 +132,7 @@ class FormatSuite:
                 assert b"".join(archive_format.decode(iter([span[:7], span[7:]]), entry)) == content
 
     def test_files_are_added_together_as_one_by_one(self, format: Format) -> None:
+        """`add_all` writes the same archive as `add`."""
         files = [(f"f{n}", b"x" * n, TIMES[n % len(TIMES)]) for n in range(30)]
         expected = pack(format, files)
         sink = ListSink()
@@ -119,7 +143,8 @@ class FormatSuite:
         assert (sink.data, entries, finished) == expected
 
     @pytest.mark.parametrize("most_bytes", [0, 1, 300, 500, 1000, 2000])
-    def test_so_many_files_are_added_as_fit(self, format: Format, most_bytes: int) -> None:
+    def test_files_are_added_up_to_the_limit(self, format: Format, most_bytes: int) -> None:
+        """`add_all` adds files as long as the archive stays below the limit."""
         new = [NewFile(f"f{n}", b"x" * 40, None) for n in range(30)]
         sink = ListSink()
         writer = format.writer(sink)
@@ -130,6 +155,7 @@ class FormatSuite:
         assert len(whole) > most_bytes or added == len(new)
 
     def test_files_of_which_one_is_refused_are_not_added(self, format: Format) -> None:
+        """If one name is refused, `add_all` writes none of the files."""
         sink = ListSink()
         writer = format.writer(sink)
         with pytest.raises(Refused):
@@ -138,12 +164,14 @@ class FormatSuite:
         assert [entry.path for entry in writer.add_all([NewFile("good", b"data", None)], 1 << 40)] == ["good"]
 
     def test_an_empty_archive(self, format: Format) -> None:
+        """An archive without files is valid."""
         data, _, finished = pack(format, [])
         assert list(format.reader(BytesArchive(data)).entries()) == []
         assert finished.file_count == 0
         assert finished.size_bytes == len(data)
 
     def test_files_come_back(self, format: Format) -> None:
+        """Entries, contents, sizes and the span of the index are right."""
         files = [(f"folder{n % 2}/file{n}", content, 10**18 + n) for n, content in enumerate(CONTENTS)]
         data, entries, finished = pack(format, files)
         assert [entry.path for entry in entries] == [path for path, _, _ in files]
@@ -154,21 +182,25 @@ class FormatSuite:
         assert span == format.reader(BytesArchive(data)).index_span
 
     def test_a_single_empty_file(self, format: Format) -> None:
+        """An empty file is an entry with the checksum 0."""
         data, entries, _ = pack(format, [("empty", b"", None)])
         self.check(format, data, entries, {"empty": b""})
         assert entries[0].crc32c == 0
 
     def test_odd_names_come_back(self, format: Format) -> None:
+        """Unusual names are neither changed nor refused."""
         files = [(path, path.encode() * (n % 3), n) for n, path in enumerate(ODD_NAMES)]
         data, entries, _ = pack(format, files)
         self.check(format, data, entries, {path: content for path, content, _ in files})
 
     def test_times_come_back_to_the_nanosecond(self, format: Format) -> None:
+        """Modification times are exact, also before 1970, and may be missing."""
         data, entries, _ = pack(format, [(f"file{n}", b"x", time) for n, time in enumerate(TIMES)])
         assert [entry.modified_ns for entry in entries] == TIMES
         self.check(format, data, entries, {})
 
     def test_many_files_come_back_in_the_order_of_the_index(self, format: Format) -> None:
+        """20,000 files are listed, in the same order each time."""
         files = [(f"folder{n % 17}/file{n * 7919 % 20_000}", b"%d" % n, n) for n in range(20_000)]
         data, entries, _ = pack(format, files)
         self.check(format, data, entries, {path: content for path, content, _ in files})
@@ -180,6 +212,7 @@ class FormatSuite:
     def test_blocks_make_the_same_archive_as_a_whole(
         self, format: Format, content: bytes, block_bytes: int
     ) -> None:
+        """A file that is written in blocks gives the same archive as a whole one."""
         whole, entries, _ = pack(format, [("before", b"b", 1), ("file", content, 2), ("after", b"a", 3)])
         sink = ListSink()
         writer = format.writer(sink)
@@ -193,6 +226,7 @@ class FormatSuite:
         assert sink.data == whole
 
     def test_an_abandoned_file_costs_only_itself(self, format: Format) -> None:
+        """Other files can be added after `abandon`, also under the same name."""
         sink = ListSink()
         writer = format.writer(sink)
         first = writer.add("first", b"1111", 1)
@@ -211,6 +245,7 @@ class FormatSuite:
         self.check(format, sink.data, entries, contents)
 
     def test_one_file_at_a_time(self, format: Format) -> None:
+        """No other file can be added while a file is open. A closed file cannot be changed."""
         sink = ListSink()
         writer = format.writer(sink)
         entry = writer.open("open", None)
@@ -227,6 +262,7 @@ class FormatSuite:
 
     @pytest.mark.parametrize("path", BAD_NAMES)
     def test_names_that_the_catalog_cannot_take_are_refused_by_name(self, format: Format, path: str) -> None:
+        """A refused name is in the error, and nothing is written for it."""
         sink = ListSink()
         writer = format.writer(sink)
         good = writer.add("good", b"data", None)
@@ -241,13 +277,14 @@ class FormatSuite:
         writer.finalize()
         self.check(format, sink.data, [good, other], {"good": b"data", "other": b"more"})
 
-    def test_the_foretold_size_is_never_less_than_the_truth(self, format: Format) -> None:
+    def test_the_predicted_size_is_never_too_small(self, format: Format) -> None:
+        """`size_if_finalized` is at least the size of the finished archive."""
         sink = ListSink()
         writer = format.writer(sink)
         for n, path in enumerate(ODD_NAMES):
             content = CONTENTS[n % len(CONTENTS)]
-            foretold = writer.size_if_finalized(path, len(content))
-            assert foretold >= writer.size_if_finalized()
+            predicted = writer.size_if_finalized(path, len(content))
+            assert predicted >= writer.size_if_finalized()
             assert writer.has_room(path, len(content))
             if n % 2:
                 writer.add(path, content, TIMES[n % len(TIMES)])
@@ -255,15 +292,16 @@ class FormatSuite:
                 entry = writer.open(path, TIMES[n % len(TIMES)])
                 entry.write(content)
                 entry.close()
-            assert foretold >= writer.size_if_finalized()
-        foretold = writer.size_if_finalized()
+            assert predicted >= writer.size_if_finalized()
+        predicted = writer.size_if_finalized()
         writer.finalize()
-        assert foretold >= len(sink.data)
+        assert predicted >= len(sink.data)
 
     @pytest.mark.parametrize("room_bytes", [0, 5, 12, 49, 50, 55])
     def test_after_an_error_of_the_sink_the_writer_refuses_everything(
         self, format: Format, room_bytes: int
     ) -> None:
+        """Each call of the writer fails once the sink has failed, and nothing more is written."""
         sink = FailingSink(room_bytes)
         writer = format.writer(sink)
         with pytest.raises(StoreFailed):
@@ -277,6 +315,7 @@ class FormatSuite:
         assert sink.data == written
 
     def test_an_error_of_the_sink_within_a_file_breaks_the_writer_too(self, format: Format) -> None:
+        """An error in the middle of a file makes all later calls fail, too."""
         sink = FailingSink(10)
         writer = format.writer(sink)
         entry = writer.open("file", None)
@@ -291,6 +330,7 @@ class FormatSuite:
         assert sink.data == written
 
     def test_after_finalize_nothing_can_be_added(self, format: Format) -> None:
+        """Each call of the writer raises InvalidInput after `finalize`."""
         sink = ListSink()
         writer = format.writer(sink)
         writer.add("a", b"1", None)
@@ -304,28 +344,32 @@ class FormatSuite:
         assert sink.data == written
 
     def test_an_archive_that_is_cut_is_refused_or_read_within_its_bytes(self, format: Format) -> None:
+        """A cut archive raises a CafcatError, or has entries within its bytes."""
         data, _, _ = pack(format, [(path, b"data" * 5, 1) for path in ODD_NAMES[:8]])
         for size_bytes in range(len(data)):
             archive = BytesArchive(data[:size_bytes])
             try:
                 entries = list(format.reader(archive).entries())
             except CafcatError as error:
-                assert "\n" not in str(error)  # noqa: PT017 - what else is raised fails the test
+                assert "\n" not in str(error)  # noqa: PT017 - other exceptions fail the test
             else:
                 assert all(entry.end_byte <= size_bytes for entry in entries)
 
     def test_errors_name_the_chunk(self, format: Format) -> None:
+        """Corrupt contains the name of the archive."""
         data, _, _ = pack(format, [("file", b"data", 1)])
         with pytest.raises(Corrupt) as caught:
             list(format.reader(BytesArchive(data[:-1], name="chunk-7")).entries())
         assert caught.value.chunk == "chunk-7"
 
-    def test_its_own_archives_look_like_it(self, format: Format) -> None:
+    def test_sniff_recognizes_archives_of_the_format(self, format: Format) -> None:
+        """`sniff` returns True for the first and last bytes of own archives."""
         for files in ([], [("file", b"", None)], [(f"file{n}", b"data" * n, n) for n in range(100)]):
             data, _, _ = pack(format, files)
             assert format.sniff(data[:64], data[-64:])
 
-    def test_its_name_serves_as_name_and_suffix(self, format: Format) -> None:
+    def test_name_and_suffix_are_valid(self, format: Format) -> None:
+        """The name is ASCII, and the suffix begins with a dot."""
         assert format.name
         assert format.name.isascii()
         assert format.suffix.startswith(".")

@@ -240,7 +240,7 @@ def test_wrong_use(filled: Cafcat, alone: Cafcat) -> None:
         ["snapshot", "-o", "-"],
         ["convert", "x.caf", "-", "--format", "car"],
     ):
-        assert "not written to standard output" in filled(*verb, code=2).err
+        assert "cannot be standard output" in filled(*verb, code=2).err
     assert "no format 'zip'" in filled("export", "tree", "-o", out / "x", "--format", "zip", code=2).err
     assert left_in(out) == set()
     filled("export", "tree", "-q", "-o", out / "x.caf")

@@ -29,13 +29,13 @@ from cafcat.formats.base import Format
 from cafcat.model import Entry, FileProblem, Location, ProblemKind
 from cafcat.operations.chosen_stores import default_store, join_store, store_to_write
 from cafcat.operations.chunk_contents import Unreadable, check_all, contents, decoded
-from cafcat.operations.opened_sources import opening
+from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.repair.options import RepairOptions
 from cafcat.operations.repair.report import RepairReport
 from cafcat.operations.rewriting import Rewriter, chunk_limits, chunk_target, format_after, live_files
 from cafcat.operations.source_files import opened_again
-from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
+from cafcat.scanning.batches import OpenResult, SourceBroke, blocks_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.base import OpenFile, Source
@@ -83,7 +83,7 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
         unpack_tars=options.unpack_tars,
         restart_listing=True,
     )
-    sources = opening(session, source_options).open(options.sources)
+    sources = source_opener(session, source_options).open(options.sources)
     if not options.dry_run:
         store_to_write(session)
         recover_before(session, store.url)
@@ -271,7 +271,7 @@ class Repair:
         elif problem.kind is ProblemKind.CORRUPT:
             self._session.warn(f"{problem.path}: {problem.message}")
 
-    def _take_opened(self, location: Location, opened: Opened, chunk_id: int | None) -> bool:
+    def _take_opened(self, location: Location, opened: OpenResult, chunk_id: int | None) -> bool:
         """False for a file that came to another chunk meanwhile, or that an earlier source gave."""
         if isinstance(opened, SourceFailed):
             raise Unreadable(opened)

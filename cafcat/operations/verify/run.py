@@ -24,7 +24,7 @@ from cafcat.errors import CafcatError, InvalidInput, NotFound, Unavailable
 from cafcat.events import ObjectChecked
 from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
-from cafcat.operations.opened_sources import opening
+from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.options import VerifyOptions
 from cafcat.operations.verify.report import VerifyReport
@@ -136,7 +136,7 @@ class _Verify:
             "unpack_tars": options.unpack_tars,
         }
         # Listings begin anew: the position of an interrupted ingest would hide the files before it.
-        sources = opening(self._session, SourceOptions(**shared, restart_listing=True)).open(names)
+        sources = source_opener(self._session, SourceOptions(**shared, restart_listing=True)).open(names)
         verification = self._catalog.verification
         scope = printable_options({"sources": names, "folder": os.getcwd()} | shared)
         run = verification.begin(self.level, scope, restart=options.restart)

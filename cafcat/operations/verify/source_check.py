@@ -10,7 +10,7 @@ from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, Verdict
 from cafcat.operations.source_files import opened_again
 from cafcat.operations.verify.findings import Findings
-from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
+from cafcat.scanning.batches import OpenResult, SourceBroke, blocks_of
 from cafcat.session import Session
 from cafcat.sources.base import Source, WholeFolderSource
 from cafcat.support.checksums import crc32c
@@ -57,7 +57,9 @@ class SourceCheck:
             return Verdict.DAMAGED
         return Verdict.UNREADABLE if self._findings else Verdict.OK
 
-    def _opened(self, source: Source, missing: "_Missing | None") -> Generator[tuple[Location, Opened], None, None]:
+    def _opened(
+        self, source: Source, missing: "_Missing | None"
+    ) -> Generator[tuple[Location, OpenResult], None, None]:
         def pass_by(path: str) -> bool:
             if missing is not None:
                 missing.pass_by(path)
@@ -79,7 +81,7 @@ class SourceCheck:
         if missing is not None:
             missing.take(problem)
 
-    def _compare(self, location: Location, opened: Opened) -> None:
+    def _compare(self, location: Location, opened: OpenResult) -> None:
         self._files += 1
         if isinstance(opened, SourceFailed):
             self._unreadable(location, opened)
@@ -97,7 +99,7 @@ class SourceCheck:
         elif checksum != location.crc32c:
             self._differs(location, f"it has CRC-32C {checksum:08x} at its source, {location.crc32c:08x} here")
 
-    def _checksum(self, opened: Opened) -> int:
+    def _checksum(self, opened: OpenResult) -> int:
         checksum = 0
         assert not isinstance(opened, SourceFailed)  # noqa: S101 - the caller has asked
         for block in blocks_of(opened):

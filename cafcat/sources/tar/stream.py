@@ -91,7 +91,7 @@ class TarStreamSource:
         for batch in self.batches():
             yield from batch
 
-    def keep(self, file: SourceFile) -> None:
+    def buffer(self, file: SourceFile) -> None:
         """Let a large file be opened several times. The first reading copies it to a temporary file."""
         batch = self._batch
         if batch.copy is None and batch.large is not None and file.locator == _locator(batch.large):
