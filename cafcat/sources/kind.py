@@ -25,7 +25,7 @@ def _no_position(_server: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What cafcat passes to a SourceKind when a source is opened.
+    """Values that cafcat passes to a SourceKind when a source is opened.
 
     Attributes:
         prefix: Folder of the catalog that all names are put into; "" for none.
@@ -97,7 +97,7 @@ class SourceKind:
         raise InvalidInput(f"{printable(url)} is one file and cannot be listed", hint=hint)
 
     def url_files(self, context: SourceContext) -> UrlFiles:
-        """Return what opens the files of this scheme in a list (--files-from). This sends no request.
+        """Return the opener of the files in a list (--files-from) that have this scheme. This sends no request.
 
         Raises:
             InvalidInput: URLs of this scheme are not allowed in a list, which is the default.

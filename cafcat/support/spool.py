@@ -37,7 +37,7 @@ class Spool:
         """
         self._label = label
         self._file = SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by close()
-        # A generator that is not finished has no last call in which it could close the file.
+        # An abandoned owner, such as an unfinished generator, never calls close().
         self._close = weakref.finalize(self, self._file.close)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

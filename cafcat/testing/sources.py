@@ -35,7 +35,7 @@ def found(source: Source) -> dict[str, SourceFile]:
 
 
 class SourceSuite:
-    """Tests for every source. Override the fixtures: a function that opens the source, and raw access to its files."""
+    """Tests for every source. Override the fixtures: how to open the source, and raw access to its files."""
 
     ordered = True
     """True if files come in ascending byte order of their paths."""

@@ -11,7 +11,7 @@ class _HttpKind(SourceKind):
     """Opens http:// and https:// URLs of a list."""
 
     def url_files(self, context: SourceContext) -> UrlFiles:  # noqa: ARG002 - web servers have no options
-        """Return what opens single files by http(s):// URL."""
+        """Return the opener of single files by http(s) URL."""
         from cafcat.sources.http.files import HttpFiles
 
         return HttpFiles()

@@ -85,7 +85,7 @@ class ListedUrls:
 
         Args:
             prefix: Folder of the catalog that the names are put into.
-            filter: Which files to take, by their names without the prefix. None: all.
+            filter: Which files to ingest, by their names without the prefix. None: all.
             options_of: Returns the options in cafcat.toml for a URL.
         """
         self._prefix = folder_prefix(member_name(prefix)[0])

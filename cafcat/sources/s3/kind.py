@@ -46,7 +46,7 @@ class _S3Kind(SourceKind):
         )
 
     def url_files(self, context: SourceContext) -> UrlFiles:
-        """Return what opens single objects by s3:// URL."""
+        """Return the opener of single objects by s3:// URL."""
         from cafcat.sources.s3.urls import S3UrlFiles
 
         return S3UrlFiles(context.options_of)

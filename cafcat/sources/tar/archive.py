@@ -1,4 +1,4 @@
-"""Detects tar archives, and opens each in the right one of two ways: as a file or as a stream.
+"""Detects tar archives, and opens them as a file or as a stream.
 
 This module is loaded for every source. The modules that read archives are loaded only for an archive.
 """

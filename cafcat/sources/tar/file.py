@@ -103,7 +103,7 @@ class TarFileSource:
                 if item is not None:
                     yield item
         except SourceFailed:
-            state.check(descriptor)  # raises another error if a change only looks like damage
+            state.check(descriptor)  # a changed archive looks damaged: this reports the change
             raise
         state.check(descriptor)
 

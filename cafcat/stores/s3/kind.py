@@ -15,7 +15,7 @@ __all__ = ["S3"]
 
 _BUCKET: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _S3_URL: Final = re.compile(rf"s3://({_BUCKET})(?:/+([^?#\x00-\x1f\x7f\ud800-\udfff]*))?", re.IGNORECASE)
-# An "@" is refused in the path too: it may be the end of a password with an unescaped "/".
+# An "@" in the path is refused, too: it may end a password with an unescaped "/".
 _ENDPOINT: Final = re.compile(
     r"https?://(?:[\w.-]+|\[[\da-f:.]+\])(?::\d{1,5})?(?:/[^?#@\s]*)?", re.ASCII | re.IGNORECASE
 )

@@ -72,7 +72,7 @@ def prove(connection: S3Connection, checks: ServerChecks, key: str, expected: Ex
 
 
 def _failing(found: Any, etag: str | None, expected: Expected) -> list[ServerCheck]:
-    """Return the checks that the object fails. None fails if the CRC-64/NVME is right."""
+    """Return the checks that the object fails. The list is empty if the CRC-64/NVME is right."""
     checksum = found.get("ChecksumCRC64NVME")
     if checksum == to_base64(expected.crc64nvme):
         return []

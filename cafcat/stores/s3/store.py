@@ -167,10 +167,11 @@ class S3Store:
     def curl_options(self) -> str:
         """Options with which curl 7.87 or newer signs requests. Credentials come from the user's environment."""
         session = '${AWS_SESSION_TOKEN:+-H "x-amz-security-token: $AWS_SESSION_TOKEN"}'
-        who = '"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY"'
-        nothing = f"-H x-amz-content-sha256:{hashlib.sha256().hexdigest()}"  # AWS wants it, curl leaves it out
-        signed_for = shlex.quote(f"aws:amz:{self._connection.region}:s3")
-        return f"--aws-sigv4 {signed_for} --user {who} {nothing} {session}"
+        credentials = '"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY"'
+        # AWS requires this header, and curl does not send it: the SHA-256 of an empty body.
+        content_hash = f"-H x-amz-content-sha256:{hashlib.sha256().hexdigest()}"
+        scope = shlex.quote(f"aws:amz:{self._connection.region}:s3")
+        return f"--aws-sigv4 {scope} --user {credentials} {content_hash} {session}"
 
     def probe(self) -> Iterator[Finding]:
         """Test the features of the server with small objects, and remove these. Raises as ProbedStore.probe."""
