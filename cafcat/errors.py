@@ -22,6 +22,7 @@ __all__ = [
     "NotInstalled",
     "OutputFailed",
     "Refused",
+    "ServerFailed",
     "SourceFailed",
     "StoreFailed",
     "TemporaryFileFailed",
@@ -162,6 +163,13 @@ class StoreFailed(Unavailable):
     """A store could not write or read an object: no space, I/O error, no permission."""
 
     kind = "store_failed"
+
+
+class ServerFailed(StoreFailed):
+    """The server of a store did not answer, or answered several times that it cannot work now.
+
+    This concerns the whole store. Any other StoreFailed concerns one object.
+    """
 
 
 class TemporaryFileFailed(StoreFailed):

@@ -11,14 +11,14 @@ from cafcat.errors import CafcatError
 from cafcat.events import Event
 from cafcat.progress import Progress
 from cafcat.settings.settings import Settings, default_home
-from cafcat.stores.base import KeepsOpen, Store
+from cafcat.stores.base import ClosableStore, FolderStore, Store
 from cafcat.stores.registry import open_store
 from cafcat.support.private import PRIVATE_FILE, close_home, close_to_others, is_below
 
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
     from cafcat.reading.outputs import Output
-    from cafcat.stores.s3.server_checks import ServerChecks, Verdicts
+    from cafcat.stores.kind import Verdicts
 
 __all__ = ["CatalogVerdicts", "Session", "SessionFactory", "Stores", "output_of"]
 
@@ -44,31 +44,20 @@ class Stores(dict[str, Store]):
         self._verdicts = verdicts
         self._warn = warn
 
-    def _checks(self, url: str) -> "ServerChecks":
-        """Return the checks of an S3 server."""
-        from cafcat.stores.s3.server_checks import ServerChecks
-
-        return ServerChecks(url, self._verdicts, self._warn)
-
     def __missing__(self, url: str) -> Store:
-        settings, private = self._settings, self._settings.home / "chunks"
-        store = open_store(
-            url,
-            settings.access(url),
-            settings.upload_memory,
-            read_requests=settings.read_requests,
-            private_folder=private,
-            checks=self._checks,
-        )
-        if getattr(store, "folder", None) == str(private):  # earlier versions used the umask's mode
+        settings = self._settings
+        context = replace(settings.store_context(url), verdicts=self._verdicts, warn=self._warn)
+        store = open_store(url, context)
+        # Earlier versions created the private folders with the umask's mode.
+        if isinstance(store, FolderStore) and store.folder == context.private_folder:
             close_home(settings.home, is_default=settings.has_default_home)
-            close_to_others(private)
+            close_to_others(Path(store.folder))
         return self.setdefault(url, store)  # another thread may have been faster
 
     def close(self) -> None:
         """Close the files that stores keep open. Stores can still be used. Idempotent."""
         for store in list(self.values()):
-            if isinstance(store, KeepsOpen):
+            if isinstance(store, ClosableStore):
                 store.close()
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cafcat.formats.format_choice import FormatChoice
     from cafcat.operations.convert.run import ConvertReport
     from cafcat.operations.inspect.run import Inspection
-    from cafcat.remote.access import S3Access
+    from cafcat.stores.kind import StoreContext
 
 __all__ = ["convert", "inspect"]
 
@@ -88,7 +88,7 @@ def _archive(
 ) -> "OpenArchive":
     from cafcat.archives.opening import open_archive
 
-    def access(url: str) -> "S3Access":
-        return (settings or Settings.load()).access(url)
+    def context_of(url: str) -> "StoreContext":
+        return (settings or Settings.load()).store_context(url)
 
-    return open_archive(where, access, format_choice)
+    return open_archive(where, context_of, format_choice)

@@ -3,37 +3,21 @@
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
-from urllib.parse import unquote, urlsplit
 
-from cafcat.errors import InvalidInput, NotFound
+from cafcat.errors import InvalidInput, NotFound, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format, MultiFileArchive
-from cafcat.remote.access import is_s3
-from cafcat.remote.address import parse_s3
 from cafcat.stores.base import Store, StoredFolder
+from cafcat.stores.kind import ObjectAddress
+from cafcat.stores.registry import kind_of, shown_schemes
 
-__all__ = ["ArchiveLocator", "FolderArchive", "OpenStore", "find_archive"]
+__all__ = ["FolderArchive", "OpenStore", "find_archive"]
 
 OpenStore = Callable[[str], Store]
 """Opens the store at a URL. Raises InvalidInput for a folder name that stores cannot have."""
 _Single = TypeVar("_Single")
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-
-
-class ArchiveLocator(NamedTuple):
-    """The location that the name of an archive refers to.
-
-    Attributes:
-        name: absolute path or s3:// URL.
-        folder: URL of the folder that contains the archive.
-        key: key of the file or object in `folder`, or "" if the name refers to the folder itself.
-    """
-
-    name: str
-    folder: str
-    key: str
 
 
 class FolderArchive(NamedTuple):
@@ -51,9 +35,9 @@ class FolderArchive(NamedTuple):
 
 
 def find_archive(
-    name: str, open_single: Callable[[ArchiveLocator], _Single], open_store: OpenStore
+    name: str, open_single: Callable[[ObjectAddress], _Single], open_store: OpenStore
 ) -> _Single | FolderArchive:
-    """Find the archive that a path, a file:// URL or an s3:// URL refers to.
+    """Find the archive that a path or URL refers to: file://, s3://, or the scheme of a third-party kind of store.
 
     An s3:// URL that ends in "/" refers to a folder, even if an object has that key: consoles create such empty
     objects.
@@ -68,59 +52,45 @@ def find_archive(
         The result of `open_single`, or the folder if that is one archive.
 
     Raises:
-        InvalidInput: the URL has another scheme, or the folder is no archive.
+        InvalidInput: the URL is not valid, or the folder is no archive.
         NotFound: neither a file nor an archive in a folder has this name.
         Corrupt, Unsupported: the folder holds an archive that cannot be read. Errors of `open_single` and of stores
             pass through.
     """
-    locator = _locate(name)
-    if not locator.key:
-        return _open_folder(locator, open_store)
+    address = _address(name)
+    if not address.key:
+        return _open_folder(address, open_store)
     try:
-        return open_single(locator)
+        return open_single(address)
     except NotFound:
-        folder = _folder_named_like_object(locator, open_store) if is_s3(locator.name) else None
+        folder = _folder_named_like_object(address, open_store)
         if folder is None:
             raise
         return folder
 
 
-def _open_folder(locator: ArchiveLocator, open_store: OpenStore) -> FolderArchive:
-    folder = _detect_folder(open_store(locator.folder))
+def _open_folder(address: ObjectAddress, open_store: OpenStore) -> FolderArchive:
+    folder = _detect_folder(open_store(address.store_url))
     if folder is None:
         hint = "name the archives in it; a DataBundle bundle has a subfolder index with a file CURRENT"
-        kind = "bucket" if is_s3(locator.name) and not parse_s3(locator.name).key else "folder"
-        raise InvalidInput(f"{locator.name} is a {kind}, not an archive", hint=hint)
+        raise InvalidInput(f"{address.name} is a folder, not an archive", hint=hint)
     return folder
 
 
-def _locate(name: str) -> ArchiveLocator:
-    if not is_s3(name):
-        path = _local_path(name)
-        if os.path.isdir(path):
-            return ArchiveLocator(path, Path(path).as_uri(), "")
-        return ArchiveLocator(path, Path(os.path.dirname(path)).as_uri(), os.path.basename(path))
-    bucket, whole_key = parse_s3(name)
-    folder, _, key = whole_key.rpartition("/")
-    url = f"s3://{bucket}/{folder}".rstrip("/")
-    return ArchiveLocator(f"s3://{bucket}/{whole_key}" if key else url, url, key)
-
-
-def _local_path(name: str) -> str:
-    """Return the absolute path that a path or a file:// URL refers to. Raises InvalidInput for any other URL."""
-    url = _URL.match(name)
-    if url is None:
-        return os.path.abspath(name)
-    parts = urlsplit(name)
-    if parts.scheme.lower() != "file" or parts.netloc.lower() not in ("", "localhost"):
-        hint = "download the archive first; write ./NAME for a local file with such a name"
-        raise InvalidInput("an archive must be a local file or an object at an s3:// URL", path=name, hint=hint)
-    return os.path.abspath(unquote(parts.path))
-
-
-def _folder_named_like_object(locator: ArchiveLocator, open_store: OpenStore) -> FolderArchive | None:
+def _address(name: str) -> ObjectAddress:
+    if not _URL.match(name):
+        return kind_of(os.path.abspath(name)).address(os.path.abspath(name))
     try:
-        store = open_store(locator.name)
+        return kind_of(name).address(name)
+    except Unsupported as error:
+        hint = f"URLs can begin with {shown_schemes()}; write ./NAME for a local file with such a name"
+        message = "an archive must be a local file or an object in a store"
+        raise InvalidInput(message, path=name, hint=hint) from error
+
+
+def _folder_named_like_object(address: ObjectAddress, open_store: OpenStore) -> FolderArchive | None:
+    try:
+        store = open_store(address.name)
     except InvalidInput:
         return None  # object keys may contain anything, but stores accept only plain folder names
     return _detect_folder(store)

@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cafcat.archives.naming import ArchiveLocator, FolderArchive, OpenStore, find_archive
-from cafcat.formats.base import ArchiveFolder, Format, LocatedArchive, MultiFileArchive, RandomReader, Reader
+from cafcat.archives.naming import FolderArchive, find_archive
+from cafcat.formats.base import Format, MultiFileArchive, RandomReader, Reader
 from cafcat.formats.format_choice import DETECT_FORMAT, FormatChoice
-from cafcat.remote.access import S3Access, is_s3
 from cafcat.stores.base import Store, StoredFolder
+from cafcat.stores.kind import ObjectAddress, ObjectInFolder, StoreContext, StoreKind
+from cafcat.stores.registry import kind_of, open_store
 from cafcat.support.read_ahead import ReadAhead
 
 __all__ = ["OpenArchive", "Part", "open_archive"]
-
-_Access = Callable[[str], S3Access]
 
 
 class Part(NamedTuple):
@@ -52,31 +51,36 @@ class OpenArchive:
 
 
 def open_archive(
-    where: str | os.PathLike[str], access: _Access, format_choice: FormatChoice = DETECT_FORMAT
+    where: str | os.PathLike[str],
+    context_of: Callable[[str], StoreContext],
+    format_choice: FormatChoice = DETECT_FORMAT,
 ) -> OpenArchive:
-    """Open the archive at a path, a file:// URL or an "s3://bucket/key" URL.
+    """Open the archive at a path, a file:// URL, "s3://bucket/key", or a URL of another kind of store.
 
     A folder or prefix can be one archive in several files. An object is read in its current version: if it is
     replaced later, reading raises Conflict.
 
     Args:
         where: name of the archive.
-        access: returns how to reach a bucket, given its URL.
+        context_of: returns what the settings provide for a URL. Not called for a kind of store without options, so
+            that a local file can be opened whatever the configuration says.
         format_choice: the format, for archives whose content does not show it.
 
     Raises:
         NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
     """
 
-    def store_at(url: str) -> Store:
-        from cafcat.stores.registry import open_store
+    def context_for(kind: StoreKind, url: str) -> StoreContext:
+        return context_of(url) if kind.options else StoreContext()
 
-        return open_store(url, access(url)) if is_s3(url) else open_store(url)
+    def store_of(url: str) -> Store:
+        return open_store(url, context_for(kind_of(url), url))
 
-    def open_single(locator: ArchiveLocator) -> LocatedArchive:
-        return _remote(locator, access, store_at) if is_s3(locator.name) else _local(locator, store_at)
+    def open_single(address: ObjectAddress) -> ObjectInFolder:
+        kind = kind_of(address.store_url)
+        return kind.open_object(address, context_for(kind, address.name))
 
-    archive = find_archive(os.fspath(where), open_single, store_at)
+    archive = find_archive(os.fspath(where), open_single, store_of)
     if isinstance(archive, FolderArchive):
         format_choice.check_folder(archive.store.url, archive.format)
         return _open_multi_file(archive)
@@ -96,47 +100,3 @@ def _open_multi_file(found: FolderArchive) -> OpenArchive:
             yield Part(archive, multi_file.reader(ReadAhead(archive, archive.size_bytes), name))
 
     return OpenArchive(folder.name, found.format, sum(sizes), multi_file, parts)
-
-
-class _SingleArchive:
-    """A file or object as a LocatedArchive."""
-
-    def __init__(
-        self, name: str, size_bytes: int, read_at: Callable[[int, int], bytes], folder: Callable[[], ArchiveFolder]
-    ) -> None:
-        """Wrap a file or object.
-
-        Args:
-            name: path or URL.
-            size_bytes: size in bytes.
-            read_at: reads a range of bytes; see RandomReader.
-            folder: opens the folder that contains the archive. Called only if a reader needs the folder.
-        """
-        self.name = name
-        self.size_bytes = size_bytes
-        self.read_at = read_at
-        self.parent_folder = folder
-
-
-def _local(locator: ArchiveLocator, open_store: OpenStore) -> LocatedArchive:
-    from cafcat.stores.local.files import LocalFile
-
-    file = LocalFile(locator.name)
-    return _SingleArchive(
-        file.name, file.size_bytes, file.read_at, lambda: StoredFolder(open_store(locator.folder))
-    )
-
-
-def _remote(locator: ArchiveLocator, access: _Access, open_store: OpenStore) -> LocatedArchive:
-    from cafcat.remote.address import parse_s3
-    from cafcat.remote.connection import S3Connection
-    from cafcat.remote.reading import RemoteObject
-
-    bucket, key = parse_s3(locator.name)
-    connection = S3Connection(bucket, access(locator.name))
-    head = RemoteObject(connection, key).head()
-    read_at = RemoteObject(connection, key, head.etag).read_at
-    archive = _SingleArchive(
-        locator.name, head.size_bytes, read_at, lambda: StoredFolder(open_store(locator.folder))
-    )
-    return ReadAhead(archive, head.size_bytes)

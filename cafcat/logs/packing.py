@@ -15,8 +15,7 @@ from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, Sou
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.problems import Problems
-from cafcat.sources.base import Source
-from cafcat.sources.local.directory import DirectorySource
+from cafcat.sources.base import LocalSource, Source
 from cafcat.stores.local.files import LocalFile
 from cafcat.support.spool import temporary_file_of
 from cafcat.support.temporary_folder import temporary_folder
@@ -37,7 +36,7 @@ _HINT: Final = "`cafcat rm -r` removes an archive from the catalog; then its log
 def check_log_sources(sources: Sequence[Source]) -> None:
     """Raise InvalidInput for sources that clp-s cannot read: all but local folders and files."""
     for source in sources:
-        if not isinstance(source, DirectorySource):
+        if not isinstance(source, LocalSource):
             hint = "name local folders and files of JSON lines"
             raise InvalidInput(
                 f"only local files can be packed into archives of logs, not {source.name}", hint=hint

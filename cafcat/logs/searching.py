@@ -22,7 +22,7 @@ from cafcat.errors import (
     TemporaryFileFailed,
 )
 from cafcat.formats.clp import CLP, program
-from cafcat.stores.base import OpensFiles, Store
+from cafcat.stores.base import FileStore, Store
 from cafcat.support.checksums import crc64nvme, to_base64
 from cafcat.support.spool import temporary_file_of
 
@@ -226,7 +226,7 @@ class LogSearch:
             except program.MatchesNothing:
                 self._without_match += 1
             except program.ProgramFailed:
-                if isinstance(store, OpensFiles):
+                if isinstance(store, FileStore):
                     _check(store, archive)
                 raise
 
@@ -255,7 +255,7 @@ class LogSearch:
         if size_bytes != archive.size_bytes:
             message = f"it has {size_bytes:,} bytes instead of {archive.size_bytes:,}"
             raise Corrupt(message, chunk=store.locate(archive.object_key))
-        if isinstance(store, OpensFiles):
+        if isinstance(store, FileStore):
             yield store.locate(archive.object_key)
             return
         with tempfile.TemporaryFile() as file:

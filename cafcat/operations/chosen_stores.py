@@ -9,7 +9,7 @@ from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.settings.stores import chosen_url, possible_name
 from cafcat.settings.values import GivenValue
-from cafcat.stores.base import OpensFiles, Store
+from cafcat.stores.base import FolderStore, Store
 
 __all__ = [
     "chosen_store",
@@ -63,7 +63,7 @@ def store_for_new_objects(session: Session, given: str | None) -> Store:
     settings = session.settings
     word = settings.store_name if given is None else possible_name(given, settings.stores)
     store = chosen_store(session, given)
-    is_missing = isinstance(store, OpensFiles) and not os.path.isdir(store.folder)
+    is_missing = isinstance(store, FolderStore) and not os.path.isdir(store.folder)
     if word is not None and is_missing and not session.catalog.stores.has(store.url):
         hint = f"run `cafcat store add {word} URL` to name a store, or write ./{word} for a new folder"
         raise InvalidInput(f"no store and no folder is called {word}", hint=hint)

@@ -1,20 +1,24 @@
 """Opening of the sources that the user named."""
 
 from cafcat.operations.chosen_stores import default_store
-from cafcat.scanning.opening import Opening, SourceOptions
+from cafcat.scanning.opening import SourceOpener, SourceOptions
 from cafcat.session import Session
+from cafcat.stores.base import FolderStore
 
-__all__ = ["opening"]
+__all__ = ["source_opener"]
 
 
-def opening(session: Session, options: SourceOptions) -> Opening:
+def source_opener(session: Session, options: SourceOptions) -> SourceOpener:
     """Return an opener of sources that skips cafcat's own folders: its home, and the store of the settings."""
     home, store = session.settings.home, default_store(session)
-    return Opening(
+    own_folders = [str(home / "postgres"), str(home / "chunks")]
+    if isinstance(store, FolderStore):
+        own_folders.append(store.folder)
+    return SourceOpener(
         options,
         session.catalog.listings,
-        session.settings.access,
+        session.settings.options_of,
         session.warn,
-        own_folders=[str(home / "postgres"), str(home / "chunks"), getattr(store, "folder", "")],
+        own_folders=own_folders,
         own_urls=[store.url],
     )

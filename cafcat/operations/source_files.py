@@ -6,7 +6,7 @@ from contextlib import closing
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.files.lookup import LOOKED_UP_PATHS
 from cafcat.model import FileProblem, Location, SourceFile
-from cafcat.scanning.batches import Opened, batches_of, open_each
+from cafcat.scanning.batches import OpenResult, batches_of, open_each
 from cafcat.sources.base import Source
 
 __all__ = ["open_existing_files"]
@@ -17,7 +17,7 @@ def open_existing_files(
     source: Source,
     is_requested: Callable[[str], bool],
     on_problem: Callable[[FileProblem], object],
-) -> Generator[tuple[Location, Opened], None, None]:
+) -> Generator[tuple[Location, OpenResult], None, None]:
     """Give each requested file of a source that the catalog has: its location, and the opened file or an error.
 
     Use the opened file before you request the next one.

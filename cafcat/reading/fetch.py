@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cafcat.errors import CafcatError, Corrupt, StoreFailed
 from cafcat.reading.plan import RangeRead, Span
-from cafcat.stores.base import RemoteStore, Store
+from cafcat.stores.base import Store
 from cafcat.support.in_order import in_order
 
 __all__ = ["Answer", "concerns_single_files", "fetch", "object_blocks"]
@@ -82,7 +82,7 @@ def _raise(error: CafcatError) -> bytes:
 def concerns_single_files(store: Store, error: CafcatError) -> bool:
     """Return whether a failed read may concern only some of its bytes: damage, or an I/O error of a local disk. A
     server that could not answer after all retries cannot give the other bytes, either."""
-    return isinstance(error, Corrupt) or (isinstance(error, StoreFailed) and not isinstance(store, RemoteStore))
+    return isinstance(error, Corrupt) or (isinstance(error, StoreFailed) and not store.is_remote)
 
 
 def object_blocks(store: Store, key: str, size_bytes: int) -> Generator[bytes, None, None]:

@@ -11,7 +11,7 @@ from uuid import UUID
 from cafcat.errors import CafcatError
 from cafcat.reading.replicas import Replica
 from cafcat.reading.request import ReadRequest
-from cafcat.stores.base import OpensFiles, Store
+from cafcat.stores.base import Store
 
 __all__ = [
     "PLANNED_FILES",
@@ -49,7 +49,7 @@ takes less time than another request. With 16 MiB, the wait is a tenth of the tr
 
 def coalescing_of(store: Store) -> Coalescing:
     """Return which files share a request to a store of this kind: over a network, requests may be larger."""
-    return _LOCAL if isinstance(store, OpensFiles) else _REMOTE
+    return _REMOTE if store.is_remote else _LOCAL
 
 
 class ByteSpan(Protocol):

@@ -19,7 +19,7 @@ from cafcat.errors import (
     Unavailable,
 )
 from cafcat.model import Location
-from cafcat.stores.base import RemoteStore, Store
+from cafcat.stores.base import Store
 from cafcat.stores.presence import elsewhere, why_not_there
 
 __all__ = ["FAILURES", "Replica", "ReplicaAttempts", "Replicas"]
@@ -146,7 +146,7 @@ class Replicas:
         if isinstance(error, Corrupt):
             return None  # some bytes are wrong, others need not be
         store = self._store_of(location.store)
-        is_remote = isinstance(store, RemoteStore)
+        is_remote = store.is_remote
         if is_remote or isinstance(error, NotFound):
             self._avoided_until[_own_object(location)] = time.monotonic() + _AVOID_SECONDS
             self.has_failures = True

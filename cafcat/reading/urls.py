@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cafcat.errors import InvalidInput
 from cafcat.model import Location
-from cafcat.stores.base import RemoteStore, Store
+from cafcat.stores.base import HttpStore, PresigningStore, Store
 
 __all__ = ["SignedUrl", "curl_options", "signed_url", "url_of"]
 
@@ -28,10 +28,14 @@ class SignedUrl:
 
 
 def url_of(store: Store, location: Location) -> str:
-    """Return the http(s):// or file:// URL of the archive that a file is in. The URL contains no credentials."""
-    if isinstance(store, RemoteStore):
+    """Return the URL of the archive that a file is in: http(s)://, file://, or that of the kind of store.
+
+    The URL contains no credentials.
+    """
+    if isinstance(store, HttpStore):
         return store.http_url(location.object_key)
-    return Path(store.locate(location.object_key)).as_uri()
+    located = store.locate(location.object_key)
+    return Path(located).as_uri() if located.startswith("/") else located
 
 
 def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
@@ -47,9 +51,9 @@ def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
         AccessDenied: There are no credentials.
     """
     start, end = location.start_byte, location.end_byte
-    if not isinstance(store, RemoteStore):
+    if not isinstance(store, PresigningStore):
         hint = "cafcat get copies the file"
-        raise InvalidInput("a file in a local folder cannot have a signed URL", path=location.path, hint=hint)
+        raise InvalidInput(f"the store {store.url} cannot sign URLs", path=location.path, hint=hint)
     if location.decoding is not None:
         message = f"the file has to be decoded ({location.format}): no URL gives its bytes"
         raise InvalidInput(message, path=location.path, hint="cafcat get copies the file")
@@ -62,5 +66,5 @@ def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
 
 
 def curl_options(store: Store) -> str:
-    """Return the options with which curl reads the URL of an object; empty for a store that is a folder."""
-    return store.curl_options if isinstance(store, RemoteStore) else ""
+    """Return the options that curl needs to read `url_of`; "" if none are needed."""
+    return store.curl_options if isinstance(store, HttpStore) else ""

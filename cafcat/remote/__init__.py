@@ -1,1 +1,1 @@
-"""Object stores over the network: how they are reached, and how their objects are read."""
+"""S3 as stores and sources both use it: connections, reading, errors."""

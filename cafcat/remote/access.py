@@ -1,30 +1,41 @@
-"""Whether something is on an S3 server, and how that is reached.
+"""How an S3 server is reached.
 
-Without any of the options, AWS' own configuration says how (environment, ~/.aws/config).
+Options that are not given are left to AWS' own configuration: the environment and ~/.aws/config.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Self
 
 __all__ = ["Addressing", "S3Access", "is_s3"]
 
 Addressing = Literal["auto", "path", "virtual"]
-"""Where the bucket's name stands in a URL: in its path, in its host name, or as boto3 chooses."""
+"""Where a request names the bucket: in the path of the URL, in the host name, or as boto3 chooses."""
 
 
-def is_s3(name: str) -> bool:
-    """Whether it is meant as the URL of a bucket, or of what is in one."""
-    return name[:5].lower() == "s3://"
+def is_s3(text: str) -> bool:
+    """Return True if a text begins like the URL of a bucket or of an object in one."""
+    return text[:5].lower() == "s3://"
 
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """Options of a connection; None leaves it to AWS' own configuration. Secrets are never among them.
+    """Options of a connection to an S3 server. No option holds a secret.
 
-    endpoint_url: URL of the server. region: as AWS names it. profile: name of a profile in AWS' configuration.
+    Attributes:
+        endpoint_url: URL of the server. None: AWS' own configuration decides, as for the next two.
+        region: Region as AWS names it.
+        profile: Name of a profile in AWS' configuration.
+        addressing: Where a request names the bucket.
     """
 
     endpoint_url: str | None = None
     region: str | None = None
     profile: str | None = None
     addressing: Addressing = "auto"
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """Return the access for checked values of a table [stores.NAME]. Other keys are ignored."""
+        known: dict[str, Any] = {name: options[name] for name in cls.__slots__ if name in options}
+        return cls(**known)

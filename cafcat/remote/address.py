@@ -1,4 +1,4 @@
-"""URLs of buckets and of what is in them, as `aws s3` writes them: nothing in them is percent-encoded."""
+"""URLs of buckets and objects, written as `aws s3` writes them: nothing is percent-encoded."""
 
 import re
 from typing import NamedTuple
@@ -13,17 +13,26 @@ _HINT = "write s3://bucket or s3://bucket/prefix; credentials come from AWS' own
 
 
 class S3Address(NamedTuple):
-    """A bucket and the rest of the URL after its slash: a key or the beginning of keys, "" if there is none."""
+    """The parts of an s3:// URL.
+
+    Attributes:
+        bucket: Name of the bucket.
+        key: The text after the bucket and its slash: a key, or a prefix of keys; "" if there is none.
+    """
 
     bucket: str
     key: str
 
 
 def parse_s3(url: str) -> S3Address:
-    """The parts of "s3://bucket/any key". Raises InvalidInput, which shows nothing of what it refuses: somebody may
-    have put credentials there."""
+    """Return the parts of "s3://bucket/any key".
+
+    Raises:
+        InvalidInput: This is not the URL of a bucket. The message does not show the text, which may contain
+            credentials.
+    """
     match = _S3.fullmatch(url)
     bucket, key = (match[1], match[2] or "") if match else ("", "")
     if not _BUCKET.fullmatch(bucket) or "\0" in key:
-        raise InvalidInput("not the URL of a bucket", hint=_HINT)
+        raise InvalidInput("this is not the URL of a bucket", hint=_HINT)
     return S3Address(bucket, key)

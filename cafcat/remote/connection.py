@@ -1,7 +1,7 @@
-"""A connection to one bucket: boto3 for identity and control, obstore for reading.
+"""A connection to one bucket: boto3 for credentials and requests, obstore for reading objects.
 
-Measured (docs/performance.md): a small read costs obstore a fifth of boto3's CPU time. Neither is imported before
-it is needed.
+A small read with obstore needs a fifth of boto3's CPU time (docs/performance.md). Both are imported at their first
+use.
 """
 
 from datetime import timedelta
@@ -22,24 +22,26 @@ if TYPE_CHECKING:
 __all__ = ["S3Connection"]
 
 CONNECT_SECONDS: Final = 10
+"""Time limit for a connection to the server, in seconds."""
 READ_SECONDS: Final = 60
-"""A server that says nothing for so long is not there any more."""
+"""How long a server may send nothing before the request fails, in seconds."""
 RETRY_SECONDS: Final = 60
-"""So long after it was first sent, obstore does not send a request again."""
+"""How long after its first attempt obstore repeats a request, in seconds."""
 ATTEMPTS: Final = 6
-"""Of each request; between them it waits ever longer, some seconds in all. A read that breaks off begins anew, so
-often as `_RESUMES` in remote/reading.py says, each time with as many."""
+"""Most attempts of one request. The pauses between them grow, to some seconds in all. A read that breaks off is
+begun again `_RESUMES` times (remote/reading.py), each time with this many attempts."""
 _CONNECTIONS: Final = 64
+"""Most connections that boto3 keeps open."""
 _AWS_HOSTS: Final = (".amazonaws.com", ".amazonaws.com.cn")
 
 
 class S3Connection:
-    """Both clients, made at first use. Safe to share by threads."""
+    """Both clients of one bucket, created at their first use. Safe to share between threads."""
 
     def __init__(self, bucket: str, access: S3Access) -> None:
         self.bucket = bucket
         self.ranges_are_200 = False
-        """The server answered a range with the status 200 instead of 206."""
+        """True once the server answered a request for a range with status 200 instead of 206."""
         self._access = access
         self._lock = RLock()
         self._session: boto3.Session | None = None
@@ -48,12 +50,12 @@ class S3Connection:
 
     @property
     def url(self) -> str:
-        """ "s3://bucket"."""
+        """URL of the bucket: "s3://bucket"."""
         return f"s3://{self.bucket}"
 
     @property
     def client(self) -> "S3Client":
-        """boto3's client. Raises AccessDenied for a profile that is not there."""
+        """Client of boto3. Raises AccessDenied if the profile does not exist."""
         with self._lock:
             if self._client is None:
                 self._client = self._new_client()
@@ -61,7 +63,7 @@ class S3Connection:
 
     @property
     def objects(self) -> "ObstoreS3":
-        """obstore's view of the bucket. Raises AccessDenied if there are no credentials."""
+        """The bucket in obstore. Raises AccessDenied if there are no credentials."""
         with self._lock:
             if self._objects is None:
                 self._objects = self._new_objects()
@@ -69,12 +71,12 @@ class S3Connection:
 
     @property
     def server_url(self) -> str:
-        """The endpoint that the configuration leads to."""
+        """URL of the server that the configuration leads to."""
         return self.client.meta.endpoint_url
 
     @property
     def region(self) -> str:
-        """That of the configuration; if it names none, the one that the bucket says it is in: one request."""
+        """Region in the configuration. If it has none, one request to AWS finds the region of the bucket."""
         configured = self._access.region or self._boto_session().region_name
         if configured or not self._is_aws():
             return configured or "us-east-1"
@@ -82,11 +84,19 @@ class S3Connection:
             return self.client.head_bucket(Bucket=self.bucket).get("BucketRegion") or "us-east-1"
 
     def http_url(self, key: str) -> str:
-        """The http(s) URL of an object, unsigned."""
+        """Return the http(s) URL of an object, unsigned."""
         return self._signed_url(self._unsigned_client(), {"Key": key}, 1)
 
     def presigned_url(self, key: str, range_header: str, seconds: int) -> str:
-        """A URL that reads one range of one object until it expires: the range is part of what is signed."""
+        """Return a URL that reads one range of one object until it expires.
+
+        The signature covers the range.
+
+        Args:
+            key: Key in the bucket.
+            range_header: Value of the Range header, which the request must have.
+            seconds: How long the URL is valid.
+        """
         return self._signed_url(self.client, {"Key": key, "Range": range_header}, seconds)
 
     def _signed_url(self, client: "S3Client", parameters: dict[str, str], seconds: int) -> str:
@@ -116,13 +126,13 @@ class S3Connection:
             retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
             max_pool_connections=_CONNECTIONS,
             tcp_keepalive=True,
-            # Whole chunks and their parts carry CRC-64/NVME of our own; other requests need none.
+            # cafcat itself sets the checksums of chunks and their parts; other requests need none.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             s3={"addressing_style": self._access.addressing},
             user_agent_extra="cafcat",
         )
-        # A region that is set to nothing is not set.
+        # A region that is set to an empty text counts as not set.
         region = self._access.region or self._boto_session().region_name or "us-east-1"
         try:
             with translated("use", self.url):
@@ -131,10 +141,10 @@ class S3Connection:
                 )
         except ValueError as error:
             hint = "write AWS_ENDPOINT_URL, or endpoint_url in a configuration, as https://host:port"
-            raise InvalidInput("the URL of the S3 server is none", hint=hint) from error
+            raise InvalidInput("the URL of the S3 server is not valid", hint=hint) from error
         if "@" in urlsplit(client.meta.endpoint_url).netloc:
-            hint = "credentials belong into AWS' own configuration or environment"
-            raise InvalidInput("the URL of an S3 server has no user or password in it", hint=hint)
+            hint = "put credentials into AWS' own configuration or environment"
+            raise InvalidInput("the URL of the S3 server contains a user or password", hint=hint)
         return client
 
     def _unsigned_client(self) -> "S3Client":
@@ -161,7 +171,7 @@ class S3Connection:
             "allow_http": True,
             "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
             "read_timeout": timedelta(seconds=READ_SECONDS),
-            # Of a whole answer: what limits it is read_timeout, however long a large object takes.
+            # The limit for a whole answer, which may be a large object: read_timeout ends silent requests.
             "timeout": timedelta(days=7),
             "user_agent": "cafcat",
         } | self._certificates()
@@ -180,10 +190,10 @@ class S3Connection:
         session = self._boto_session()
         if session.get_credentials() is None:
             raise NoCredentialsError
-        # boto3 renews credentials ten minutes before they end: what is kept must not be kept for longer.
+        # boto3 renews credentials ten minutes before they expire: obstore must not cache them for longer.
         return Boto3CredentialProvider(session, ttl=timedelta(minutes=5))
 
     def _certificates(self) -> dict[str, str]:
-        """Of a server with a certificate of its own: what AWS_CA_BUNDLE or the profile's ca_bundle names."""
+        """Return the option for obstore with the certificates that AWS_CA_BUNDLE or the profile names."""
         file = self._boto_session()._session.get_config_variable("ca_bundle")
         return {"root_certificate": Path(file).read_text()} if file else {}

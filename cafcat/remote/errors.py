@@ -1,4 +1,4 @@
-"""What boto3 and obstore raise, in cafcat's words. Messages name the server's error code, and never credentials.
+"""Translates the errors of boto3 and obstore. Messages name the server's error code, and never credentials.
 
 Error codes: Amazon S3 API Reference, "Error responses".
 """
@@ -7,25 +7,21 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cafcat.errors import AccessDenied, CafcatError, Conflict, InvalidInput, NotFound, StoreFailed
+from cafcat.errors import AccessDenied, CafcatError, Conflict, InvalidInput, NotFound, ServerFailed, StoreFailed
 
-__all__ = ["NotOffered", "ObjectDenied", "OutOfRange", "ServerFailed", "translated"]
+__all__ = ["NotOffered", "ObjectDenied", "OutOfRange", "translated"]
 
 
 class OutOfRange(StoreFailed):
-    """A range begins beyond the end of its object."""
-
-
-class ServerFailed(StoreFailed):
-    """The server did not answer, or answered that it cannot now: it was asked several times."""
+    """The range begins beyond the end of the object."""
 
 
 class NotOffered(StoreFailed):
-    """The server does not have the operation that was asked for."""
+    """The server does not offer the requested operation."""
 
 
 class ObjectDenied(AccessDenied):
-    """The server knows who we are, and does not let us do this."""
+    """The server accepts the credentials, but does not allow this request."""
 
 
 _NO_CREDENTIALS = {
@@ -52,21 +48,25 @@ _KINDS: dict[tuple[str, ...], type[CafcatError]] = {
 
 _HINTS = {
     "RequestTimeTooSkewed": "set the clock of this machine",
-    "NoSuchBucket": "cafcat makes no buckets: make it first",
-    "InvalidObjectState": "the object is in an archive class: restore it first",
-    "301": "set the region of the bucket: AWS_DEFAULT_REGION, or region of the store in cafcat.toml",
-    "PermanentRedirect": "set the region of the bucket: AWS_DEFAULT_REGION, or region of the store in cafcat.toml",
+    "NoSuchBucket": "cafcat does not create buckets: create this one first",
+    "InvalidObjectState": "the object is in an archive storage class: restore it first",
+    "301": "set the bucket's region: AWS_DEFAULT_REGION, or region in [stores.NAME] of cafcat.toml",
+    "PermanentRedirect": "set the bucket's region: AWS_DEFAULT_REGION, or region in [stores.NAME] of cafcat.toml",
 }
-_WHO = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile, and what they may do"
-_REACH = "is the server up, and AWS_ENDPOINT_URL right? Then run the same command again"
+_WHO = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile, and their permissions"
+_REACH = "check that the server is running and AWS_ENDPOINT_URL is right, then run the same command again"
 _AGAIN = "run the same command again"
 
 
 @contextmanager
 def translated(doing: str, where: str) -> Iterator[None]:
-    """Foreign exceptions become NotFound, AccessDenied, Conflict, InvalidInput or StoreFailed.
+    """Translate errors of boto3, botocore, urllib3 and obstore inside a `with` block.
 
-    Args: doing: "read", "write", "list", ...; where: URL of the object or bucket.
+    They become NotFound, AccessDenied, Conflict, InvalidInput or StoreFailed. Other errors pass unchanged.
+
+    Args:
+        doing: The operation: "read", "write", "list", ...
+        where: URL of the object or bucket.
     """
     try:
         yield
@@ -76,8 +76,8 @@ def translated(doing: str, where: str) -> Iterator[None]:
         found = _from_boto(error, doing, where) or _from_obstore(error, doing, where)
         if found is None:
             raise
-        # A server that refuses a signature quotes the request that it saw, session token and all: not even a
-        # traceback may show that.
+        # A server that refuses a signature quotes the whole request, with the session token. Not even a traceback
+        # may show it, so the original error is not chained.
         raise found from None if isinstance(found, AccessDenied) else error
 
 
@@ -87,14 +87,14 @@ def _from_boto(error: Exception, doing: str, where: str) -> CafcatError | None:
     from botocore import exceptions as boto
 
     if isinstance(error, boto.ClientError):
-        said = error.response.get("Error", {})
+        document = error.response.get("Error", {})
         status = str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
-        return _by_code(said.get("Code") or status, said.get("Message", ""), doing, where)
+        return _by_code(document.get("Code") or status, document.get("Message", ""), doing, where)
     no_credentials = (boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError)
     if isinstance(error, (*no_credentials, boto.TokenRetrievalError, boto.SSOError)):
         return _denied("no usable credentials were found", doing, where)
     if isinstance(error, boto.ProfileNotFound):
-        return AccessDenied(f"AWS' configuration has no such profile: {error}", hint="see ~/.aws/config")
+        return AccessDenied(f"AWS' configuration does not have this profile: {error}", hint="see ~/.aws/config")
     if isinstance(error, boto.ParamValidationError | boto.InvalidRegionError):
         return InvalidInput(f"{where}: {_one_line(error)}")
     unreachable = isinstance(error, boto.HTTPClientError)
@@ -102,16 +102,16 @@ def _from_boto(error: Exception, doing: str, where: str) -> CafcatError | None:
 
 
 def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | None:
-    """obstore says all in its text: the server's document is quoted in it."""
+    """Translate by the error's text: obstore quotes the server's document there, and has no other details."""
     text = str(error)
     code = re.search(r"<Code>(\w+)</Code>", text) or re.search(r"non-2xx status code: (\d+)", text)
     if code is not None:
         message = re.search(r"<Message>([^<]*)</Message>", text)
         return _by_code(code[1], message[1] if message else "", doing, where)
-    if "ReadRequest range starting at" in text:  # the server answered a range beyond the end with status 200 or 206
+    if "ReadRequest range starting at" in text:  # with status 200 or 206
         return OutOfRange(f"cannot {doing} {where}: the range begins beyond the end")
     if isinstance(error, FileNotFoundError):
-        return NotFound(f"cannot {doing} {where}: it is not there")
+        return NotFound(f"cannot {doing} {where}: it does not exist")
     if isinstance(error, PermissionError):
         return _denied("access denied", doing, where)
     if type(error).__module__.startswith("obstore"):
@@ -122,12 +122,12 @@ def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | Non
 
 
 def _by_code(code: str, message: str, doing: str, where: str) -> CafcatError:
-    said = code if not message or message == code else f"{code}: {message.strip().rstrip('.')}"
-    text = f"cannot {doing} {where}: the server says {_one_line(said)}"
+    answer = code if not message or message == code else f"{code}: {message.strip().rstrip('.')}"
+    text = f"cannot {doing} {where}: the server answered {_one_line(answer)}"
     if code in _MISSING:
         return NotFound(text, hint=_HINTS.get(code))
     if code in _NO_CREDENTIALS:
-        return _denied(f"the server says {_one_line(said)}", doing, where)
+        return _denied(f"the server answered {_one_line(answer)}", doing, where)
     if code in _NOT_ALLOWED:
         return ObjectDenied(text, hint=_WHO)
     for codes, kind in _KINDS.items():

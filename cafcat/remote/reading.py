@@ -1,4 +1,4 @@
-"""Reading objects of a bucket: exact ranges, whole small objects, streams that go on after a broken connection."""
+"""Reads objects of a bucket: exact ranges, whole small objects, and streams that survive a broken connection."""
 
 import os
 import re
@@ -16,36 +16,46 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK_BYTES", "ObjectHead", "RemoteObject", "nanoseconds", "quoted", "unquoted"]
 
 BLOCK_BYTES: Final = 1 << 20
+"""Largest block of a stream, in bytes."""
 _RESUMES: Final = 5
-"""So often in a row a stream begins again without having got a byte further."""
+"""How often a stream is begun again in a row without receiving another byte."""
 
-# Keys that obstore takes as they are (object_store's Path): it drops slashes at the ends, and refuses empty, "."
-# and ".." parts and control characters. All others are read by boto3: a key that was changed is another object.
+# Keys that obstore does not change. obstore (object_store's Path) drops slashes at the ends, and refuses empty, "."
+# and ".." parts and control characters. Other keys are read by boto3, because a changed key is another object.
 _PLAIN_KEY: Final = re.compile(
     r"(?!.*[\x00-\x1f\x7f])(?:(?!\.{1,2}(?:/|\Z))[^/]+)(?:/(?!\.{1,2}(?:/|\Z))[^/]+)*", re.DOTALL
 )
 
 
 _NOT_PARTIAL: Final = "Received non-partial response"
-"""In obstore's error about a range that was answered with status 200."""
+"""Part of obstore's error when a request for a range is answered with status 200."""
 
 
 class _Obstore:
-    """Its threads do not come along into a process that is forked: there it would wait for them for ever."""
+    """Whether obstore can be used in this process.
 
-    left_behind = False
+    The threads of obstore do not exist in a forked process. Its calls would wait for them for ever.
+    """
+
+    is_forked = False
+    """True in a forked process whose parent had imported obstore: boto3 reads there."""
 
 
 def _after_fork() -> None:
-    _Obstore.left_behind = "obstore" in sys.modules
+    _Obstore.is_forked = "obstore" in sys.modules
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
 class ObjectHead(NamedTuple):
-    """What a server says of an object: its size in bytes, time in nanoseconds since 1970 UTC, entity tag without
-    quotes."""
+    """Properties of an object.
+
+    Attributes:
+        size_bytes: Size in bytes.
+        modified_ns: Time of the last modification, in nanoseconds since 1970 UTC.
+        etag: Entity tag without quotes, None if the server shows none.
+    """
 
     size_bytes: int
     modified_ns: int
@@ -53,7 +63,7 @@ class ObjectHead(NamedTuple):
 
 
 class RemoteObject:
-    """One object. With an etag, only that version of it: reading another raises Conflict."""
+    """One object. With an entity tag, only this version of it: reading another version raises Conflict."""
 
     def __init__(self, connection: S3Connection, key: str, etag: str | None = None) -> None:
         self._connection = connection
@@ -62,7 +72,7 @@ class RemoteObject:
         self.name = f"{connection.url}/{key}"
 
     def head(self) -> ObjectHead:
-        """One request. Raises NotFound, Conflict, AccessDenied, StoreFailed."""
+        """Return size, time and entity tag. One request. Raises NotFound, Conflict, AccessDenied, StoreFailed."""
         client, where = self._connection.client, {"Bucket": self._connection.bucket, "Key": self._key}
         condition = {"IfMatch": quoted(self._etag)} if self._etag else {}
         with translated("look at", self.name):
@@ -70,19 +80,26 @@ class RemoteObject:
         return ObjectHead(found["ContentLength"], nanoseconds(found["LastModified"]), unquoted(found.get("ETag")))
 
     def read(self) -> tuple[ObjectHead, bytes]:
-        """The whole object by one request. Raises NotFound, Conflict, AccessDenied, StoreFailed."""
+        """Return the whole object. One request. Raises NotFound, Conflict, AccessDenied, StoreFailed."""
         return self._whole(lambda: self._get(None, None))
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Exactly `[start_byte, end_byte)`, by one request; nothing of nothing asks nobody. Raises NotFound,
-        Corrupt if the object ends earlier, Conflict, InvalidInput, AccessDenied, StoreFailed."""
+        """Return exactly the bytes `[start_byte, end_byte)`. One request; none for an empty range.
+
+        Raises:
+            NotFound: There is no such object.
+            Corrupt: The object is shorter.
+            Conflict: The object has another entity tag.
+            InvalidInput: The range is not valid.
+            AccessDenied, StoreFailed: The server refuses or fails.
+        """
         self._check_span(start_byte, end_byte)
         if start_byte == end_byte:
             return b""
         return self._whole(lambda: self._get_span(start_byte, end_byte))[1]
 
     def _whole(self, get: "Callable[[], _Answer]") -> tuple[ObjectHead, bytes]:
-        """A body that breaks off is asked for again; a request that fails was tried again before."""
+        """Read an answer to its end. If its connection breaks, send the request again."""
         for attempt in range(_RESUMES + 1):
             answer = get()
             try:
@@ -93,13 +110,16 @@ class RemoteObject:
         raise AssertionError("unreachable")
 
     def blocks(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB, by one request; by further ones where the connection breaks."""
+        """Yield the bytes `[start_byte, end_byte)` in blocks of at most 1 MiB. Raises as `read_at`.
+
+        This is one request, and another one each time that the connection breaks.
+        """
         self._check_span(start_byte, end_byte)
         position, failures = start_byte, 0
         while position < end_byte:
             try:
                 answer = self._get_span(position, end_byte)
-                self._etag = self._etag or answer.head.etag  # further requests read the same version
+                self._etag = self._etag or answer.head.etag  # later requests read the same version
                 for block in answer.blocks():
                     position, failures = position + len(block), 0
                     yield block
@@ -118,24 +138,24 @@ class RemoteObject:
         answer.close()
         if answer.first_byte == start_byte and answer.end_byte < end_byte:
             raise self._too_short(answer.head.size_bytes, end_byte)
-        raise StoreFailed(f"cannot read {self.name}: the server does not give ranges")
+        raise StoreFailed(f"cannot read {self.name}: the server does not support ranges")
 
     def _get(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
         with translated("read", self.name):
             answer = self._get_by_either(start_byte, end_byte)
         if self._etag and answer.head.etag not in (None, self._etag):
             answer.close()
-            raise Conflict(f"{self.name} is another version than the one asked for: a server ignored If-Match")
+            raise Conflict(f"{self.name} is another version than the requested one: the server ignored If-Match")
         return answer
 
     def _get_by_either(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
-        """Read with obstore where it can, else with boto3.
+        """Read with obstore if possible, else with boto3.
 
-        obstore refuses the status 200 for a range, even with the right Content-Range.
+        obstore refuses an answer with status 200 to a request for a range, even with the right Content-Range.
         """
         connection = self._connection
         is_range = start_byte is not None
-        if _Obstore.left_behind or not _PLAIN_KEY.fullmatch(self._key) or (is_range and connection.ranges_are_200):
+        if _Obstore.is_forked or not _PLAIN_KEY.fullmatch(self._key) or (is_range and connection.ranges_are_200):
             return self._get_by_boto(start_byte, end_byte)
         try:
             return self._get_by_obstore(start_byte, end_byte)
@@ -187,10 +207,10 @@ class RemoteObject:
 
 
 class _Answer(NamedTuple):
-    """The head of a GET, and its body yet to be read: `[first_byte, end_byte)` of the object.
+    """The head of an answer to a GET request, and its unread body: bytes `[first_byte, end_byte)` of the object.
 
-    Reading the body closes it, also where that fails. A body that is not read has to be closed: its connection
-    stays open otherwise. obstore closes what nobody refers to.
+    Reading the body closes it, also if that fails. An unread body must be closed, because its connection stays open
+    otherwise. obstore closes a body when it is garbage collected.
     """
 
     name: str
@@ -202,7 +222,7 @@ class _Answer(NamedTuple):
     close: Callable[[], None] = lambda: None
 
     def body(self) -> bytes:
-        """All of it. Raises StoreFailed if the connection ended before."""
+        """Return the whole body. Raises StoreFailed if the connection ended early."""
         try:
             with translated("read", self.name):
                 data = self.read()
@@ -212,7 +232,7 @@ class _Answer(NamedTuple):
         return data
 
     def blocks(self) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB."""
+        """Yield the body in blocks of at most 1 MiB. Raises StoreFailed if the connection ended early."""
         count = 0
         try:
             for block in self._translated_stream():
@@ -243,7 +263,7 @@ class _Answer(NamedTuple):
 
 
 def _content_range(found: Any) -> tuple[int, int, int]:
-    """First byte, one past the last, and size of the whole (RFC 9110, 14.4)."""
+    """Return the first byte, the end (exclusive), and the size of the whole object (RFC 9110, 14.4)."""
     if "ContentRange" not in found:
         return 0, found["ContentLength"], found["ContentLength"]
     first, last, size = map(int, re.findall(r"\d+", found["ContentRange"])[:3])
@@ -251,15 +271,15 @@ def _content_range(found: Any) -> tuple[int, int, int]:
 
 
 def nanoseconds(when: "datetime") -> int:
-    """Since 1970 UTC."""
+    """Return a time in nanoseconds since 1970 UTC."""
     return int(when.timestamp() * 1_000_000) * 1000
 
 
 def unquoted(etag: str | None) -> str | None:
-    """An entity tag as S3 lists show it, without its quotes."""
+    """Return an entity tag without the quotes that S3 shows around it."""
     return etag.removeprefix('"').removesuffix('"') if etag else None
 
 
 def quoted(etag: str) -> str:
-    """As HTTP wants it in a condition. A weak one (W/"...") is left as it is, and matches nothing."""
+    """Return an entity tag for a condition of a request. Weak tags (W/...) match nothing and stay as they are."""
     return etag if etag.startswith("W/") else f'"{etag}"'

@@ -1,1 +1,1 @@
-"""Sources from what was typed, their files in batches, and how far they were gone through."""
+"""Opens the sources of an operation, yields their files in batches, and saves the positions of listings."""

@@ -1,4 +1,4 @@
-"""What a run takes from its sources: files in batches, opened one after the other or many at once."""
+"""Files of sources in batches, opened one after the other or many at the same time."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -15,17 +15,18 @@ from cafcat.sources.base import (
     open_or_error,
 )
 
-__all__ = ["Opened", "SourceBroke", "batches_of", "blocks_of", "open_each", "read_each"]
+__all__ = ["OpenResult", "SourceBroke", "batches_of", "blocks_of", "open_each", "read_each"]
 
 BATCH_FILES: Final = 5_000
-"""So many files are decided by one query."""
+"""How many files are compared with the catalog by one query."""
 
-Opened = OpenFile | SourceFailed
+OpenResult = OpenFile | SourceFailed
+"""An opened file, or the error for it."""
 Item = TypeVar("Item")
 
 
 class SourceBroke(Exception):
-    """A source ended before its end; `reason` is its error."""
+    """A source ended too early. `reason` is its error."""
 
     def __init__(self, reason: CafcatError) -> None:
         super().__init__(str(reason))
@@ -33,27 +34,36 @@ class SourceBroke(Exception):
 
 
 def batches_of(source: Source) -> Iterator[Sequence[SourceFile | FileProblem]]:
-    """All that a source has, in groups. Raises SourceBroke."""
+    """Yield all files and problems of a source, in groups. Raises SourceBroke if the source ends too early."""
     batches = source.batches() if isinstance(source, BatchingSource) else _grouped(source.files())
     return _guarded(batches)
 
 
-def open_each(source: Opener, files: Iterable[SourceFile]) -> Generator[Opened, None, None]:
-    """A result for each of the files, in order. To be closed. Raises SourceBroke."""
+def open_each(source: Opener, files: Iterable[SourceFile]) -> Generator[OpenResult, None, None]:
+    """Yield the opened file, or the error, for each file in order. The caller must close the generator.
+
+    Raises:
+        SourceBroke: The source ended too early.
+    """
     if isinstance(source, PrefetchingSource):
         return _guarded(source.open_each(files))
     return _guarded(open_or_error(source.open, file) for file in files)
 
 
-def read_each(opener: Opener, files: Sequence[SourceFile]) -> Generator[NewFile | Opened, None, None]:
-    """The same; a file may be read already."""
+def read_each(opener: Opener, files: Sequence[SourceFile]) -> Generator[NewFile | OpenResult, None, None]:
+    """Yield one result for each file as `open_each`, or a NewFile for a file that was read at once."""
     if isinstance(opener, ReadingOpener):
         return _guarded(opener.read_each(files))
     return open_each(opener, files)
 
 
 def blocks_of(opened: OpenFile) -> Iterator[bytes]:
-    """Its blocks. Raises SourceFailed for what is wrong with the file, SourceBroke for what is wrong with all."""
+    """Yield the blocks of an opened file.
+
+    Raises:
+        SourceFailed: This file cannot be read.
+        SourceBroke: No file of the source can be read.
+    """
     try:
         yield from opened.blocks()
     except SourceFailed:
@@ -71,7 +81,7 @@ def _grouped(items: Iterator[SourceFile | FileProblem]) -> Iterator[Sequence[Sou
                 yield batch
                 batch = []
     except CafcatError:
-        yield batch  # what came before the end is as good as ever
+        yield batch  # the files before the error are valid
         raise
     yield batch
 

@@ -1,39 +1,35 @@
-"""The sources of a run, from what was typed. Each kind is imported only when asked for."""
+"""Opens the sources of an operation from the names that the user typed.
+
+The module of a kind of source is imported when a source of the kind is opened.
+"""
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cafcat.catalog.history.listings import Listings
 from cafcat.errors import InvalidInput
 from cafcat.model import Comparison, OnConflict
-from cafcat.remote.access import S3Access
 from cafcat.scanning.positions import Positions
 from cafcat.sources.base import Source
 from cafcat.sources.filter import PathFilter
+from cafcat.sources.kind import SourceContext, SourceKind
 from cafcat.sources.lists.name_list import NameListSource
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.sources.names import printable, warn_once
+from cafcat.sources.registry import find_kind, scheme_of
 from cafcat.sources.tar.archive import looks_like_tar, open_tar
 from cafcat.support.arguments import parse_text
 from cafcat.support.parameters import Flag, Unless, folder_flag
 
-if TYPE_CHECKING:
-    from cafcat.sources.s3.inventory import InventoryRow
-
-__all__ = ["UNORDERED", "Opening", "SourceOptions", "is_remote", "printable_options"]
-
-
-UNORDERED = "--x-s3"
-"""How the names of directory buckets end. They list in no order (Amazon S3 API Reference, ListObjectsV2): nothing
-can go on there."""
+__all__ = ["SourceOpener", "SourceOptions", "printable_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Options of an operation that concern its sources. Attributes as of IngestOptions."""
+    """Options of an operation that concern its sources. See IngestOptions for the attributes."""
 
     files_from: Annotated[
         str | None,
@@ -73,11 +69,11 @@ class SourceOptions:
 
     @property
     def scope(self) -> list[Any]:
-        """What a listing depends on beside its URL and server: it can go on only for the same."""
+        """Options that a listing depends on, beside URL and server. If one changes, the listing starts again."""
         return [self.prefix, list(self.include), list(self.exclude), self.on_conflict, self.comparison]
 
     def as_recorded(self) -> dict[str, Any]:
-        """For `ingest_runs.options`."""
+        """Return the options for the column `ingest_runs.options`."""
         names = ("prefix", "follow_symlinks", "unpack_tars", "inventory", "restart_listing")
         values = {name: getattr(self, name) for name in names}
         lists = {"include": list(self.include), "exclude": list(self.exclude)}
@@ -85,21 +81,32 @@ class SourceOptions:
 
 
 @dataclass(slots=True)
-class Opening:
-    """Opens the sources of one run. own_folders and own_urls are not walked into; access says how the server of an
-    s3:// URL is reached."""
+class SourceOpener:
+    """Opens the sources of one operation.
+
+    Attributes:
+        options: Options of the operation.
+        listings: Positions of interrupted listings.
+        options_of: Returns the options in cafcat.toml for a URL.
+        warn: Called with warnings.
+        own_folders: Folders of cafcat itself, which are not ingested.
+        own_urls: URLs of cafcat's own stores, whose objects are not ingested.
+    """
 
     options: SourceOptions
     listings: Listings
-    access: Callable[[str], S3Access]
+    options_of: Callable[[str], Mapping[str, str]]
     warn: Callable[[str], None]
     own_folders: Sequence[str] = ()
     own_urls: Sequence[str] = ()
     _listed: dict[Source, tuple[str, str]] = field(default_factory=dict)
 
     def open(self, sources: Sequence[str | os.PathLike[str]]) -> list[Source]:
-        """All of them. Raises NotFound, InvalidInput, AccessDenied or SourceFailed for a source that cannot be used
-        at all."""
+        """Open all sources, and the list of --files-from.
+
+        Raises:
+            NotFound, InvalidInput, AccessDenied, SourceFailed: A source cannot be used at all.
+        """
         self._check(sources)
         self.warn = warn_once(self.warn)
         opened = [self._open(os.fspath(source)) for source in sources]
@@ -117,24 +124,29 @@ class Opening:
         positions.begin(self.listings, ids)
 
     def _check(self, sources: Sequence[str | os.PathLike[str]]) -> None:
-        remote = [source for source in sources if is_remote(source)]
-        if self.options.inventory is not None and (len(remote) != 1 or len(sources) != 1):
-            raise InvalidInput("an inventory stands for the listing of one bucket", hint="name one s3:// source")
+        kinds = [_kind_of(os.fspath(source)) for source in sources]
+        listed = [kind for kind in kinds if kind is not None and kind.reads_inventories]
+        if self.options.inventory is not None and (len(listed) != 1 or len(sources) != 1):
+            hint = "name one source, as s3://BUCKET"
+            raise InvalidInput("--inventory replaces the listing of exactly one bucket", hint=hint)
         if sources.count("-") > 1 or ("-" in sources and self.options.files_from == "-"):
             raise InvalidInput("standard input can be read only once")
         if "-" in sources and not self.options.unpack_tars:
-            raise InvalidInput("standard input is a tar, or nothing", hint="leave --no-unpack out")
+            raise InvalidInput(
+                "standard input must be a tar archive, which is unpacked", hint="leave out --no-unpack"
+            )
 
     def _open(self, typed: str) -> Source:
-        if is_remote(typed):
-            return self._open_s3(typed)
+        kind = _kind_of(typed)
+        if kind is not None:
+            return self._open_url(kind, typed)
         options = self.options
         shared: dict[str, Any] = {"prefix": options.prefix, "filter": self._filter(), "warn": self.warn}
         archive = open_tar(typed, **shared) if typed == "-" or options.unpack_tars else None
         if archive is not None:
             return archive
         if options.unpack_tars and looks_like_tar(typed):
-            self.warn(f"{printable(typed)} cannot be read as a tar: it is taken as a file")
+            self.warn(f"{printable(typed)} cannot be read as a tar archive: it is ingested as a file")
         shared |= {"follow_symlinks": options.follow_symlinks, "own_folders": self.own_folders}
         return DirectorySource(typed, **shared)
 
@@ -148,44 +160,40 @@ class Opening:
             filter=self._filter(),
             own_folders=self.own_folders,
             warn=self.warn,
-            access=self.access,
+            options_of=self.options_of,
         )
 
-    def _open_s3(self, url: str) -> Source:
-        from cafcat.remote.address import parse_s3
-        from cafcat.remote.connection import S3Connection
-        from cafcat.sources.s3.bucket import S3Source
+    def _open_url(self, kind: SourceKind, url: str) -> Source:
+        scopes: list[str] = []
 
-        shared: dict[str, Any] = {
-            "prefix": self.options.prefix,
-            "filter": self._filter(),
-            "own_urls": self.own_urls,
-        }
-        bucket = parse_s3(url).bucket
-        connection = S3Connection(bucket, self.access(url))
-        if self.options.inventory is not None:
-            return S3Source(url, connection, inventory=self._inventory_of, **shared)
-        if bucket.endswith(UNORDERED):
-            return S3Source(url, connection, **shared)
-        scope = json.dumps([connection.server_url, *self.options.scope])
-        source = S3Source(url, connection, after=self._position(url, scope), **shared)
-        self._listed[source] = (url, scope)
+        def resume_position(server: str) -> str | None:
+            scopes.append(json.dumps([server, *self.options.scope]))
+            return self._position(url, scopes[-1])
+
+        source = kind.open(
+            url,
+            SourceContext(
+                prefix=self.options.prefix,
+                filter=self._filter(),
+                options_of=self.options_of,
+                own_urls=self.own_urls,
+                inventory=self.options.inventory,
+                resume_position=resume_position,
+            ),
+        )
+        if scopes:
+            self._listed[source] = (url, scopes[-1])
         return source
 
-    def _inventory_of(self, bucket: str) -> "Iterable[InventoryRow]":
-        from cafcat.sources.s3.inventory import read_inventory
-
-        return read_inventory(self.options.inventory or "", self.access, bucket)
-
     def _position(self, url: str, scope: str) -> str | None:
-        """Where an interrupted listing of the same goes on."""
+        """Return where an interrupted listing with the same URL and scope continues. None: at its start."""
         found = None if self.options.restart_listing else self.listings.find(url, scope)
         if found is None or found.position is None:
             return None
         key = printable(found.position)
         self.warn(
-            f"going on with the listing of {printable(url)} that began at {found.started_at}, after {key}; "
-            "--restart-listing begins anew"
+            f"continuing the listing of {printable(url)} that began at {found.started_at}, after {key}; "
+            "--restart-listing starts it again"
         )
         return found.position
 
@@ -195,18 +203,17 @@ class Opening:
         return patterns if options.include or options.exclude else None
 
 
-def is_remote(source: str | os.PathLike[str]) -> bool:
-    """Whether a source is the URL of a bucket. Raises InvalidInput for other URLs."""
-    name = os.fspath(source)
-    scheme, separator, _ = name.partition("://")
-    if separator and scheme.lower() in ("http", "https"):
-        hint = "put it into a file, and name that with --files-from"
-        raise InvalidInput(f"{printable(name)}: a single URL is no source", hint=hint)
-    return bool(separator) and scheme.lower() == "s3"
+def _kind_of(typed: str) -> SourceKind | None:
+    """Return the kind of source that a URL belongs to; None for a path."""
+    scheme = scheme_of(typed)
+    return None if scheme is None else find_kind(scheme)
 
 
 def printable_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The same as text that Postgres can hold: a pattern may have bytes that are no UTF-8, to exclude such."""
+    """Return options as text that Postgres can store.
+
+    A pattern may contain bytes that are not UTF-8, to exclude such names.
+    """
 
     def shown(value: Any) -> Any:
         if isinstance(value, list):

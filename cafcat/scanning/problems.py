@@ -1,4 +1,4 @@
-"""What went wrong with single files: told, counted, and kept as events of the run."""
+"""Problems with single files: reported, counted, and stored as events of the run."""
 
 from typing import Final
 
@@ -10,19 +10,27 @@ from cafcat.progress import Progress
 __all__ = ["Problems"]
 
 _EVENTS: Final = 5_000
+"""How many failures are stored at once, and how many are buffered at most if the catalog fails."""
 
 
 class Problems:
-    """Of one run, or of one process of it."""
+    """Collects the problems of one run, or of one process of a run."""
 
     def __init__(self, catalog: Catalog, report: IngestReport, progress: Progress) -> None:
+        """Begin without problems.
+
+        Args:
+            catalog: Stores failures as events.
+            report: Counts failed and skipped files.
+            progress: Reports each problem to the user.
+        """
         self._catalog = catalog
         self._report = report
         self._progress = progress
         self._failures: list[FileProblem] = []
 
     def add(self, problem: FileProblem) -> None:
-        """Counts it as failed or skipped."""
+        """Report a problem, and count its file as failed or skipped."""
         self._progress.emit(problem)
         if not problem.kind.is_failure:
             self._report.files_skipped += 1
@@ -33,7 +41,7 @@ class Problems:
             self.record()
 
     def record(self) -> None:
-        """Failures become events; losing them with a catalog that is gone must not hide why it is gone."""
+        """Store failures as events. Errors of the catalog are ignored: another error ends the run then."""
         failures, self._failures = self._failures, []
         if failures and self._report.run is not None:
             try:

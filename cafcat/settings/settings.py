@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cafcat.errors import InvalidInput
-from cafcat.remote.access import S3Access, is_s3
-from cafcat.settings.stores import NamedStore, access_of, chosen_url, named_stores, possible_name
+from cafcat.settings.stores import NamedStore, chosen_url, named_stores, options_of, possible_name
 from cafcat.settings.values import (
     GivenValue,
     absolute_path,
@@ -25,7 +24,7 @@ from cafcat.settings.values import (
     whole_number,
 )
 from cafcat.stores.base import READ_REQUESTS
-from cafcat.stores.registry import UPLOAD_MEMORY
+from cafcat.stores.kind import UPLOAD_MEMORY, StoreContext
 from cafcat.support.quantities import format_size
 
 __all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "default_home", "redact"]
@@ -153,22 +152,23 @@ class Settings:
         """
         return (self.store_name or self.store) if self.origins["store"] == "flag" else None
 
-    def access(self, url: str) -> S3Access:
-        """Return how to reach S3 for the s3:// URL of a store, a source or an object.
+    def options_of(self, url: str) -> Mapping[str, str]:
+        """Return the options that [stores.NAME] sets for the URL of a store, a source or an object.
 
-        This is the access of the named store with the longest URL that is equal to `url`, or a folder above it.
-        Without such a store, AWS's own configuration applies.
+        These are the options of the named store with the longest URL that is equal to `url`, or a folder above it.
+        Empty if there is no such store.
         """
-        return access_of(url, self.stores)
+        return options_of(url, self.stores)
+
+    def store_context(self, url: str) -> StoreContext:
+        """Return what these settings provide for opening the store, or an object, at a URL."""
+        return StoreContext(
+            self.options_of(url), self.upload_memory, self.read_requests, private_folder=str(self.home / "chunks")
+        )
 
 
 def redact(url: str) -> str:
-    """Return a libpq URL, key=value string or store URL with `***` instead of every password.
-
-    In an s3:// URL this also replaces the user, which would be an access key.
-    """
-    if is_s3(url):
-        return _USER_IN_S3_URL.sub("://***@", url)
+    """Return a libpq URL or key=value string with `***` in place of every password."""
     if "://" not in url:
         return _PASSWORD_KEYWORD.sub(r"\1***", url)
     # A password with an unescaped "/", "?" or "@" makes the URL invalid. It must not be shown even then.
@@ -178,8 +178,6 @@ def redact(url: str) -> str:
     return _PASSWORD_IN_URL.sub(r"\1***@", before) + mark + _PASSWORD_PARAMETER.sub(r"\1***", query)
 
 
-# An "@" after the bucket is part of a key. But if a ":" is before it, it ends a password that contains a "/".
-_USER_IN_S3_URL = re.compile(r"://(?=[^/]*[:@]).*@", re.DOTALL)
 _PASSWORD_IN_URL = re.compile(r"(://[^:/@]*:).*@", re.DOTALL)
 _PASSWORD_PARAMETER = re.compile(r"((?:^|&)(?:ssl)?password=)[^&]*", re.IGNORECASE)
 _PASSWORD_KEYWORD = re.compile(

@@ -1,33 +1,33 @@
-"""The named stores of `cafcat.toml`, and how to reach each of them.
+"""The named stores of `cafcat.toml`, with the options of each.
 
-Credentials belong in AWS's own configuration. No key of the file holds a secret, and a URL that contains one is
-refused. Messages never show a refused URL.
+Which options a table [stores.NAME] may have depends on the kind of store (`StoreKind.options`). No option holds a
+secret, a URL that contains a user or password is refused, and a refused URL is never shown.
 """
 
-import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
-from urllib.parse import unquote
+from typing import Any
 
 from cafcat.errors import InvalidInput
-from cafcat.remote.access import Addressing, S3Access, is_s3
 from cafcat.settings.values import GivenValue, absolute_path, check_keys, text_of
+from cafcat.stores.kind import StoreKind
+from cafcat.stores.registry import find_kind
 
-__all__ = ["NamedStore", "access_of", "chosen_url", "is_store_name", "named_stores", "possible_name"]
+__all__ = [
+    "NamedStore",
+    "chosen_url",
+    "is_store_name",
+    "named_stores",
+    "options_of",
+    "possible_name",
+    "redact_store_url",
+]
 
-_OPTIONS = ("endpoint_url", "region", "profile", "addressing")
-_KEYS = ("url", *_OPTIONS)
-_ADDRESSINGS: tuple[Addressing, ...] = get_args(Addressing)
 _NAME = re.compile(r"\w[\w.-]*")
-_BUCKET = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_S3_URL = re.compile(rf"s3://({_BUCKET})(?:/+([^?#\x00-\x1f\x7f\ud800-\udfff]*))?", re.IGNORECASE)
-# An "@" is refused even in the path, because it may be the end of a password with an unescaped "/".
-_ENDPOINT = re.compile(r"https?://(?:[\w.-]+|\[[\da-f:.]+\])(?::\d{1,5})?(?:/[^?#@\s]*)?", re.ASCII | re.IGNORECASE)
-_USER_INFORMATION = re.compile(r"[^/]*://(?=[^/]*[:@]).*@", re.DOTALL)
-_FILE_URL = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL | re.IGNORECASE)
+# An "@" behind the first "/" belongs to a path, unless a ":" or "@" before that "/" shows that it ends a password.
+_USER_INFORMATION = re.compile(r"\A([^/]*://)(?=[^/]*[:@]).*@", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class NamedStore:
     """A table `[stores.NAME]` of the configuration file.
 
     Attributes:
-        name: Name of the store.
-        url: URL or absolute path of the store.
-        access: How to reach S3; S3Access() for a store that is not at s3://.
+        name: Name of the table.
+        url: A URL or an absolute path, as in Settings.store.
+        options: The other values of the table, in the normal form that the kind of store gives them.
     """
 
     name: str
     url: str
-    access: S3Access
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def named_stores(tables: Any, file: Path) -> dict[str, NamedStore]:
@@ -60,7 +60,7 @@ def named_stores(tables: Any, file: Path) -> dict[str, NamedStore]:
     stores = {name: _named_store(name, table, file) for name, table in tables.items()}
     names: dict[str, str] = {}
     for store in stores.values():
-        other = names.setdefault(_comparable(store.url), store.name)
+        other = names.setdefault(_same_store_key(store.url), store.name)
         if other != store.name:
             hint = "the catalog identifies a store by its URL: remove one of the names"
             raise InvalidInput(f"stores.{other} and stores.{store.name} in {file} have the same url", hint=hint)
@@ -80,7 +80,7 @@ def chosen_url(given: GivenValue, name: str, stores: Mapping[str, NamedStore]) -
     """
     if isinstance(given.value, str) and given.value in stores:
         return stores[given.value].url
-    return _store_url(given, name)
+    return _store_url(given, name, find_kind(text_of(given, name)))
 
 
 def is_store_name(text: str) -> bool:
@@ -98,16 +98,22 @@ def possible_name(given: Any, stores: Mapping[str, NamedStore]) -> str | None:
     return given if isinstance(given, str) and given not in stores and is_store_name(given) else None
 
 
-def access_of(url: str, stores: Mapping[str, NamedStore]) -> S3Access:
-    """Return the access of the named store that contains a URL.
+def options_of(url: str, stores: Mapping[str, NamedStore]) -> Mapping[str, str]:
+    """Return the options that apply to the URL of a store, a source or an object.
 
     Returns:
-        The access of the store with the longest URL that is equal to `url`, or a folder above it. S3Access() if
-        there is no such store.
+        The options of the named store whose URL is the longest that `url` begins with, compared by whole parts
+        between slashes. Empty if there is no such store.
     """
-    url = _without_trailing_slash(url)
+    scheme, separator, path = url.partition("://")
+    url = f"{scheme.lower()}{separator}{path.rstrip('/')}"
     above = [store for store in stores.values() if url == store.url or url.startswith(f"{store.url}/")]
-    return max(above, key=lambda store: len(store.url)).access if above else S3Access()
+    return max(above, key=lambda store: len(store.url)).options if above else {}
+
+
+def redact_store_url(url: str) -> str:
+    """Return the URL of a store with `***` in place of a user and password. The user may be an access key."""
+    return _USER_INFORMATION.sub(r"\1***@", url)
 
 
 def _named_store(name: str, table: Mapping[str, Any], file: Path) -> NamedStore:
@@ -117,71 +123,41 @@ def _named_store(name: str, table: Mapping[str, Any], file: Path) -> NamedStore:
         )
         raise InvalidInput(f"not a name for a store in {file}: {name!r}", hint=hint)
     prefix = f"stores.{name}."
-    check_keys(table, _KEYS, file, prefix)
-    if "url" not in table:
+    given = {key: GivenValue(value, f"file {file}: {prefix}{key}", file.parent) for key, value in table.items()}
+    if "url" not in given:
+        check_keys(table, ("url",), file, prefix)
         raise InvalidInput(
             f"stores.{name} in {file} has no url", hint='write url = "s3://BUCKET/PREFIX", or a folder'
         )
-    given = {key: GivenValue(value, f"file {file}: {prefix}{key}", file.parent) for key, value in table.items()}
-    url = _store_url(given.pop("url"), "url")
-    if given and not url.startswith("s3://"):
-        key, option = next(iter(given.items()))
-        raise InvalidInput(f"{key} ({option.origin}) is for stores at s3:// only", hint="remove it, or change url")
-    return NamedStore(name, url, _access(given))
+    kind = find_kind(text_of(given["url"], "url"))
+    readers = {} if kind is None else kind.options
+    check_keys(table, ("url", *readers), file, prefix)
+    url = _store_url(given["url"], "url", kind)
+    return NamedStore(name, url, {key: _option(given[key], key, readers[key]) for key in readers if key in given})
 
 
-def _access(given: Mapping[str, GivenValue]) -> S3Access:
-    return S3Access(
-        endpoint_url=_endpoint_url(given["endpoint_url"]) if "endpoint_url" in given else None,
-        region=text_of(given["region"], "region") if "region" in given else None,
-        profile=text_of(given["profile"], "profile") if "profile" in given else None,
-        addressing=_addressing(given["addressing"]) if "addressing" in given else "auto",
-    )
-
-
-def _endpoint_url(given: GivenValue) -> str:
-    text = text_of(given, "endpoint_url")
-    if not _ENDPOINT.fullmatch(text):
-        hint = "write https://HOST or https://HOST:PORT; credentials belong in AWS' own configuration"
-        raise InvalidInput(f"endpoint_url ({given.origin}) is not the URL of a server", hint=hint)
-    return text.rstrip("/")
-
-
-def _addressing(given: GivenValue) -> Addressing:
-    text = text_of(given, "addressing")
-    for word in _ADDRESSINGS:
-        if text == word:
-            return word
-    raise InvalidInput(f"addressing ({given.origin}) must be one of {', '.join(_ADDRESSINGS)}, not {text!r}")
-
-
-def _store_url(given: GivenValue, name: str) -> str:
-    """Return an s3:// URL without slashes around its prefix, any other URL unchanged, or an absolute path."""
+def _option(given: GivenValue, name: str, read: Callable[[str], str]) -> str:
     text = text_of(given, name)
-    if re.match(r"\s*s3:", text, re.IGNORECASE):
-        return _s3_url(text, f"{name} ({given.origin})")
-    if "://" not in text:
-        return str(absolute_path(given, name))
-    if _USER_INFORMATION.match(text):
-        hint = "remove the part before the @"
+    try:
+        return read(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name} ({given.origin}) {error.message}", hint=error.hint) from None
+
+
+def _store_url(given: GivenValue, name: str, kind: StoreKind | None) -> str:
+    """Return the URL in the normal form of its kind, another URL as it is, or an absolute path."""
+    text = text_of(given, name)
+    if _USER_INFORMATION.search(text):
+        hint = "remove the part before the @; credentials belong in the configuration of the store's own tools"
         raise InvalidInput(f"{name} ({given.origin}) contains a user or password", hint=hint)
-    return text
+    if kind is None:
+        return text if "://" in text else str(absolute_path(given, name))
+    try:
+        return kind.normal_url(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name} ({given.origin}) {error.message}", hint=error.hint) from None
 
 
-def _s3_url(text: str, label: str) -> str:
-    url = _S3_URL.fullmatch(text)
-    if url is None:
-        hint = "no user, password or query: credentials belong in AWS' own configuration, options in [stores.NAME]"
-        raise InvalidInput(f"{label} is not s3://BUCKET or s3://BUCKET/PREFIX", hint=hint)
-    return _without_trailing_slash(f"s3://{url[1]}/{url[2] or ''}")
-
-
-def _without_trailing_slash(url: str) -> str:
-    """Return an s3:// URL without slashes at its end, and any other text unchanged."""
-    return f"s3://{url[5:].rstrip('/')}" if is_s3(url) else url
-
-
-def _comparable(url: str) -> str:
-    """Return a text that is equal for equal stores: file:///srv/chunks/ and /srv/chunks are the same folder."""
-    folder = _FILE_URL.fullmatch(url)
-    return os.path.normpath(unquote(folder[1])) if folder else url
+def _same_store_key(url: str) -> str:
+    kind = find_kind(url)
+    return url if kind is None else kind.same_store_key(url)

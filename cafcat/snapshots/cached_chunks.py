@@ -8,7 +8,7 @@ from typing import Final
 
 from cafcat.errors import CafcatError
 from cafcat.model import Location
-from cafcat.stores.base import OpenObject, OpensFiles, Store
+from cafcat.stores.base import FileStore, OpenObject, Store
 
 __all__ = ["CachedChunk", "CachedChunks"]
 
@@ -72,7 +72,7 @@ class CachedChunks(dict[int, CachedChunk]):
     def _open(self, location: Location) -> CachedChunk | None:
         with suppress(CafcatError):
             store = self._store_of(location.store)
-            if isinstance(store, OpensFiles):
+            if isinstance(store, FileStore):
                 return CachedChunk(store.open(location.object_key))
         return None
 

@@ -1,1 +1,1 @@
-"""Sources: what is ingested."""
+"""Sources: files and folders that are ingested, on this machine and elsewhere."""

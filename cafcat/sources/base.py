@@ -1,4 +1,8 @@
-"""What a source is: files that are ingested."""
+"""The protocols of sources: files to ingest, and optional capabilities.
+
+Every source is a Source. Code outside `cafcat/sources` does not depend on the kind of source. It checks whether a
+source has one of the capabilities below.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -9,6 +13,7 @@ from cafcat.model import FileProblem, NewFile, SourceFile
 
 __all__ = [
     "BatchingSource",
+    "LocalSource",
     "OpenFile",
     "Opener",
     "PrefetchingSource",
@@ -18,30 +23,40 @@ __all__ = [
     "RootedSource",
     "ShareableSource",
     "Source",
+    "WholeFolderSource",
     "open_or_error",
 ]
 
-Opened = TypeVar("Opened")
+OpenedFile = TypeVar("OpenedFile")
 
 
 class OpenFile(Protocol):
-    """A file of a source, opened. Size, time and entity tag are as of opening it, and are promises: a file that
-    turns out otherwise raises SourceFailed."""
+    """An opened file of a source.
+
+    Size, time and entity tag are those at the time of opening. Reading raises SourceFailed if the file turns out to
+    be different.
+    """
 
     @property
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        """Size in bytes."""
 
     @property
-    def modified_ns(self) -> int | None: ...
+    def modified_ns(self) -> int | None:
+        """Time of the last modification, in nanoseconds since 1970 UTC. None if the source has no time."""
 
     @property
-    def etag(self) -> str | None: ...
+    def etag(self) -> str | None:
+        """Entity tag without quotes. None if the source has none."""
 
     def read(self) -> bytes:
-        """All `size_bytes` bytes. Raises SourceFailed if the file changed meanwhile."""
+        """Return all `size_bytes` bytes. Raises SourceFailed if the file has changed."""
 
     def blocks(self) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB; what was yielded counts only if no error follows."""
+        """Yield the bytes in blocks of at most 1 MiB.
+
+        The blocks are valid only if no SourceFailed follows. It is raised if the file has changed.
+        """
 
     def __enter__(self) -> Self: ...
 
@@ -51,87 +66,130 @@ class OpenFile(Protocol):
 
 
 class Opener(Protocol):
-    """What a file that a source found is opened with."""
+    """Opens the files that a source found."""
 
     def open(self, file: SourceFile) -> OpenFile:
-        """Opens a file that the source's `files` gave. Raises SourceFailed, also when it is no longer a regular
-        file."""
+        """Open a file that `Source.files` yielded.
+
+        Raises:
+            SourceFailed: The file has vanished, cannot be read, or is not a regular file any more.
+        """
 
 
 class Source(Opener, Protocol):
-    """Something to ingest."""
+    """Files to ingest."""
 
     @property
     def name(self) -> str:
-        """As typed, for `ingest_runs.sources`."""
+        """Name of the source as the user typed it, for messages and `ingest_runs.sources`. Printable."""
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """All files, and all that cannot be one, each once. Never raises for a single file."""
+        """Yield every file once, and a problem for everything that cannot be ingested.
+
+        A single file that cannot be read does not raise an error.
+        """
 
 
 @runtime_checkable
 class ReadingOpener(Opener, Protocol):
-    """Reading a small file at once costs less than opening it."""
+    """An opener for files that are cheaper to read at once than to open first."""
 
     def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenFile | SourceFailed]:
-        """One result for each file, in order; NewFile for one that was read, and is what it was when it was
-        found."""
+        """Yield one result for each file, in order.
+
+        Returns:
+            A NewFile for a file that was read and has not changed since it was found. Otherwise the opened file, or
+            the error.
+        """
 
 
 @runtime_checkable
 class ShareableSource(Source, Protocol):
-    """A source whose files other processes can open, too."""
+    """A source whose files can also be opened by other processes."""
 
     @property
     def opener(self) -> Opener:
-        """Picklable."""
+        """Opens files of the source. It can be pickled."""
 
 
 @runtime_checkable
 class BatchingSource(Source, Protocol):
-    """A source that is read once, front to back: what it gave can be opened only until it gives more."""
+    """A source that is read once, from front to back: a file can be opened only before the next batch is read."""
 
     def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
-        """All of `files()` in groups. The files of a group can be opened until the next group is asked for."""
+        """Yield all of `files()` in groups. Files of a group can be opened until the next group is requested."""
 
 
 @runtime_checkable
 class PrefetchingSource(Source, Protocol):
-    """A source where each file is a long way to go, and many can be under way at once."""
+    """A source whose files take long to answer, so that many are requested at the same time."""
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
-        """Opens the files, in order: one result for each, looking ahead as far as memory allows. `files` is
-        taken from in the caller's thread."""
+        """Yield the opened file, or the error, for each file, in order.
+
+        Later files are requested ahead, as far as memory allows. `files` is iterated in the thread of the caller.
+        """
 
 
 @runtime_checkable
 class ReadOnceSource(Source, Protocol):
     """A source of which a large file can be read only once."""
 
-    def keep(self, file: SourceFile) -> None:
-        """Let a file of the last batch be opened several times, until the next batch is asked for. Contents that
-        the source does not have in memory go to a temporary file when they are first read."""
+    def buffer(self, file: SourceFile) -> None:
+        """Let a file of the last batch be opened several times, until the next batch is requested.
+
+        Contents that are not in memory are copied to a temporary file when they are first read.
+        """
 
 
 @runtime_checkable
 class RootedSource(Source, Protocol):
-    """A source that can tell its files apart from files of the same names elsewhere."""
+    """A source that can distinguish its files from files with the same names elsewhere."""
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the root of a file, as sources/roots.py has it: files of one root and one path are the same file
-        at different times."""
+        """Return the root of a file: see `cafcat/sources/roots.py`.
+
+        Files with the same root and path are the same file at different times.
+        """
 
 
 @runtime_checkable
 class ResumableSource(Source, Protocol):
-    """A source whose listing is long, and can go on where it was interrupted."""
+    """A source with a long listing that can continue where it was interrupted."""
 
     def position_of(self, file: SourceFile) -> str:
-        """Where a listing goes on that has come past this file."""
+        """Return the position from which a listing continues after this file."""
 
 
-def open_or_error(open_file: Callable[[SourceFile], Opened], file: SourceFile) -> Opened | SourceFailed:
-    """What `open_file` gives, or the SourceFailed that it raises: a result for each of many files."""
+@runtime_checkable
+class WholeFolderSource(Source, Protocol):
+    """A source that can supply every file of one folder of the catalog."""
+
+    @property
+    def catalog_folder(self) -> str | None:
+        """The folder of the catalog, with a slash at its end.
+
+        The source supplies every file of this folder, in ascending order of their paths. So a path of the folder
+        that the source skips is missing at the source. None if the source does not supply a whole folder in order.
+        """
+
+
+@runtime_checkable
+class LocalSource(Source, Protocol):
+    """A source of files that other programs on this machine can open, too."""
+
+    @property
+    def locators_are_paths(self) -> bool:
+        """True if `SourceFile.locator` of each file is its path."""
+
+
+def open_or_error(open_file: Callable[[SourceFile], OpenedFile], file: SourceFile) -> OpenedFile | SourceFailed:
+    """Open a file, and return a SourceFailed instead of raising it.
+
+    Args:
+        open_file: Opens a file, and may raise SourceFailed.
+        file: The file.
+    """
     try:
         return open_file(file)
     except SourceFailed as error:

@@ -1,4 +1,4 @@
-"""Files that are far away: how far they are asked for ahead, and what one is when it is opened."""
+"""Files that are requested over a network: how many are requested ahead, and how an opened one is read."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from types import TracebackType
@@ -10,11 +10,12 @@ from cafcat.support.in_order import in_order
 __all__ = ["SMALL_BYTES", "FetchedFile", "bytes_when_open", "fetched"]
 
 SMALL_BYTES: Final = 1 << 20
-"""Up to this size a file is read by opening it."""
+"""Largest file that is read whole when it is opened, in bytes."""
 _MOST_IN_FLIGHT: Final = 64
-"""Hides an answer time of 30 ms at some 2,000 answers per second, more than one process takes in."""
+"""Most requests at the same time. With 30 ms per answer, this allows some 2,000 answers per second, more than
+one process can handle."""
 _BUDGET_BYTES: Final = 64 << 20
-"""What is asked for, and not yet taken, is no larger; unless it is a single one."""
+"""Most bytes that are requested and not yet processed. A single larger file is allowed."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,17 +24,23 @@ Result = TypeVar("Result")
 def fetched(
     function: Callable[[Item], Result], items: Iterable[Item], cost: Callable[[Item], int]
 ) -> Generator[Result, None, None]:
-    """`function` of each item in their order, as `in_order` has it. cost: bytes in memory of a result."""
+    """Yield `function(item)` for each item in order, computed by many threads ahead of the caller.
+
+    Args:
+        function: Sends the request for an item.
+        items: The items.
+        cost: Returns how many bytes of memory the result of an item takes.
+    """
     return in_order(function, items, most_in_flight=_MOST_IN_FLIGHT, cost=cost, budget=_BUDGET_BYTES)
 
 
 def bytes_when_open(file: SourceFile) -> int:
-    """That are in memory then."""
+    """Return how many bytes of memory a file takes once it is open."""
     return file.size_bytes if file.size_bytes <= SMALL_BYTES else 0
 
 
 class FetchedFile:
-    """An OpenFile. A small one can be read again and again; a large one is asked for when its bytes are."""
+    """An OpenFile over a network. A small file is in memory; a large one is requested when it is read."""
 
     __slots__ = ("_content", "_stream", "etag", "modified_ns", "size_bytes")
 
@@ -45,7 +52,14 @@ class FetchedFile:
         *,
         modified_ns: int | None,
     ) -> None:
-        """Args: content: all of it, or None: then `stream` gives it, in blocks of at most 1 MiB."""
+        """Combine the parts.
+
+        Args:
+            file: The file as it was found.
+            content: All bytes of the file. None: `stream` yields them.
+            stream: Yields the bytes of a large file in blocks of at most 1 MiB.
+            modified_ns: Time of the last modification, in nanoseconds since 1970 UTC. None: unknown.
+        """
         self._content = content
         self._stream = stream
         self.size_bytes = file.size_bytes if content is None else len(content)
@@ -54,15 +68,15 @@ class FetchedFile:
 
     @property
     def is_read(self) -> bool:
-        """Whether opening it has read it."""
+        """True if the content was read when the file was opened."""
         return self._content is not None
 
     def read(self) -> bytes:
-        """All bytes. Raises SourceFailed as blocks does."""
+        """Return all bytes. Raises SourceFailed as `blocks`."""
         return b"".join(self._stream()) if self._content is None else self._content
 
     def blocks(self) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB. Raises SourceFailed if the file is not what it was when found."""
+        """Yield the bytes in blocks of at most 1 MiB. Raises SourceFailed if the file has changed since."""
         if self._content is None:
             yield from self._stream()
             return
@@ -75,4 +89,4 @@ class FetchedFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to close: an answer that is not read to its end ends with its iterator."""
+        """Do nothing: an answer that is not read to its end is closed with its iterator."""

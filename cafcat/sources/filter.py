@@ -1,4 +1,4 @@
-"""Which files of a source are taken: --include and --exclude, in the pattern language of gitignore(5)."""
+"""Filters the files of a source: --include and --exclude, in the pattern language of gitignore(5)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,20 +12,23 @@ __all__ = ["PathFilter"]
 
 
 class PathFilter:
-    """Takes what some include pattern matches (everything, if there is none) and no exclude pattern does.
+    """Includes the paths that match an include pattern (all paths, if there is none) and no exclude pattern.
 
-    Paths are relative to the source, with "/" between their parts. As in git, a file in an excluded folder
-    cannot be had back by a later "!pattern": the folder is not entered.
+    Paths are relative to the source, with "/" between their parts. As in git, a later "!pattern" cannot include a
+    file in an excluded folder: the folder is not entered.
     """
 
     def __init__(self, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> None:
-        """Raises InvalidInput for a pattern that gitignore does not allow."""
+        """Compile the patterns. Raises InvalidInput for a pattern that gitignore does not allow."""
         self._include = _compiled(include)
         self._exclude = _compiled(exclude)
 
-    def takes(self, path: str) -> bool:
-        """Whether a file of this path is ingested; for a folder (its path ends in "/"; "" is the source
-        itself), whether the files in it are looked at."""
+    def includes(self, path: str) -> bool:
+        """Return True if a file is to be ingested, or if the files of a folder are to be looked at.
+
+        Args:
+            path: Path of the file, or of a folder with "/" at its end. "" is the source itself.
+        """
         if not path:
             return True
         if self._exclude is not None and self._exclude.match_file(path):
@@ -36,13 +39,13 @@ class PathFilter:
 def _compiled(patterns: Sequence[str]) -> "GitIgnoreSpec | None":
     if not patterns:
         return None
-    from pathspec import GitIgnoreSpec  # 15 ms that an ingest without patterns does not spend
+    from pathspec import GitIgnoreSpec  # takes 15 ms, and only an ingest with patterns needs it
 
     for pattern in patterns:
         try:
             GitIgnoreSpec.from_lines([pattern])
         except ValueError as error:
             raise InvalidInput(
-                f"bad pattern {pattern!r}: {error}", hint="patterns are those of .gitignore files"
+                f"bad pattern {pattern!r}: {error}", hint="write patterns as in a .gitignore file"
             ) from error
     return GitIgnoreSpec.from_lines(patterns)

@@ -1,12 +1,14 @@
-"""Names of files in the catalog: as GNU tar names members, from what was typed.
+"""Names of files in the catalog, made of typed paths as GNU tar names members.
 
-Source of the rules: `safer_name_suffix` of GNU paxutils (tar 1.34). One deviation: "." components and doubled
-slashes of the typed part are dropped, so that `ingest .` and `ingest a` name the same file alike.
+The rules are those of `safer_name_suffix` in GNU paxutils (tar 1.34), with one difference: "." parts and doubled
+slashes of the typed path are dropped. So `ingest .` and `ingest a` give a file the same name.
 """
 
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from cafcat.errors import InvalidInput
 from cafcat.model import MAX_PATH_BYTES
@@ -19,75 +21,99 @@ __all__ = [
     "prefixed",
     "printable",
     "strip_warning",
+    "url_without_user",
     "warn_once",
 ]
 
 _READ_BYTES = 1 << 16
+"""Bytes of a list that are read at once."""
+_AUTHORITY: Final = re.compile(r"(?:.*@)?([^@:\[\]]*|\[[^@\[\]]*\])(:[0-9]*)?", re.DOTALL)
+"""User and password, host, and port of a URL (RFC 3986, 3.2)."""
 _MAX_NAME_BYTES = 1 << 16
-"""Far above what any system opens (4,096): a longer one means that this is no list of names."""
+"""Longest name in a list, in bytes. No system opens longer paths than 4,096 bytes, so a longer name means that
+the file is not a list of names."""
 
 
 def member_name(typed: str) -> tuple[str, str]:
-    """The name of a typed path, and the leading part that was removed from it ("" if none).
+    """Return the name of a typed path, and the leading part that was removed from it.
 
-    Removed are leading slashes, and everything up to the last ".." component. The name of a folder has no
-    slash at its end; it is "" where nothing is left, as of "." and "/".
+    Leading slashes, and everything up to the last ".." part, are removed. The name of a folder has no slash at its
+    end. The name is "" if nothing is left, as for "." and "/".
+
+    Args:
+        typed: The path as it was typed.
+
+    Returns:
+        The name, and the removed part ("" if there is none).
     """
     parts = typed.split("/")
-    kept = parts
+    rest = parts
     removed = "/" if typed.startswith("/") else ""
     if ".." in parts:
         last = len(parts) - 1 - parts[::-1].index("..")
         removed = "/".join(parts[: last + 1]) + "/"
-        kept = parts[last + 1 :]
-    return "/".join(part for part in kept if part not in ("", ".")), removed
+        rest = parts[last + 1 :]
+    return "/".join(part for part in rest if part not in ("", ".")), removed
 
 
 def prefixed(prefix: str, name: str) -> str:
-    """The name in the folder of the catalog that --prefix means: ("p", "a") -> "p/a"."""
+    """Return a name below the folder that --prefix names: ("p", "a") -> "p/a"."""
     return "/".join(filter(None, (member_name(prefix)[0], name)))
 
 
 def folder_prefix(name: str) -> str:
-    """What is put before the names of the files in a folder: "a" -> "a/", "" -> ""."""
+    """Return the prefix of the names of all files in a folder: "a" -> "a/", "" -> ""."""
     return f"{name}/" if name else ""
 
 
 def strip_warning(removed: str) -> str:
-    """What tar says when it removes the beginning of a name."""
+    """Return the warning that tar prints when it removes the beginning of a name."""
     return f"Removing leading `{printable(removed)}' from member names"
 
 
 def warn_once(warn: Callable[[str], None]) -> Callable[[str], None]:
-    """Passes each message on the first time only: give the result to all sources of one ingest."""
-    said: set[str] = set()
+    """Return a function that passes each different message to `warn` only once.
+
+    All sources of one ingest share it.
+    """
+    seen: set[str] = set()
 
     def once(message: str) -> None:
-        if message not in said:
-            said.add(message)
+        if message not in seen:
+            seen.add(message)
             warn(message)
 
     return once
 
 
 def names_in(read: Callable[[int], bytes], of: str, *, null_separated: bool) -> Iterator[str]:
-    """The names in a list, one a line, or each ended by NUL. `read` gives so many of its bytes at most; `of`: its
-    own name. Raises InvalidInput for a name of more than 65,536 bytes, and what `read` raises."""
+    """Yield the names in a list: one per line, or each ended by NUL.
+
+    Args:
+        read: Returns at most this many bytes of the list.
+        of: Name of the list, for messages.
+        null_separated: True if NUL bytes end the names.
+
+    Raises:
+        InvalidInput: A name is longer than 65,536 bytes. Errors of `read` pass.
+    """
     separator = b"\0" if null_separated else b"\n"
     rest = b""
     while block := read(_READ_BYTES):
         *names, rest = (rest + block).split(separator)
         yield from map(os.fsdecode, filter(None, names))
         if len(rest) > _MAX_NAME_BYTES:
-            hint = "names are separated by newlines, or by NUL bytes with -0"
+            hint = "names in a list end with newlines, or with NUL bytes if -0 is given"
             raise InvalidInput(f"{of}: a name is longer than {_MAX_NAME_BYTES:,} bytes", hint=hint)
     if rest:
         yield os.fsdecode(rest)
 
 
 def check_name(path: str) -> str | None:
-    """Why the catalog cannot take this name, or None if it can: it is text of Postgres (UTF-8, no NUL) and
-    must fit a b-tree page."""
+    """Return why the catalog cannot store a name, or None if it can.
+
+    A name is a text of Postgres (UTF-8 without NUL), and must fit into a page of a b-tree.
+    """
     if path.isascii():
         size_bytes = len(path)
     else:
@@ -103,14 +129,26 @@ def check_name(path: str) -> str | None:
 
 
 def printable(path: str) -> str:
-    r"""The path for messages, in one line and valid UTF-8: undecodable bytes become `\xff`, control and
-    invisible characters `\n`, `\x1b`, `\u202e`."""
+    r"""Return a path for messages: one line of valid UTF-8.
+
+    Undecodable bytes become `\xff`, control and invisible characters `\n`, `\x1b`, `\u202e`.
+    """
     return path if path.isprintable() else "".join(map(_escaped, path))
+
+
+def url_without_user(url: str) -> str:
+    """Return a URL for messages: printable, without user and password. "SCHEME://..." if it cannot be parsed."""
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:  # the end of a password cannot be found
+        return f"{printable(scheme)}://..."
+    return printable(f"{scheme}://{match[1]}{match[2] or ''}{slash}{path}")
 
 
 def _escaped(character: str) -> str:
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # how os.fsdecode carries a byte that is not UTF-8 (PEP 383)
+    if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode stores a byte that is not UTF-8 this way (PEP 383)
         return f"\\x{code - 0xDC00:02x}"
     if character.isprintable() or unicodedata.category(character) == "Zs":
         return character

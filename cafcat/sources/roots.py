@@ -1,16 +1,12 @@
-"""The root of a file: the part of its location that its name in the catalog does not repeat.
+"""Roots: the part of a file's location that its name in the catalog does not repeat.
 
-Two files of the same name come from the same source if they have the same root. An ingest compares sizes and times
-only between files of the same source: see docs/decisions/0024.
+Two files with the same name come from the same source if they have the same root. An ingest compares sizes and
+times only between files of the same source: see docs/decisions/0024.
 """
-
-import re
 
 from cafcat.sources.names import printable
 
-__all__ = ["root_of", "url_root"]
-
-_QUERY = re.compile(r"[?#].*", re.DOTALL)
+__all__ = ["root_of"]
 
 
 def root_of(location: str, path: str) -> str:
@@ -18,10 +14,11 @@ def root_of(location: str, path: str) -> str:
 
     Args:
         location: Absolute path or URL of the file, or of its folder.
-        path: Name of the same in the catalog; "" for the folder that names are relative to.
+        path: Name of the file, or of its folder, in the catalog. "" for the folder that names are relative to.
 
     Returns:
-        Printable text: "/srv/" for "/srv/a/b" with the name "a/b"; "/srv/ as old/" for the name "old/a/b".
+        Printable text. "/srv/a/b" with the name "a/b" has the root "/srv/"; with the name "old/a/b", "/srv/ as
+        old/".
     """
     located, named = location.split("/"), path.split("/") if path else []
     while located and named and located[-1] == named[-1]:
@@ -29,8 +26,3 @@ def root_of(location: str, path: str) -> str:
         named.pop()
     root = "/".join([*located, ""]) if located != [""] else "/"
     return printable(f"{root} as {'/'.join(named)}/" if named else root)
-
-
-def url_root(url: str, path: str) -> str:
-    """Return the root of a URL. The query is left out: it may hold a secret, and differs between signed URLs."""
-    return root_of(url if url.lower().startswith("s3:") else _QUERY.sub("", url), path)

@@ -1,1 +1,1 @@
-"""Stores: where chunks live."""
+"""Stores: the places where chunks are stored."""

@@ -1,19 +1,30 @@
-"""What a store is: immutable objects by key. An object never replaces another."""
+"""The protocols of stores: immutable objects by key, and optional capabilities.
 
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+A store is opened by its kind (`cafcat.stores.kind.StoreKind`), which is registered by URL scheme in
+`cafcat/stores/registry.py`. Code outside `cafcat/stores` does not depend on the kind. It reads `Store.is_remote`,
+or checks whether the store is a FolderStore, FileStore, HttpStore, PresigningStore, ProbedStore or ClosableStore.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 from cafcat.errors import NotFound
+
+if TYPE_CHECKING:
+    from cafcat.stores.probing import Finding
 
 __all__ = [
     "HEAD_BYTES",
     "READ_REQUESTS",
-    "KeepsOpen",
+    "ClosableStore",
+    "FileStore",
+    "FolderStore",
+    "HttpStore",
     "ObjectInfo",
     "OpenObject",
-    "OpensFiles",
     "Presigned",
-    "RemoteStore",
+    "PresigningStore",
+    "ProbedStore",
     "Store",
     "StoredFolder",
     "StoredObject",
@@ -23,7 +34,7 @@ __all__ = [
 
 
 HEAD_BYTES: Final = 4096
-"""So many of the first bytes of an object can be written anew."""
+"""How many bytes at the start of an object `Upload.rewrite_head` can replace."""
 
 
 READ_REQUESTS: Final = 64
@@ -32,8 +43,14 @@ READ_REQUESTS: Final = 64
 
 
 class ObjectInfo(NamedTuple):
-    """An object and its size in bytes. etag: the entity tag of its version, without quotes; None in listings, and
-    where there are none."""
+    """Key and size of an object.
+
+    Attributes:
+        key: Key of the object in its store.
+        size_bytes: Size in bytes.
+        etag: Entity tag of this version of the object, without quotes. None in listings, and in stores that have no
+            entity tags.
+    """
 
     key: str
     size_bytes: int
@@ -41,133 +58,250 @@ class ObjectInfo(NamedTuple):
 
 
 class Upload(Protocol):
-    """An object being written. Nobody sees it under its key before commit."""
+    """An object that is being written. It is invisible under its key until `commit` returns."""
 
     def write(self, data: bytes | memoryview) -> None:
-        """Appends. Raises StoreFailed; after the first failure every further call fails."""
+        """Append bytes. The caller may change the buffer as soon as this returns.
+
+        Raises:
+            StoreFailed: The store cannot write. Every later call fails, too.
+        """
 
     def rewrite_head(self, data: bytes) -> None:
-        """Puts these bytes, at most HEAD_BYTES, in place of the first ones that were written. Once, after the last
-        write, for an object that was begun with `rewrites_head`. Raises as write does."""
+        """Replace the first bytes of the object. Call this at most once, after the last write.
+
+        Args:
+            data: At most HEAD_BYTES bytes.
+
+        Raises:
+            InvalidInput: The upload was begun without `rewrites_head`.
+            StoreFailed: The store cannot write.
+        """
 
     @property
     def upload_id(self) -> str | None:
-        """What the store needs beside the key to remove an upload whose writer died; None if nothing."""
+        """Identifier with which `Store.discard` removes this upload if its writer dies. None: the key suffices."""
 
     @property
     def etag(self) -> str | None:
-        """The entity tag of the committed object, without quotes; None before, and where there are none."""
+        """Entity tag of the committed object, without quotes. None before the commit, and if there are no tags."""
 
     def commit(self, crc64nvme: int | None = None) -> None:
-        """Makes the object durable and gives it its key. When it returns, a power cut cannot take it away. A store
-        that keeps checksums compares its own with the one given.
-        Raises Conflict if the key is taken, StoreFailed otherwise."""
+        """Make the object durable and visible under its key. A power cut after this cannot remove it.
+
+        Args:
+            crc64nvme: CRC-64/NVME of the object. A store that computes checksums compares it with its own.
+
+        Raises:
+            Conflict: The key is taken.
+            StoreFailed: The store cannot write.
+        """
 
     def abort(self) -> None:
-        """Removes what was written, as far as the store answers. Idempotent; does nothing after a commit."""
+        """Remove everything that was written, as far as the store answers.
+
+        Idempotent. After a commit, this does nothing.
+        """
 
 
 class Store(Protocol):
-    """Where chunks live."""
+    """A place where chunks are stored."""
 
     @property
     def url(self) -> str:
-        """As in `chunks.store`: "file:///srv/chunks", "s3://bucket/prefix"."""
+        """URL of the store, as in the column `chunks.store`: "file:///srv/chunks" or "s3://bucket/prefix"."""
+
+    @property
+    def is_remote(self) -> bool:
+        """True if a network server answers the requests.
+
+        A failure then usually concerns all objects, and each attempt takes long. A failure of a store on this
+        machine usually concerns only the bytes that were read.
+        """
 
     @property
     def reads_in_flight(self) -> int:
         """Number of reads that are in flight at once: 1 for a store where more would not be faster."""
 
     def create(self, key: str, *, rewrites_head: bool = False) -> Upload:
-        """Begins an object. rewrites_head: its first bytes are known last."""
+        """Begin an upload.
+
+        Args:
+            key: Key of the new object.
+            rewrites_head: True if `Upload.rewrite_head` is going to be called.
+
+        Raises:
+            InvalidInput: The key is not allowed: see `cafcat.stores.keys.check_key`.
+            Conflict: The key is taken, or another upload of the key exists.
+            StoreFailed: The store cannot write.
+        """
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
-        """Exactly `[start_byte, end_byte)`, by one request. Raises NotFound, Corrupt if the object ends earlier,
-        StoreFailed."""
+        """Return exactly the bytes `[start_byte, end_byte)` of an object, with one request.
+
+        Raises:
+            NotFound: There is no such object.
+            Corrupt: The object is shorter than end_byte.
+            InvalidInput: The range or the key is not valid.
+            StoreFailed: The store cannot read.
+        """
 
     def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """The same, by one request, in blocks of at most 1 MiB."""
+        """Yield the bytes `[start_byte, end_byte)` of an object in blocks of at most 1 MiB, with one request.
+
+        Raises:
+            NotFound, Corrupt, InvalidInput, StoreFailed: as `read`.
+        """
 
     def stat(self, key: str) -> ObjectInfo:
-        """Raises NotFound."""
+        """Return size and entity tag of an object.
+
+        Raises:
+            NotFound: There is no such object.
+        """
 
     def delete(self, key: str) -> None:
-        """Removes an object. No error if it is not there."""
+        """Remove an object. A missing object is not an error."""
 
     def discard(self, key: str, upload_id: str | None = None) -> None:
-        """Removes every upload of that key that has not ended: what a writer left that died. No error if there is
-        none. When it returns, nothing of them is left."""
+        """Remove every unfinished upload of a key, which dead writers left behind.
+
+        When this returns, nothing of these uploads is left. A key without uploads is not an error.
+
+        Args:
+            key: Key of the object.
+            upload_id: `Upload.upload_id` of one of the uploads, if it is known. That upload is removed first.
+        """
 
     def uploads(self) -> Iterator[str]:
-        """Keys of the uploads that have not ended; a key with several comes several times."""
+        """Yield the key of each unfinished upload. A key with several uploads is yielded several times."""
 
     def list(self, below: str = "") -> Iterator[ObjectInfo]:
-        """All objects, or those below a folder of keys ("journal/"), in order of key. Uploads under way are not
-        among them."""
+        """Yield all objects in order of key. Unfinished uploads are not included.
+
+        Args:
+            below: Only list keys with this prefix, which ends in a slash ("journal/"). "" lists the whole store.
+        """
 
     def locate(self, key: str) -> str:
-        """Where other programs find the object: an absolute path, or a URL as "s3://bucket/prefix/key"."""
+        """Return where other programs find an object.
+
+        Returns:
+            An absolute path, if that file has exactly the bytes of the object. Otherwise the object's URL, as
+            "s3://bucket/prefix/key".
+        """
 
 
 class Presigned(NamedTuple):
-    """A URL that anybody can read with until it expires, and the headers that have to be sent with it."""
+    """A signed URL that everybody can read from until it expires.
+
+    Attributes:
+        url: The URL. It is a secret: whoever has it can read the bytes.
+        headers: HTTP headers that must be sent with the request.
+    """
 
     url: str
     headers: Mapping[str, str]
 
     def __repr__(self) -> str:
-        return "Presigned(url=...)"  # whoever has it can read
+        return "Presigned(url=...)"  # the URL is a secret
 
 
 @runtime_checkable
-class RemoteStore(Store, Protocol):
-    """A store that speaks HTTP."""
+class HttpStore(Protocol):
+    """A store whose objects other programs can read with HTTP."""
 
     def http_url(self, key: str) -> str:
-        """The http(s) URL of an object; it lets nobody in by itself."""
-
-    def presign(self, key: str, start_byte: int, end_byte: int, seconds: int) -> Presigned:
-        """A URL for exactly these bytes, and no others of the object, valid for so many seconds.
-        Raises InvalidInput for an empty span or more than 7 days, AccessDenied without credentials."""
+        """Return the http(s) URL of an object. Reading it may need credentials."""
 
     @property
     def curl_options(self) -> str:
-        """What the shell needs to give curl to be let in: names of environment variables, no secrets."""
+        """Options for curl to read `http_url` in a shell, "" if none are needed.
+
+        Credentials appear only as names of environment variables.
+        """
+
+
+@runtime_checkable
+class PresigningStore(Protocol):
+    """A store that can sign URLs."""
+
+    def presign(self, key: str, start_byte: int, end_byte: int, seconds: int) -> Presigned:
+        """Return a URL that gives access to the bytes `[start_byte, end_byte)` of an object, and to nothing else.
+
+        Args:
+            key: Key of the object.
+            start_byte: Offset in bytes.
+            end_byte: Offset in bytes, exclusive.
+            seconds: How long the URL is valid.
+
+        Raises:
+            InvalidInput: The range is empty, or `seconds` is more than 7 days.
+            AccessDenied: There are no credentials to sign with.
+        """
 
 
 class OpenObject(Protocol):
-    """An object that is open as a file of this machine; it closes itself when nobody has it any more."""
+    """An object that is open as a local file. The file is closed when the last reference to this is gone."""
 
     @property
     def descriptor(self) -> int:
-        """For os.pread."""
+        """File descriptor for os.pread."""
 
     def is_current(self) -> bool:
-        """Whether its name still means this file, and nothing was done to it since it was opened."""
+        """Return True if the file's name still leads to this file, and the file has not changed since opening."""
 
 
 @runtime_checkable
-class OpensFiles(Protocol):
-    """A store whose objects are files of this machine."""
+class FolderStore(Protocol):
+    """A store that keeps its objects in a folder of this machine, in whatever form."""
 
     @property
     def folder(self) -> str:
-        """Absolute path of the folder that they are in."""
-
-    def open(self, key: str) -> OpenObject:
-        """Raises NotFound, StoreFailed."""
+        """Absolute path of the folder."""
 
 
 @runtime_checkable
-class KeepsOpen(Protocol):
-    """A store that keeps files open between reads."""
+class FileStore(FolderStore, Protocol):
+    """A store whose objects are files: the file at `Store.locate` has the bytes of the object."""
+
+    def open(self, key: str) -> OpenObject:
+        """Open an object as a file.
+
+        Raises:
+            NotFound: There is no such object.
+            StoreFailed: The file cannot be opened.
+        """
+
+
+@runtime_checkable
+class ClosableStore(Protocol):
+    """A store that keeps files or connections open between reads."""
 
     def close(self) -> None:
-        """Closes them. Idempotent; the store can still be used."""
+        """Close all files and connections. Idempotent. The store can still be used: it opens them again."""
+
+
+@runtime_checkable
+class ProbedStore(Protocol):
+    """A store with its own tests for `cafcat store check`. Other stores are tested with one small object."""
+
+    def probe(self) -> "Iterator[Finding]":
+        """Test the features of the server, and yield a finding for each.
+
+        Raises:
+            NotFound: There is no such bucket or folder.
+            AccessDenied: The server refuses the credentials.
+            StoreFailed: The server does not answer.
+        """
+
+    @property
+    def failed_checks(self) -> Collection[str]:
+        """Names of the checks that the server failed. The catalog remembers them: see Verdicts."""
 
 
 def has(store: Store, key: str) -> bool:
-    """Whether an object is there."""
+    """Return True if a store has an object with this key."""
     try:
         store.stat(key)
     except NotFound:
@@ -176,47 +310,68 @@ def has(store: Store, key: str) -> bool:
 
 
 class StoredObject:
-    """One object of a store as a RandomReader for formats."""
+    """An object of a store, as a RandomReader for formats."""
 
     def __init__(self, store: Store, key: str, name: str | None = None, size_bytes: int | None = None) -> None:
-        """A size (bytes) that is known need not be asked for. Raises NotFound otherwise."""
+        """Prepare to read an object.
+
+        Args:
+            store: The store.
+            key: Key of the object.
+            name: Used in messages. None: `store.locate(key)`.
+            size_bytes: Size of the object in bytes, if it is known. None: one request finds it.
+
+        Raises:
+            NotFound: The size was not given, and there is no such object.
+        """
         self._store = store
         self._key = key
         self.name = name or store.locate(key)
         self.size_bytes = store.stat(key).size_bytes if size_bytes is None else size_bytes
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Exactly those bytes; raises Corrupt if the object ends earlier."""
+        """Return exactly the bytes `[start_byte, end_byte)`. Raises Corrupt if the object is shorter."""
         return self._store.read(self._key, start_byte, end_byte)
 
     def blocks_from(self, start_byte: int) -> Iterator[bytes]:
-        """From there to the end, by one request."""
+        """Yield all bytes from an offset to the end, with one request."""
         return self._store.stream(self._key, start_byte, self.size_bytes)
 
     def parent_folder(self) -> "StoredFolder":
-        """The folder that it is in."""
+        """Return the folder of keys that the object is in."""
         return StoredFolder(self._store, self._key[: self._key.rfind("/") + 1])
 
 
-def _named(store: Store) -> str:
-    """For messages."""
-    return store.folder if isinstance(store, OpensFiles) else store.url
-
-
 class StoredFolder:
-    """A folder of keys of a store as a Folder for formats."""
+    """The keys of a store below a prefix, as an ArchiveFolder for formats."""
 
     def __init__(self, store: Store, prefix: str = "") -> None:
-        """Args: prefix: of the keys, with a slash at its end; all of the store without."""
+        """Prepare to list and read a folder.
+
+        Args:
+            store: The store.
+            prefix: Prefix of the keys, with a slash at its end; "" for the whole store.
+        """
         self._store = store
         self._prefix = prefix
-        self.name: str = store.locate(prefix.rstrip("/")) if prefix else _named(store)
+        self.name: str = store.locate(prefix.rstrip("/")) if prefix else _name_of(store)
 
     def files(self, below: str) -> Iterator[tuple[str, int]]:
-        """Names and sizes (bytes) of what is below a folder of it. Raises StoreFailed."""
+        """Yield names and sizes (in bytes) of the files whose names begin with `below`. Raises StoreFailed."""
         for found in self._store.list(self._prefix + below):
             yield found.key.removeprefix(self._prefix), found.size_bytes
 
     def open(self, name: str) -> StoredObject:
-        """Raises NotFound, InvalidInput for a bad key, StoreFailed."""
+        """Open a file of the folder.
+
+        Raises:
+            NotFound: There is no such file.
+            InvalidInput: No key can have this name.
+            StoreFailed: The store cannot read.
+        """
         return StoredObject(self._store, self._prefix + name)
+
+
+def _name_of(store: Store) -> str:
+    """Return the folder or the URL of a store, for messages."""
+    return store.folder if isinstance(store, FileStore) else store.url

@@ -1,4 +1,4 @@
-"""Which keys objects may have: names that every kind of store can take."""
+"""Keys of objects: the texts that every kind of store accepts, and the meaning of their prefixes."""
 
 import re
 from uuid import uuid4
@@ -19,21 +19,25 @@ __all__ = [
 JOURNAL_PREFIX = "journal/"
 BACKUP_PREFIX = "backups/"
 MARKER_PREFIX = "catalogs/"
-"""What cafcat keeps beside the chunks."""
+"""Prefixes of the objects that cafcat stores beside the chunks: journal records, backups, markers of catalogs."""
 
 PARTIAL_SUFFIX = ".partial"
-"""Objects being written are kept under their key with this behind it, where a store has no better way."""
+"""Suffix of temporary objects: a folder stores an unfinished upload under its key and this suffix."""
 
 _PROBE_KEY = re.compile(r"cafcat-probe-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _MAX_KEY_BYTES = 1024
-"""The limit of S3."""
+"""Longest key in bytes: the limit of S3."""
 _MAX_PART_BYTES = 255 - len(PARTIAL_SUFFIX)
-"""The limit of file systems (NAME_MAX)."""
+"""Longest part of a key between slashes, in bytes: the limit of file systems (NAME_MAX)."""
 
 
 def check_key(key: str) -> str:
-    """The key itself. Raises InvalidInput for one that is empty or too long, that has empty, "." or ".."
-    parts between its slashes, or that ends as the temporary names do."""
+    """Return the key, if every kind of store accepts it.
+
+    Raises:
+        InvalidInput: The key is empty or too long, has a part between slashes that is empty, "." or "..", is not
+            valid UTF-8, contains a NUL byte, or ends in PARTIAL_SUFFIX.
+    """
     problem = _problem(key)
     if problem:
         raise InvalidInput(f"bad object key {key!r}: {problem}")
@@ -41,7 +45,7 @@ def check_key(key: str) -> str:
 
 
 def is_chunk_key(key: str) -> bool:
-    """False for what is kept beside the chunks."""
+    """Return False for the keys of journal records, backups, markers and probes."""
     return not key.startswith((JOURNAL_PREFIX, BACKUP_PREFIX, MARKER_PREFIX)) and not is_probe_key(key)
 
 
@@ -51,7 +55,7 @@ def probe_key() -> str:
 
 
 def is_probe_key(key: str) -> bool:
-    """Return whether a key is one of probe_key. An object of that key may be removed at any time."""
+    """Return True if `probe_key` can have returned this key. Such an object may be removed at any time."""
     return _PROBE_KEY.fullmatch(key) is not None
 
 
@@ -60,11 +64,13 @@ def _problem(key: str) -> str | None:
         size_bytes = len(key.encode())
         longest = max(len(part.encode()) for part in key.split("/"))
     except UnicodeEncodeError:
-        return "not valid UTF-8"
+        return "it is not valid UTF-8"
     if size_bytes > _MAX_KEY_BYTES or longest > _MAX_PART_BYTES:
-        return f"more than {_MAX_KEY_BYTES:,} bytes, or {_MAX_PART_BYTES} between slashes"
+        return f"it has more than {_MAX_KEY_BYTES:,} bytes, or more than {_MAX_PART_BYTES} between slashes"
     if any(part in ("", ".", "..") for part in key.split("/")):
         return 'a part between slashes is empty, "." or ".."'
     if "\0" in key:
         return "it contains a NUL byte"
-    return f"{PARTIAL_SUFFIX} is for objects being written" if key.endswith(PARTIAL_SUFFIX) else None
+    return (
+        f"the suffix {PARTIAL_SUFFIX} is reserved for unfinished uploads" if key.endswith(PARTIAL_SUFFIX) else None
+    )

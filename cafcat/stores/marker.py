@@ -1,8 +1,8 @@
-"""The marker of a store: which catalogs write their chunks there.
+"""Markers: small objects in a store that name the catalogs which write chunks there.
 
-It is one small object for each of these catalogs, `catalogs/<uuid of the catalog>.json`. So a catalog that joins
-replaces nothing, two that join at the same time do not touch each other's object, and a catalog sees by one read
-whether it belongs to the store. docs/formats/marker.md has the format.
+Each of these catalogs has one object, `catalogs/<uuid of the catalog>.json`. A catalog that joins a store replaces
+nothing. Two catalogs that join at the same time write different objects. One read shows whether a catalog belongs
+to the store. docs/formats/marker.md describes the format.
 """
 
 import json
@@ -30,7 +30,7 @@ __all__ = [
 
 VERSION: Final = 1
 MARKER_BYTES: Final = 1024
-"""Size of every marker object: its length need not be asked for before it is read."""
+"""Size of every marker object in bytes. It is constant, so that one read suffices."""
 
 _MAX_HOST_CHARACTERS: Final = 100
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -41,10 +41,14 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 class Marker(NamedTuple):
     """One catalog that writes into a store.
 
-    store: identity of the store, the same in all of its markers. since: when the marker was written, ISO 8601 in
-    UTC. has_unnamed: true if objects that name no catalog, as those of earlier versions, belong to this one. host:
-    the machine that wrote the marker. database: where the catalog was then, a URL without user and password. The
-    last two help people to find the catalog; nothing depends on them.
+    Attributes:
+        store: Identity of the store, the same in all of its markers.
+        catalog: Identity of the catalog.
+        since: When the marker was written, ISO 8601 in UTC.
+        has_unnamed: True if objects that name no catalog belong to this catalog. Earlier versions wrote such
+            objects.
+        host: The machine that wrote the marker. It only helps people to find the catalog.
+        database: URL of the database at that time, without user and password. It only helps people, too.
     """
 
     store: UUID
@@ -56,12 +60,12 @@ class Marker(NamedTuple):
 
 
 def marker_key(catalog: UUID) -> str:
-    """Return the key of a catalog's marker object, the same in every store."""
+    """Return the key of a catalog's marker, which is the same in every store."""
     return f"{MARKER_PREFIX}{catalog}.json"
 
 
 def encode_marker(marker: Marker) -> bytes:
-    """Return the bytes of a marker object: MARKER_BYTES of them. A database name that does not fit is cut."""
+    """Return the MARKER_BYTES bytes of a marker object. Long names of hosts and databases are cut."""
     document: dict[str, Any] = {"cafcat_catalog": VERSION} | marker._asdict()
     document |= {"store": str(marker.store), "catalog": str(marker.catalog)}
     document["host"] = marker.host[:_MAX_HOST_CHARACTERS]
@@ -71,19 +75,22 @@ def encode_marker(marker: Marker) -> bytes:
 
 
 def catalogs_of(store: Store) -> list[UUID]:
-    """Return the catalogs that have a marker in the store, in order of uuid: one listing. Raises StoreFailed,
-    AccessDenied."""
+    """Return the catalogs that have a marker in a store, in order of uuid. This lists the markers.
+
+    Raises:
+        StoreFailed, AccessDenied: The store does not answer.
+    """
     keys = (_KEY.fullmatch(found.key) for found in store.list(MARKER_PREFIX))
     return [UUID(key[1]) for key in keys if key is not None]
 
 
 def read_marker(store: Store, catalog: UUID) -> Marker | None:
-    """Return a catalog's marker, None if the store has none: one request.
+    """Return a catalog's marker, or None if the store has none. This sends one request.
 
     Raises:
-        Corrupt: the marker is damaged.
-        Unsupported: a later version wrote it.
-        StoreFailed, AccessDenied: the store does not answer.
+        Corrupt: The marker is damaged.
+        Unsupported: A later version wrote the marker.
+        StoreFailed, AccessDenied: The store does not answer.
     """
     key = marker_key(catalog)
     try:
@@ -91,26 +98,40 @@ def read_marker(store: Store, catalog: UUID) -> Marker | None:
     except NotFound:
         return None
     except (Corrupt, ValueError) as error:
-        hint = "remove this object and run the command again: the catalog writes a new one"
-        message = f"the marker of a catalog is damaged: {_reason(error)}"
+        hint = "remove this object and run the command again: the catalog then writes a new marker"
+        message = f"the marker of this catalog is damaged: {_reason(error)}"
         raise Corrupt(message, chunk=store.locate(key), hint=hint) from error
 
 
 def read_markers(store: Store) -> list[tuple[UUID, Marker | None]]:
-    """Return every catalog that has a marker in the store, and the marker, None if it cannot be read: one listing,
-    and one request for each. Raises StoreFailed, AccessDenied."""
+    """Return every catalog that has a marker in a store, with the marker.
+
+    The marker is None if it is damaged or has a later version. This lists the markers and sends one request for
+    each.
+
+    Raises:
+        StoreFailed, AccessDenied: The store does not answer.
+    """
     return [(catalog, _readable(store, catalog)) for catalog in catalogs_of(store)]
 
 
 def write_marker(store: Store, marker: Marker) -> None:
-    """Write a catalog's marker, or leave it as it is if the store has one. It is durable when this returns. The
-    caller holds a lock that keeps away other processes of the same catalog. Raises StoreFailed, AccessDenied."""
+    """Write a catalog's marker durably. An existing marker stays as it is.
+
+    The caller must hold a lock that excludes other processes of the same catalog.
+
+    Raises:
+        StoreFailed, AccessDenied: The store does not answer.
+    """
     put_once(store, marker_key(marker.catalog), lambda: [encode_marker(marker)])
 
 
 def remove_marker(store: Store, catalog: UUID) -> None:
-    """Remove a catalog's marker, and an upload of it that a dead writer left. No error if there is none. Raises
-    StoreFailed."""
+    """Remove a catalog's marker, and unfinished uploads of it. A missing marker is not an error.
+
+    Raises:
+        StoreFailed: The store does not answer.
+    """
     key = marker_key(catalog)
     store.discard(key)
     store.delete(key)
@@ -128,16 +149,16 @@ def _line(document: dict[str, Any]) -> bytes:
 
 
 def _decoded(content: bytes, catalog: UUID) -> Marker:
-    """Raises ValueError, Unsupported."""
+    """Return the marker in an object. Raises ValueError if it is damaged, Unsupported if its version is newer."""
     try:
         document = json.loads(content.decode())
     except RecursionError as error:
-        raise ValueError("it is no JSON") from error
+        raise ValueError("it is not JSON") from error
     if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     version = document.get("cafcat_catalog")
     if type(version) is int and version > VERSION:
-        raise Unsupported(f"a store's marker of version {version}: this cafcat reads {VERSION}")
+        raise Unsupported(f"the marker has version {version}, and this cafcat reads only version {VERSION}")
     if version != VERSION or document.get("catalog") != str(catalog):
         raise ValueError("it is not the marker of this catalog")
     has_unnamed = document.get("has_unnamed")
@@ -145,15 +166,15 @@ def _decoded(content: bytes, catalog: UUID) -> Marker:
         raise ValueError("has_unnamed is neither true nor false")
     store, since = UUID(_text(document, "store")), _text(document, "since")
     if not _TIME.fullmatch(since):
-        raise ValueError("since is no time")
-    datetime.fromisoformat(since)  # no February 30
+        raise ValueError("since is not a time")
+    datetime.fromisoformat(since)  # refuses February 30
     return Marker(store, catalog, since, has_unnamed, _text(document, "host"), _text(document, "database"))
 
 
 def _text(document: dict[str, Any], name: str) -> str:
     value = document.get(name)
     if not isinstance(value, str):
-        raise ValueError(f"{name} is no text")
+        raise ValueError(f"{name} is not a text")
     return value
 
 

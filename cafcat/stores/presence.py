@@ -1,4 +1,7 @@
-"""Find out whether a store is where its URL points. A missing object is damage only in a store that is present."""
+"""Finds out whether a store is at the place where its URL points.
+
+A missing object is damage only if the store itself is present. An unmounted disk makes all objects look missing.
+"""
 
 import os
 import re
@@ -7,32 +10,34 @@ from itertools import islice
 from typing import Final
 
 from cafcat.errors import NotFound, StoreFailed, Unavailable
-from cafcat.stores.base import OpensFiles, Store
+from cafcat.stores.base import FolderStore, Store
 from cafcat.stores.keys import BACKUP_PREFIX, JOURNAL_PREFIX, MARKER_PREFIX
 
 __all__ = ["elsewhere", "why_not_there"]
 
 _LOOKED_AT_OBJECTS: Final = 1000
+"""How many objects of a store are listed to find one that cafcat wrote."""
 _OWN_PREFIXES: Final = (JOURNAL_PREFIX, BACKUP_PREFIX, MARKER_PREFIX)
 _CHUNK_KEY: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.\w+", re.ASCII)
-"""Keys of chunks that cafcat wrote; adopted archives have any other."""
+"""Keys of chunks that cafcat wrote. Adopted archives have other keys."""
 
 
 def why_not_there(store: Store, missing: str | None = None) -> str | None:
-    """Return why the whole store seems to be elsewhere; None if it is present.
+    """Return why the whole store seems to be elsewhere, or None if it is present.
 
-    A store is present if it has an object that cafcat wrote: a chunk, a journal record, a backup, a marker. The
-    folder where a disk is mounted at other times has none, nor has a bucket of that name on another server.
+    A store is present if it has an object that cafcat wrote: a chunk, a journal record, a backup or a marker. The
+    mount point of an unmounted disk has none, nor has a bucket of the same name on another server.
 
     Args:
-        missing: key of an object that should be there. If its name is not one that cafcat gives to chunks, it was
-            adopted: then any object will do.
+        store: The store.
+        missing: Key of an object that should exist. If it is not a key that cafcat gives to chunks, the object was
+            adopted. Then any object in the store proves that the store is present.
 
     Raises:
-        StoreFailed, AccessDenied: the server does not answer. A folder that cannot be listed counts as present.
+        StoreFailed, AccessDenied: The server does not answer. A local folder that cannot be listed counts as
+            present.
     """
-    is_folder = isinstance(store, OpensFiles)
-    if isinstance(store, OpensFiles) and not os.path.isdir(store.folder):
+    if isinstance(store, FolderStore) and not os.path.isdir(store.folder):
         return "its folder does not exist"
     is_adopted = missing is not None and not _is_own(missing)
     try:
@@ -44,16 +49,15 @@ def why_not_there(store: Store, missing: str | None = None) -> str | None:
     except NotFound as error:
         return error.message
     except StoreFailed:
-        if is_folder:
+        if not store.is_remote:
             return None
         raise
-    return "it has no object of cafcat's" if found else "it is empty"
+    return "it has no object that cafcat wrote" if found else "it is empty"
 
 
 def elsewhere(url: str, why: str) -> Unavailable:
-    """Return the error for a store that is not where its URL points. Its hint names the command that enters
-    the new place into the catalog."""
-    hint = f"is its disk mounted? If it was moved, run: cafcat store move {shlex.quote(url)} NEW-URL"
+    """Return the error for a store that is not at its URL. The hint names the command that enters the new URL."""
+    hint = f"is its disk mounted? If the store was moved, run: cafcat store move {shlex.quote(url)} NEW-URL"
     return Unavailable(f"cannot find the store {url}: {why}", hint=hint)
 
 

@@ -1,26 +1,26 @@
-"""What a store can do, found by trying: see `cafcat store check`."""
+"""Tests the features of a store: see `cafcat store check`."""
 
 import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from cafcat.errors import CafcatError, Conflict, StoreFailed
-from cafcat.stores.base import Store
+from cafcat.stores.base import ProbedStore, Store
 
 __all__ = ["Finding", "probe"]
 
-_DATA = b"cafcat tries this store\n"
+_DATA = b"cafcat tests this store\n"
 
 
 class Finding(NamedTuple):
-    """What became of one attempt.
+    """Result of one test.
 
     Attributes:
-        feature: What was tried.
-        works: Whether the store behaved as cafcat expects; None if that could not be tried.
-        detail: What the store did.
-        remedy: What cafcat does about a feature that does not work; "" if nothing has to be done.
-        is_needed: cafcat cannot use the store without this feature.
+        feature: The tested feature.
+        works: True if the store behaves as cafcat expects; None if that could not be tested.
+        detail: How the store behaved.
+        remedy: How cafcat works around a feature that does not work; "" if nothing has to be done.
+        is_needed: True if cafcat cannot use the store without this feature.
     """
 
     feature: str
@@ -31,24 +31,17 @@ class Finding(NamedTuple):
 
 
 def probe(store: Store) -> Iterator[Finding]:
-    """Try a store with an object of its own, which is removed afterwards.
+    """Test a store with small objects, which are removed afterwards. Yield a finding for each feature.
 
     Raises:
         NotFound: There is no such bucket.
-        AccessDenied: The store refuses.
+        AccessDenied: The store refuses the credentials.
         StoreFailed: The store does not answer.
     """
-    from cafcat.stores.s3.store import S3Store
-
-    if isinstance(store, S3Store):
-        from cafcat.stores.s3.probe import S3Probe
-
-        yield from S3Probe(store).findings()
-    else:
-        yield from _probe_folder(store)
+    yield from store.probe() if isinstance(store, ProbedStore) else _probe_with_one_object(store)
 
 
-def _probe_folder(store: Store) -> Iterator[Finding]:
+def _probe_with_one_object(store: Store) -> Iterator[Finding]:
     key = f"cafcat-check-{uuid.uuid4()}"
     try:
         yield _needed("writing", _write(store, key))

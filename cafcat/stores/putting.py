@@ -1,4 +1,4 @@
-"""Writing a small object whole, once: under a key that only ever has this one content."""
+"""Writes a small object in one go, under a key that always has the same content."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,28 +9,28 @@ __all__ = ["put_once"]
 
 
 def put_once(store: Store, key: str, content: Callable[[], Iterable[bytes]]) -> None:
-    """Write an object, or leave it as it is if the store has its key already.
+    """Write an object. If the store has its key already, the object stays as it is.
 
-    An upload of this key that a dead writer left is removed. So the caller holds a lock that keeps living
-    writers of the key away.
+    Unfinished uploads of the key, which dead writers left, are removed. So the caller must hold a lock that
+    excludes other living writers of this key.
 
     Args:
-        store: where the object goes.
-        key: its key.
-        content: returns its blocks; called again for a second attempt.
+        store: The store to write into.
+        key: Key of the object.
+        content: Returns the blocks of the object. It is called again for a second attempt.
 
     Raises:
-        StoreFailed: the store did not take the object.
+        StoreFailed: The store cannot write the object.
     """
     for _ in range(2):
         try:
             return _put(store, key, content())
         except Conflict:
-            # The key is only ever this object's: if an object is there, it is the very same.
+            # Every writer of this key writes the same content: an existing object is the right one.
             if has(store, key):
                 return None
             store.discard(key)
-    raise StoreFailed("another process writes this object", chunk=key)
+    raise StoreFailed("another process is writing this object", chunk=key)
 
 
 def _put(store: Store, key: str, blocks: Iterable[bytes]) -> None:

@@ -1,75 +1,76 @@
-"""Which kind of store a URL or path means. Each is imported only when asked for."""
+"""The kinds of stores, by URL scheme.
 
-import os
+The module of a kind is imported when a store of the kind is opened.
+
+A third-party package registers a kind as an entry point of the group `cafcat.stores`. The scheme is the name of
+the entry point, and a StoreKind is its value.
+"""
+
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote_to_bytes, urlsplit
+from typing import Final, cast
 
 from cafcat.errors import InvalidInput, Unsupported
-from cafcat.remote.access import S3Access
-from cafcat.stores.base import READ_REQUESTS, Store
+from cafcat.stores.base import Store
+from cafcat.stores.kind import StoreContext, StoreKind
+from cafcat.support.plugins import find_plugin, plugin_names
 
-if TYPE_CHECKING:
-    from cafcat.stores.s3.server_checks import ServerChecks
+__all__ = ["find_kind", "kind_of", "open_store", "shown_schemes"]
 
-__all__ = ["UPLOAD_MEMORY", "open_store"]
+_BUILT_IN: Final = {"file": "cafcat.stores.local.kind:LOCAL", "s3": "cafcat.stores.s3.kind:S3"}
+_GROUP: Final = "cafcat.stores"
+_PATHS: Final = "file"
+"""The scheme whose kind also opens plain paths."""
 
-UPLOAD_MEMORY = 256_000_000
-"""Bytes that the parts of one chunk may take on their way to a store over the network."""
-
-_DEFAULT_ACCESS = S3Access()
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
+_LIKE_A_URL: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 
 
-def open_store(
-    url_or_path: str,
-    access: S3Access = _DEFAULT_ACCESS,
-    upload_memory: int = UPLOAD_MEMORY,
-    *,
-    read_requests: int = READ_REQUESTS,
-    private_folder: Path | None = None,
-    checks: "Callable[[str], ServerChecks] | None" = None,
-) -> Store:
-    """Return the store at "file:///srv/chunks", "s3://bucket/prefix" or a plain path, without looking at the store.
+def open_store(url_or_path: str, context: StoreContext | None = None) -> Store:
+    """Return the store at a URL or path, without a request: it may not exist.
 
     Args:
-        url_or_path: Where the store is.
-        access: How an S3 server is reached.
-        upload_memory: For the parts of one upload to an S3 server, in bytes.
-        read_requests: Most requests to an S3 server that are in flight while files are read.
-        private_folder: If the store is this folder, it is closed to other users.
-        checks: Gives what the S3 server of a store URL is known to lack; by default, nothing is known.
+        url_or_path: "file:///srv/chunks", "s3://bucket/prefix", a URL of a third-party kind, or a plain path.
+        context: Values that the settings provide for this store. None: the defaults.
 
     Raises:
-        Unsupported: The URL has another scheme.
-        InvalidInput: Not a URL or path.
+        Unsupported: No kind of store has the scheme of the URL.
+        InvalidInput: This is not the URL or path of a store.
     """
     if not url_or_path or "\0" in url_or_path:
         raise InvalidInput(f"not a store: {url_or_path!r}", hint="give a folder, or a URL as file:///folder")
-    scheme = _SCHEME.match(url_or_path)
-    if scheme is None or scheme[1].lower() == "file":
-        from cafcat.stores.local.store import LocalStore
-
-        folder = Path(url_or_path) if scheme is None else _path_of(url_or_path)
-        is_private = private_folder is not None and os.path.abspath(folder) == os.path.abspath(private_folder)
-        return LocalStore(folder, is_private=is_private)
-    if scheme[1].lower() == "s3":
-        from cafcat.stores.s3.store import S3Store
-
-        known = () if checks is None else (checks,)
-        return S3Store(url_or_path, access, upload_memory, *known, reads_in_flight=read_requests)
-    hint = "this version has file:// and s3://"
-    raise Unsupported(f"no store for {scheme[1]!r}: {url_or_path}", hint=hint)
+    return kind_of(url_or_path).open(url_or_path, StoreContext() if context is None else context)
 
 
-def _path_of(url: str) -> Path:
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        hint = "a file URL is file:///absolute/path, with ? and # as %3F and %23"
-        raise InvalidInput(f"not the URL of a folder: {url}", hint=hint)
-    path = unquote_to_bytes(parts.path)
-    if b"\0" in path:
-        raise InvalidInput(f"not the URL of a folder: {url}")
-    return Path(os.fsdecode(path))
+def kind_of(url_or_path: str) -> StoreKind:
+    """Return the kind of store that opens a URL or path. Raises Unsupported if no kind has the URL's scheme."""
+    match = _SCHEME.match(url_or_path)
+    scheme = _PATHS if match is None else match[1]
+    kind = _kind(scheme)
+    if kind is None:
+        message = f"there is no kind of store for the scheme {scheme!r}: {url_or_path}"
+        raise Unsupported(message, hint=f"the installed kinds are {shown_schemes()}")
+    return kind
+
+
+def find_kind(text: str) -> StoreKind | None:
+    """Return the kind of store that a text from the settings belongs to.
+
+    A text that begins with the scheme of a kind belongs to it even if it is not a valid URL, as "s3:bucket" or
+    " s3://bucket": the kind then refuses it.
+
+    Returns:
+        The kind; None for a path, and for a URL with an unknown scheme.
+    """
+    match = _LIKE_A_URL.match(text)
+    if match is None or (match[2] is None and match[1].lower() == _PATHS):
+        return None
+    return _kind(match[1])
+
+
+def shown_schemes() -> str:
+    """Return the schemes of all kinds for messages: "file://, s3://"."""
+    return ", ".join(f"{scheme}://" for scheme in plugin_names(_GROUP, _BUILT_IN))
+
+
+def _kind(scheme: str) -> StoreKind | None:
+    return cast("StoreKind | None", find_plugin(_GROUP, scheme.lower(), _BUILT_IN))

@@ -1,1 +1,1 @@
-"""Helpers for files of the operating system, used by every layer above."""
+"""Helpers for files and processes of the operating system, used by every layer above."""

@@ -24,7 +24,12 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class ByteRange(NamedTuple):
-    """Bytes `[start, end)` of a file, as in a slice: a negative start counts from the end; end None is the end."""
+    """Bytes `[start, end)` of a file, as in a slice of Python.
+
+    Attributes:
+        start: Offset in bytes. A negative offset counts from the end.
+        end: Offset in bytes, exclusive. None: the end of the file.
+    """
 
     start: int
     end: int | None
@@ -34,7 +39,7 @@ WHOLE = ByteRange(0, None)
 
 
 def parse_text(text: str) -> str:
-    """What the catalog can hold: UTF-8. Raises InvalidInput."""
+    """Return a text, if the catalog can store it: valid UTF-8. Raises InvalidInput."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -43,16 +48,21 @@ def parse_text(text: str) -> str:
 
 
 def parse_new_file(text: str) -> str:
-    """The name of a file that is written in more than one go. Raises InvalidInput for "-", which means standard
-    output elsewhere."""
+    """Return the name of a file that is written with random access.
+
+    Raises:
+        InvalidInput: The name is "-", which would mean standard output.
+    """
     if text == "-":
-        raise InvalidInput("this is not written to standard output", hint="name a file; ./- is one of that name")
+        raise InvalidInput("the output cannot be standard output", hint="name a file; ./- is a file called -")
     return text
 
 
 def parse_range(text: str) -> ByteRange:
-    """What HTTP's Range means by it (RFC 9110, 14.1.2), both ends inclusive: "0-99" (100 bytes), "100-" (all
-    from byte 100), "-100" (the last 100). Raises InvalidInput."""
+    """Return a byte range as in HTTP (RFC 9110, 14.1.2). Both ends are inclusive.
+
+    "0-99" means 100 bytes, "100-" all bytes from byte 100 on, "-100" the last 100 bytes. Raises InvalidInput.
+    """
     match = re.fullmatch(r"(\d{0,18})-(\d{0,18})", text, re.ASCII)
     if not match or text == "-":
         raise InvalidInput(f"not a byte range: {text!r}", hint="write 0-99, 100- or -100")
@@ -65,7 +75,10 @@ def parse_range(text: str) -> ByteRange:
 
 
 def parse_date(text: str) -> int:
-    """ISO 8601 date or time, UTC if it names no offset, as nanoseconds since 1970. Raises InvalidInput."""
+    """Return a date or time in ISO 8601 as nanoseconds since 1970 UTC.
+
+    A time without an offset is UTC. Raises InvalidInput.
+    """
     try:
         when = datetime.fromisoformat(text)
     except ValueError as error:
@@ -77,7 +90,7 @@ def parse_date(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """The seconds that "60", "60s", "15m", "1h" or "7d" mean; at least one. Raises InvalidInput."""
+    """Return the seconds in "60", "60s", "15m", "1h" or "7d". Raises InvalidInput, also for zero."""
     match = re.fullmatch(r"(\d{1,9})([smhd]?)", text.strip().lower(), re.ASCII)
     seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
     if not seconds:
@@ -86,8 +99,15 @@ def parse_duration(text: str) -> int:
 
 
 def parse_percent(text: str, *, may_be_zero: bool = False) -> float:
-    """The part of 1 that "20%" or "0.5%" means; more than nothing (or that, too), at most all. Raises
-    InvalidInput."""
+    """Return the fraction of 1 for a text such as "20%" or "0.5%".
+
+    Args:
+        text: A percentage up to 100.
+        may_be_zero: True to allow "0%".
+
+    Raises:
+        InvalidInput: This is not such a percentage.
+    """
     number = text.strip()
     try:
         share = float(number.removesuffix("%")) / 100 if number.endswith("%") else -1.0
@@ -99,12 +119,12 @@ def parse_percent(text: str, *, may_be_zero: bool = False) -> float:
 
 
 def parse_share(text: str) -> float:
-    """As `parse_percent`, and "0%" is allowed."""
+    """Return the fraction as `parse_percent` does. "0%" is allowed."""
     return parse_percent(text, may_be_zero=True)
 
 
 def parse_grace(text: str) -> int:
-    """As `parse_duration`, and "0" is allowed."""
+    """Return the seconds as `parse_duration` does. "0" is allowed."""
     return 0 if text.strip() == "0" else parse_duration(text)
 
 

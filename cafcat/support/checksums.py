@@ -1,7 +1,7 @@
 """Checksums of files (CRC-32C) and of whole chunks (CRC-64/NVME).
 
-CRC-32C (Castagnoli, RFC 3720) is what `file_locations.crc32c` holds; CRC-64/NVME is what S3 keeps for a
-whole object, so a chunk can be compared with a server's copy without reading it.
+CRC-32C (Castagnoli, RFC 3720) is stored in `file_locations.crc32c`. CRC-64/NVME is what S3 stores for a whole
+object. So a chunk can be compared with a server's copy without reading it.
 """
 
 import base64
@@ -9,40 +9,56 @@ from collections.abc import Callable
 
 import google_crc32c
 
-__all__ = ["crc32c", "crc32c_of", "crc64nvme", "from_base64", "to_base64"]
+__all__ = ["combined", "crc32c", "crc32c_of", "crc64nvme", "from_base64", "to_base64"]
 
 
 _extend: Callable[[int, bytes], int] = google_crc32c.extend
 
 crc32c_of: Callable[[bytes], int] = google_crc32c.value
-"""The same as `crc32c` of all the data at once, for who cannot spare 0.1 us."""
+"""Same result as `crc32c` with one argument, 0.1 µs faster: for code that is called for every small file."""
 
 
 def crc32c(data: bytes, value: int = 0) -> int:
-    """CRC-32C of `data`, continued from `value`: an unsigned 32-bit number."""
+    """Return the CRC-32C of some bytes, an unsigned 32-bit number.
+
+    Args:
+        data: The bytes.
+        value: CRC-32C of the bytes before them; 0 at the start.
+    """
     return _extend(value, data)
 
 
 def crc64nvme(data: bytes | memoryview, value: int = 0) -> int:
-    """CRC-64/NVME of `data`, continued from `value`: an unsigned 64-bit number."""
-    # Only writers need it, and the import costs some 60 ms that a reading command should not pay.
+    """Return the CRC-64/NVME of some bytes, an unsigned 64-bit number.
+
+    Args:
+        data: The bytes.
+        value: CRC-64/NVME of the bytes before them; 0 at the start.
+    """
+    # Imported here because it takes some 60 ms, and only commands that write need it.
     from awscrt.checksums import crc64nvme as compute
 
     return int(compute(data, value))
 
 
 def combined(first: int, second: int, second_bytes: int) -> int:
-    """CRC-64/NVME of two runs of bytes, one after the other, from that of each and the size of the second."""
+    """Return the CRC-64/NVME of two runs of bytes that follow each other, without reading them.
+
+    Args:
+        first: CRC-64/NVME of the first run.
+        second: CRC-64/NVME of the second run.
+        second_bytes: Size of the second run in bytes.
+    """
     from awscrt.checksums import combine_crc64nvme
 
     return int(combine_crc64nvme(first, second, second_bytes))
 
 
 def to_base64(crc64: int) -> str:
-    """A CRC-64/NVME as S3 and the catalog show it: its eight bytes, big-endian, in base64."""
+    """Return a CRC-64/NVME as S3 and the catalog write it: eight bytes, big-endian, in base64."""
     return base64.b64encode(crc64.to_bytes(8)).decode()
 
 
 def from_base64(text: str) -> int:
-    """The way back. Raises ValueError."""
+    """Return the CRC-64/NVME that `to_base64` encoded. Raises ValueError if the text is not base64."""
     return int.from_bytes(base64.b64decode(text))

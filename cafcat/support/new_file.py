@@ -12,32 +12,55 @@ __all__ = ["NewFile", "new_file", "new_named_file", "write_all"]
 _UNNAMED_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_TMPFILE", os.O_DIRECTORY)
 _NAMED_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NO_UNNAMED_FILES: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
-"""Errors of systems and file systems without O_TMPFILE. ENOENT also means that the folder was removed: then making
-a name in it fails, too."""
+"""Errors of systems and file systems without O_TMPFILE. ENOENT can also mean that the folder was removed: then
+creating a named file fails, too."""
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of file systems without hard links."""
 _COPIED_BYTES: Final = 1 << 20
+"""Bytes that are copied at once."""
 
 
 class NewFile:
-    """An open file that is being written in an open folder.
+    """A file that is being written in an open folder.
 
-    temporary: its name until it takes its real one; None where the file system has files without names. A file
-    without a name is gone when its process is. One with a temporary name is closed to other users until then.
+    A file without a name disappears with its process. A file with a temporary name is closed to other users until
+    it gets its final name.
+
+    Attributes:
+        descriptor: File descriptor, -1 once the file is closed.
+        temporary: The temporary name. None if the file has no name.
     """
 
     __slots__ = ("_folder", "_mode", "descriptor", "temporary")
 
     def __init__(self, folder: int, descriptor: int, temporary: str | None, mode: int | None) -> None:
-        """mode: to be set before the file takes its name; None if it is right already."""
+        """Wrap an open file.
+
+        Args:
+            folder: Descriptor of the folder.
+            descriptor: Descriptor of the file.
+            temporary: Temporary name of the file, None if it has none.
+            mode: Permissions to set before the file gets its name. None: they are right already.
+        """
         self._folder = folder
         self.descriptor = descriptor
         self.temporary = temporary
         self._mode = mode
 
     def take_name(self, name: str, *, overwrite: bool) -> None:
-        """Give the file its name, in one step: at no moment the name means anything but the old file or this one.
-        The content has to be durable. Closes the file. Raises OSError, FileExistsError if there is one of that name
-        and overwrite is false; then nothing is left of this one."""
+        """Give the file its final name, and close it.
+
+        This is one step: at every moment, the name leads to the old file or to this one. The content must be
+        durable before.
+
+        Args:
+            name: The name in the folder.
+            overwrite: True to replace an existing file.
+
+        Raises:
+            FileExistsError: A file has this name, and overwrite is false. This file was removed.
+            OSError: The name cannot be given. This file was removed.
+        """
         try:
             if self._mode is not None:
                 os.fchmod(self.descriptor, self._mode)
@@ -51,7 +74,7 @@ class NewFile:
         self._close()
 
     def _link(self, name: str, *, overwrite: bool) -> None:
-        """Give a file without a name its real one; or, where that takes a further step, a temporary one."""
+        """Give a file without a name its final name, or a temporary one if another step is needed."""
         own = f"/proc/self/fd/{self.descriptor}"
         try:
             os.link(own, name, dst_dir_fd=self._folder, follow_symlinks=True)
@@ -59,7 +82,7 @@ class NewFile:
             if not overwrite:
                 raise
             temporary = _temporary_name()
-            self.temporary = temporary  # before the link: an interrupt may come between
+            self.temporary = temporary  # set before linking, because an interrupt may come between
             os.link(own, temporary, dst_dir_fd=self._folder, follow_symlinks=True)
         except OSError as error:
             if error.errno not in (*_NO_LINKS, errno.ENOENT, errno.EXDEV):
@@ -97,7 +120,7 @@ class NewFile:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            # No hard links here: claim the name, then rename over our own claim.
+            # Without hard links: create an empty file with the name, then replace it.
             os.close(os.open(name, _NAMED_FLAGS, dir_fd=folder))
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             return
@@ -117,8 +140,15 @@ class NewFile:
 
 
 def new_file(folder: int, mode: int = 0o666) -> NewFile:
-    """Open a new file in an open folder: without a name where the file system has such files, else with a temporary
-    one. The umask is taken from the mode. Raises OSError."""
+    """Create a file in an open folder: without a name if the file system supports that, else with a temporary one.
+
+    Args:
+        folder: Descriptor of the folder.
+        mode: Permissions, from which the umask is removed.
+
+    Raises:
+        OSError: The file cannot be created.
+    """
     try:
         return NewFile(folder, os.open(".", _UNNAMED_FLAGS, mode, dir_fd=folder), None, None)
     except OSError as error:
@@ -128,11 +158,21 @@ def new_file(folder: int, mode: int = 0o666) -> NewFile:
 
 
 def new_named_file(folder: int, mode: int = 0o666) -> NewFile:
-    """Open a new file with a temporary name in an open folder, for programs that need a path. Raises OSError."""
+    """Create a file with a temporary name in an open folder, for programs that need a path.
+
+    Args:
+        folder: Descriptor of the folder.
+        mode: Permissions, from which the umask is removed.
+
+    Raises:
+        OSError: The file cannot be created.
+    """
     temporary = _temporary_name()
     descriptor = os.open(temporary, _NAMED_FLAGS, mode, dir_fd=folder)
     try:
-        final_mode = os.fstat(descriptor).st_mode & 0o777  # as the umask, or the folder's ACL, allows
+        final_mode = (
+            os.fstat(descriptor).st_mode & 0o777
+        )  # the permissions that the umask, or the folder's ACL, allows
         os.fchmod(descriptor, 0o600)
     except OSError:  # a file system without modes
         return NewFile(folder, descriptor, temporary, None)
@@ -144,7 +184,7 @@ def _temporary_name() -> str:
 
 
 def write_all(file: int, block: bytes) -> int:
-    """Write all of a block to an open file; return its size in bytes. Raises OSError."""
+    """Write a whole block to an open file, and return its size in bytes. Raises OSError."""
     written = os.write(file, block)
     while written < len(block):
         written += os.write(file, memoryview(block)[written:])

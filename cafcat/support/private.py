@@ -1,10 +1,10 @@
 """Folders and files that only their owner can read.
 
-Names and contents of private files must not become public because they were packed. What cafcat makes for itself,
-its home and the store in it, is closed to other users whatever the umask.
+Names and contents of private files must not become public because they were packed. So cafcat's home, and the store
+in it, are closed to other users, whatever the umask is.
 
 Root may work in the home of another user, who can replace any name there by a link. So permissions and owners are
-changed by descriptor, links are not followed, and a file is given only to the owner of the folder that it is in.
+changed by descriptor, links are not followed, and a file is given only to the owner of its folder.
 """
 
 import errno
@@ -27,19 +27,25 @@ __all__ = [
 ]
 
 PRIVATE_FILE: Final = 0o600
+"""Permissions of a file that only its owner can read and write."""
 PRIVATE_FOLDER: Final = 0o700
+"""Permissions of a folder that only its owner can enter."""
 _OTHERS: Final = 0o077
 _ENTER: Final = 0o011
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OF_HOME: Final = ("postgres", "chunks", "cafcat.toml")
-"""How the names begin that cafcat gives to files and folders in its home."""
+"""Prefixes of the names of cafcat's own files and folders in its home."""
 
 
 def close_home(home: Path, *, is_default: bool) -> None:
-    """Close a home that an earlier version made with other permissions. A folder that the user has named is left
-    alone if it has anything but cafcat's own files.
+    """Close the home to other users, if an earlier version created it with other permissions.
 
-    Args: is_default: the home is the one of this user, and not a folder that was named.
+    A folder that the user has named is left alone if it contains anything but cafcat's own files. Errors are
+    ignored.
+
+    Args:
+        home: The home.
+        is_default: True for the default home of this user, false for a folder that was named.
     """
     with suppress(OSError):
         status = os.lstat(home)
@@ -54,10 +60,13 @@ def _is_only_ours(home: Path) -> bool:
 
 
 def close_to_others(folder: str | Path, *, except_entering: bool = False) -> None:
-    """Take all permissions on a folder of this user from group and others. A link is left alone: it points to a
-    folder that the user has chosen.
+    """Remove all permissions of group and others from a folder of this user.
 
-    Args: except_entering: leave them the right to enter it, as `let_enter` gives it.
+    A link is left alone: it points to a folder that the user has chosen. Errors are ignored.
+
+    Args:
+        folder: The folder.
+        except_entering: True to keep the permission to enter it, which `let_enter` gives.
     """
     removed = _OTHERS & ~_ENTER if except_entering else _OTHERS
     with suppress(OSError), _opened(folder) as descriptor:
@@ -67,24 +76,28 @@ def close_to_others(folder: str | Path, *, except_entering: bool = False) -> Non
 
 
 def let_enter(folder: Path) -> None:
-    """Let others enter a folder, but not list it: root's server runs as another user. Raises OSError, also for a
-    link that another user made to the folder."""
+    """Allow other users to enter a folder, but not to list it: root's database server runs as another user.
+
+    Raises:
+        OSError: The permissions cannot be changed, or another user made a link to the folder.
+    """
     with _opened(os.path.realpath(folder)) as descriptor:
         status = os.fstat(descriptor)
         if stat.S_IMODE(status.st_mode) & _ENTER == _ENTER:
             return
         if os.lstat(folder).st_uid != status.st_uid:
-            raise PermissionError(errno.EPERM, "a link of another user", str(folder))
+            raise PermissionError(errno.EPERM, "another user made this link", str(folder))
         os.fchmod(descriptor, stat.S_IMODE(status.st_mode) | _ENTER)
 
 
 def give_to_owner(made: int, folder: int) -> None:
-    """Let a file or folder that root has made belong to the owner of the folder that it is in. Root may be a guest
-    there, and must not leave files that the owner cannot read.
+    """Give a file or folder that root has created to the owner of the folder that it is in.
+
+    Root must not leave files in the folder of another user that this user cannot read. Errors are ignored.
 
     Args:
         made: Descriptor of the file or folder.
-        folder: Descriptor of the folder in which it was made.
+        folder: Descriptor of the folder in which it was created.
     """
     if os.geteuid() == 0:
         with suppress(OSError):
@@ -93,7 +106,7 @@ def give_to_owner(made: int, folder: int) -> None:
 
 
 def make_private_folder(path: str) -> None:
-    """Make a folder that is closed to others and belongs to the owner of the folder above. Raises OSError."""
+    """Create a folder that is closed to other users, and give it to the owner of its parent. Raises OSError."""
     parent, name = os.path.split(path)
     with _opened(os.path.realpath(parent)) as folder:
         os.mkdir(name, PRIVATE_FOLDER, dir_fd=folder)
@@ -104,7 +117,7 @@ def make_private_folder(path: str) -> None:
 
 @contextmanager
 def _opened(folder: str | Path, *, below: int | None = None) -> Iterator[int]:
-    """Open a folder that is no link. Raises OSError."""
+    """Open a folder that is not a link, and close it afterwards. Raises OSError."""
     descriptor = os.open(folder, _FOLDER_FLAGS, dir_fd=below)
     try:
         yield descriptor
@@ -113,5 +126,5 @@ def _opened(folder: str | Path, *, below: int | None = None) -> Iterator[int]:
 
 
 def is_below(path: str | os.PathLike[str], folder: Path) -> bool:
-    """Return whether a path is in a folder, at whatever depth, or the folder itself; links are followed."""
+    """Return True if a path is the folder itself, or anywhere below it. Links are followed."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

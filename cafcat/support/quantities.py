@@ -1,5 +1,7 @@
-"""Sizes as people write them: SI units are powers of 1000 (kB, MB, GB), IEC units of 1024 (KiB, MiB, GiB). Times as
-the catalog has them."""
+"""Sizes as people write them, and times as the catalog stores them.
+
+SI units are powers of 1000 (kB, MB, GB), IEC units powers of 1024 (KiB, MiB, GiB).
+"""
 
 import re
 from decimal import Decimal
@@ -17,10 +19,10 @@ _LAST_MICROSECOND = 253_402_300_799_999_999
 
 
 def parse_size(text: str | int) -> int:
-    """The bytes that "30GB", "20 MB", "1.5GiB", "4k" or "1000" mean. Raises InvalidInput."""
+    """Return the number of bytes in "30GB", "20 MB", "1.5GiB", "4k" or "1000". Raises InvalidInput."""
     match = _SIZE.fullmatch(str(text).strip())
     if not match:
-        raise InvalidInput(f"not a size: {text!r}", hint="write it as 30GB, 1.5GiB or 1000")
+        raise InvalidInput(f"not a size: {text!r}", hint="write a size as 30GB, 1.5GiB or 1000")
     number, prefix, binary = match.groups()
     power = _PREFIXES.lower().index(prefix.lower()) + 1 if prefix else 0
     size = int(Decimal(number) * (1024 if binary else 1000) ** power)
@@ -30,20 +32,26 @@ def parse_size(text: str | int) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """SI, one decimal: 999 -> "999 B", 1500 -> "1.5 kB", 30_000_000_000 -> "30.0 GB"."""
+    """Return a size in SI units with one decimal: 999 -> "999 B", 1500 -> "1.5 kB", 30_000_000_000 -> "30.0 GB"."""
     if abs(size_bytes) < 1000:
         return f"{size_bytes} B"
     value, unit = float(size_bytes), ""
     for prefix in _PREFIXES:
         value, unit = value / 1000, prefix
-        if abs(value) < 999.95:  # what would be shown as "1000.0 kB" is "1.0 MB"
+        if abs(value) < 999.95:  # 999,950 bytes are shown as "1.0 MB", not as "1000.0 kB"
             break
     return f"{value:.1f} {unit}B"
 
 
 def to_microseconds(modified_ns: int) -> int:
-    """Nanoseconds to microseconds since 1970, cut (not rounded), and kept between the years 1 and 9999: file
-    systems can hold times that neither Postgres' clients nor calendars can."""
+    """Return a time in microseconds since 1970 UTC, rounded down.
+
+    A time before the year 1 or after 9999 becomes the first or last microsecond of these years. File systems can
+    have such times, but clients of Postgres and calendars cannot.
+
+    Args:
+        modified_ns: Time in nanoseconds since 1970 UTC.
+    """
     microseconds = modified_ns // 1000
     if _FIRST_MICROSECOND <= microseconds <= _LAST_MICROSECOND:
         return microseconds
@@ -51,5 +59,5 @@ def to_microseconds(modified_ns: int) -> int:
 
 
 def to_nanoseconds(microseconds: int | None) -> int | None:
-    """The way back from the catalog."""
+    """Return a time of the catalog, in microseconds, as nanoseconds since 1970 UTC. None stays None."""
     return None if microseconds is None else microseconds * 1000

@@ -5,8 +5,10 @@ from typing import Final, Generic, Protocol, TypeVar
 __all__ = ["ReadAhead"]
 
 _FIRST_BYTES: Final = 64 << 10
+"""Size of the first read, in bytes."""
 _MOST_BYTES: Final = 8 << 20
-"""A request is answered after some 30 ms, in which a connection carries 2 MB: larger reads are hardly faster."""
+"""Largest read in bytes. A request takes some 30 ms, in which a connection transfers 2 MB. Larger reads are
+hardly faster."""
 
 _Folder_co = TypeVar("_Folder_co", covariant=True)
 

@@ -1,4 +1,4 @@
-"""Sorting more records than memory should hold: in pieces, which wait in a temporary file and are merged."""
+"""Sorts more records than fit into memory: sorted runs are stored in a temporary file and merged."""
 
 import heapq
 from collections.abc import Iterator
@@ -9,39 +9,46 @@ from cafcat.support.spool import Spool, packed
 __all__ = ["ExternalSort"]
 
 _MEMORY_BYTES: Final = 24 << 20
+"""Memory for records before they are written to the file, in bytes."""
 _OVERHEAD_BYTES: Final = 64
-"""What Python takes for a record beside its bytes, about."""
+"""Approximate memory of a record beside its bytes, in bytes."""
 _BATCH_BYTES: Final = 64 << 10
+"""How many bytes are written at once."""
 
 
 class ExternalSort:
-    """Takes records (bytes) in any order and gives them in ascending order, as often as asked, equal ones all.
+    """Sorts records (bytes) in ascending order. Equal records are all kept. They can be iterated several times.
 
-    Memory: 24 MiB, and 64 KiB for each of the runs that are merged: one for every 24 MiB, so 100 million records of
-    40 bytes take less than 64 MiB. The temporary file is as large as all records.
+    It takes 24 MiB of memory, and 64 KiB for each of the merged runs, which have 24 MiB each. So 100 million
+    records of 40 bytes take less than 64 MiB. The temporary file is as large as all records.
     """
 
-    def __init__(self, what: str, memory_bytes: int = _MEMORY_BYTES) -> None:
-        """Args: what: is sorted, for messages; memory_bytes: more than these are on disk."""
+    def __init__(self, label: str, memory_bytes: int = _MEMORY_BYTES) -> None:
+        """Begin without records.
+
+        Args:
+            label: Name of the records, for messages.
+            memory_bytes: More records than this are stored in the file.
+        """
         self._memory_bytes = memory_bytes
         self._records: list[bytes] = []
-        self._held = 0
-        self._spool = Spool(what, 0)
+        self._buffered = 0
+        self._spool = Spool(label, 0)
         self._runs: list[tuple[int, int]] = []
         self._end = 0
         self._sorted = True
         self.count = 0
         self.size_bytes = 0
-        """Of all records."""
+        """Size of all records together, in bytes."""
 
     def add(self, record: bytes) -> None:
-        """Raises TemporaryFileFailed."""
+        """Add a record. Raises TemporaryFileFailed."""
         self._records.append(record)
         self._sorted = False
         self.count += 1
         self.size_bytes += len(record)
-        self._held += len(record) + _OVERHEAD_BYTES
-        if self._held >= self._memory_bytes:
+        self._buffered += len(record) + _OVERHEAD_BYTES
+        if self._buffered >= self._memory_bytes:
             self._spill()
 
     def _spill(self) -> None:
@@ -60,10 +67,10 @@ class ExternalSort:
         self._end += len(batch)
         self._runs.append((start, self._end))
         self._records.clear()
-        self._held = 0
+        self._buffered = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        """All records in order. Nothing may be added meanwhile. Raises TemporaryFileFailed."""
+        """Yield all records in order. No record may be added meanwhile. Raises TemporaryFileFailed."""
         if not self._sorted:
             self._records.sort()
             self._sorted = True
@@ -72,6 +79,6 @@ class ExternalSort:
         return heapq.merge(*(self._spool.records(start, end) for start, end in self._runs), self._records)
 
     def close(self) -> None:
-        """Frees the temporary file. Idempotent."""
+        """Remove the temporary file. Idempotent."""
         self._records.clear()
         self._spool.close()

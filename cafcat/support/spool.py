@@ -1,4 +1,4 @@
-"""Bytes that wait for their use: in memory as long as they are few, else in a temporary file without a name."""
+"""A buffer for bytes: in memory as long as they are few, else in a temporary file without a name."""
 
 import struct
 import weakref
@@ -18,60 +18,69 @@ _SIZE: Final = struct.Struct("<I")
 
 
 def packed(record: bytes) -> bytes:
-    """As Spool.records finds it."""
+    """Return a record as `Spool.records` reads it: with its size before it."""
     return _SIZE.pack(len(record)) + record
 
 
 class Spool:
-    """A file of its own for one piece of work. A context manager: leaving it frees the file, and so does letting go
-    of it. Methods raise TemporaryFileFailed where there is no room."""
+    """A temporary file. Its methods raise TemporaryFileFailed if there is no space.
 
-    def __init__(self, what: str, memory_bytes: int) -> None:
-        """Args: what: it holds, for messages; memory_bytes: more than these are on disk."""
-        self._what = what
+    It is removed by `close`, at the end of a `with` block, or when the last reference to it is gone.
+    """
+
+    def __init__(self, label: str, memory_bytes: int) -> None:
+        """Begin with an empty file.
+
+        Args:
+            label: Name of the contents, for messages.
+            memory_bytes: Contents beyond this size are written to disk.
+        """
+        self._label = label
         self._file = SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by close()
-        # Who is given up has no last call in which to close the file.
+        # An abandoned owner, such as an unfinished generator, never calls close().
         self._close = weakref.finalize(self, self._file.close)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """At the place of the last seek, read or write."""
-        with temporary_file_of(self._what):
+        """Write at the current position."""
+        with temporary_file_of(self._label):
             self._file.write(data)
 
     def flush(self) -> None:
-        """Afterwards nothing asks for more space."""
-        with temporary_file_of(self._what):
+        """Write buffered bytes to the file. Later calls need no more space."""
+        with temporary_file_of(self._label):
             self._file.flush()
 
     def seek(self, start_byte: int) -> None:
-        """To a place counted from the beginning."""
-        with temporary_file_of(self._what):
+        """Move to an offset from the start."""
+        with temporary_file_of(self._label):
             self._file.seek(start_byte)
 
     def seek_end(self) -> None:
-        """To where the next bytes are to be added."""
-        with temporary_file_of(self._what):
+        """Move to the end."""
+        with temporary_file_of(self._label):
             self._file.seek(0, 2)
 
     def skip(self, size_bytes: int) -> None:
-        """Over bytes that nobody wants."""
-        with temporary_file_of(self._what):
+        """Move forward by some bytes."""
+        with temporary_file_of(self._label):
             self._file.seek(size_bytes, 1)
 
     def read(self, size_bytes: int) -> bytes:
-        """So many, or fewer at the end."""
-        with temporary_file_of(self._what):
+        """Return at most this many bytes; fewer only at the end."""
+        with temporary_file_of(self._label):
             return self._file.read(size_bytes)
 
     def blocks_from(self, start_byte: int, block_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
-        """All from there to the end, in blocks of at most 256 KiB, or so many bytes."""
+        """Yield all bytes from an offset to the end, in blocks of at most 256 KiB, or of `block_bytes`."""
         self.seek(start_byte)
         while block := self.read(block_bytes):
             yield block
 
     def records(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """The records in this part of the file, which were written as `packed` gives them. Others may read and
-        write between one and the next."""
+        """Yield the records in a part of the file that were written as `packed` returns them.
+
+        The caller may read and write between two records.
+        """
         rest = b""
         while start_byte < end_byte:
             self.seek(start_byte)
@@ -88,7 +97,7 @@ class Spool:
             rest = rest[at:]
 
     def close(self) -> None:
-        """Frees the file. Idempotent."""
+        """Remove the file. Idempotent."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -101,12 +110,16 @@ class Spool:
 
 
 @contextmanager
-def temporary_file_of(what: str) -> Iterator[None]:
-    """What goes wrong within is the fault of a temporary file."""
+def temporary_file_of(label: str) -> Iterator[None]:
+    """Convert an OSError inside a `with` block to TemporaryFileFailed.
+
+    Args:
+        label: Name of the contents, for the message.
+    """
     try:
         yield
     except OSError as error:
         hint = "free space in the folder for temporary files, or set TMPDIR"
         raise TemporaryFileFailed(
-            f"the temporary file for {what} failed: {error.strerror or error}", hint=hint
+            f"the temporary file for {label} failed: {error.strerror or error}", hint=hint
         ) from error

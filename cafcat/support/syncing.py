@@ -1,7 +1,8 @@
 """System calls that make files, folders and whole file systems durable.
 
-A file is durable when its bytes are, when its name in its folder is, and when the folder's own name is, up to the
-root of the file system: a folder that was made a moment ago, by whichever process, may be gone after a power cut.
+A file is durable when three things are on the disk: its bytes, its name in its folder, and the names of all folders
+above, up to the root of the file system. A folder that any process created a moment ago may be gone after a power
+cut.
 """
 
 import ctypes
@@ -29,7 +30,7 @@ FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_FOLDER_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 """Errors of file systems that cannot sync a folder."""
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
-"""macOS: fsync leaves data in the cache of the disk, this command does not."""
+"""The command that flushes the cache of the disk on macOS, where fsync does not."""
 _SYNCABLE: Final = frozenset(
     (
         0xEF53,  # ext2, ext3, ext4
@@ -41,15 +42,16 @@ _SYNCABLE: Final = frozenset(
         0xCA451A4E,  # bcachefs
     )
 )
-"""File systems (statfs(2)) whose syncfs writes everything. On the others, network file systems and FUSE among them,
-every file is synced by itself."""
+"""Types of file systems (statfs(2)) whose syncfs writes everything. On all others, such as network file systems
+and FUSE, every file is synced by itself."""
 _FIRST_KERNEL: Final = (5, 8)
-"""Before this version of Linux, syncfs does not report that data could not be written."""
+"""First version of Linux whose syncfs reports data that could not be written."""
 _RENAME_NOREPLACE: Final = 1
+"""Flag of renameat2(2)."""
 
 
 def sync_file(descriptor: int) -> None:
-    """Write an open file to the disk, its size and times included. Raises OSError."""
+    """Write an open file to the disk, with its size and times. Raises OSError."""
     if _FULL_SYNC is not None:
         with suppress(OSError):  # a network file system may not have this command
             fcntl.fcntl(descriptor, _FULL_SYNC)
@@ -58,8 +60,14 @@ def sync_file(descriptor: int) -> None:
 
 
 def sync_folder(folder: str | int) -> None:
-    """Write the names in a folder, given by path or descriptor, to the disk. Does nothing where the file system
-    cannot do that. Raises OSError."""
+    """Write the names in a folder to the disk. Does nothing if the file system cannot do that.
+
+    Args:
+        folder: Path or descriptor of the folder.
+
+    Raises:
+        OSError: The folder cannot be opened or written.
+    """
     if isinstance(folder, int):
         _sync_open_folder(folder)
         return
@@ -79,9 +87,11 @@ def _sync_open_folder(descriptor: int) -> None:
 
 
 def sync_ancestors(folder: str) -> None:
-    """Write the names of a folder and of all folders above it to the disk, up to the root of its file system,
-    whoever made them. A parent that this user may not read is passed over. Costs a call per level, and little where
-    nothing has changed. Raises OSError."""
+    """Write the names of a folder, and of all folders above it in its file system, to the disk.
+
+    Any process may have created these folders. A parent that this user may not read is skipped. This takes one call
+    per level, and little time if nothing has changed. Raises OSError.
+    """
     path = os.path.realpath(folder)
     device = os.stat(path).st_dev
     while (parent := os.path.dirname(path)) != path:
@@ -99,15 +109,18 @@ def sync_ancestors(folder: str) -> None:
 
 
 def sync_file_system(descriptor: int) -> None:
-    """Write all changes on the file system of an open file to the disk (Linux). Other threads run meanwhile. Raises
-    OSError, also for changes since the file was opened that could not be written."""
+    """Write all changes of the file system of an open file to the disk (Linux). Other threads run meanwhile.
+
+    Raises:
+        OSError: Changes since the file was opened could not be written.
+    """
     if _library().syncfs(descriptor):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def can_sync_file_system(descriptor: int) -> bool:
-    """Return whether `sync_file_system` exists here, writes all of this file's file system, and reports errors."""
+    """Return True if `sync_file_system` works here: it writes everything, and reports errors."""
     return _kernel_reports() and _type_of(descriptor) in _SYNCABLE
 
 
@@ -119,7 +132,7 @@ def _kernel_reports() -> bool:
 
 
 def _type_of(descriptor: int) -> int:
-    """The number of a file system's type: the first field of struct statfs, of whose size we need no more."""
+    """Return the type of a file system: the first field of struct statfs. The buffer is larger than the struct."""
     buffer = (ctypes.c_long * 64)()
     if _library().fstatfs(descriptor, buffer):
         return 0
@@ -127,8 +140,20 @@ def _type_of(descriptor: int) -> int:
 
 
 def rename_new(folder: int, old: str, new: str) -> bool:
-    """Rename a file of an open folder, unless there is one of the new name. Return False where the system or file
-    system cannot do that in one step. Raises OSError, FileExistsError among them."""
+    """Rename a file of an open folder, unless the new name is taken.
+
+    Args:
+        folder: Descriptor of the folder.
+        old: The current name.
+        new: The new name.
+
+    Returns:
+        False if the system or file system cannot do that in one step. Then nothing was done.
+
+    Raises:
+        FileExistsError: The new name is taken.
+        OSError: The file cannot be renamed.
+    """
     rename: Callable[..., int] | None = getattr(_library(), "renameat2", None)
     if sys.platform != "linux" or rename is None:
         return False
@@ -142,5 +167,5 @@ def rename_new(folder: int, old: str, new: str) -> bool:
 
 @functools.cache
 def _library() -> Any:
-    """The C library, called without the interpreter's lock."""
+    """Return the C library. Calls release the lock of the interpreter."""
     return ctypes.CDLL(None, use_errno=True)

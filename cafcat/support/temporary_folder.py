@@ -1,4 +1,4 @@
-"""A temporary folder. That of a process that was killed is removed by the next one that makes one of its kind."""
+"""Temporary folders. The folder of a killed process is removed by the next process that creates a similar one."""
 
 import fcntl
 import os
@@ -15,16 +15,21 @@ from cafcat.support.spool import temporary_file_of
 __all__ = ["temporary_folder"]
 
 _YOUNG_SECONDS: Final = 60
-"""So long a folder may be there before it is locked."""
+"""How old an unlocked folder must be to be removed, in seconds: a new folder is not locked at once."""
 
 
 @contextmanager
-def temporary_folder(prefix: str, what: str) -> Iterator[Path]:
-    """Locked while it is used, and removed afterwards. Raises TemporaryFileFailed if it cannot be made.
+def temporary_folder(prefix: str, label: str) -> Iterator[Path]:
+    """Create a temporary folder for a `with` block. It is locked while it is used, and removed afterwards.
 
-    Args: prefix: of its name, which only folders of this kind have ("cafcat-logs-"); what: it holds, for messages.
+    Args:
+        prefix: Prefix of its name, which only folders of this kind have ("cafcat-logs-").
+        label: Name of the contents, for messages.
+
+    Raises:
+        TemporaryFileFailed: The folder cannot be created.
     """
-    with temporary_file_of(what):
+    with temporary_file_of(label):
         _sweep(Path(tempfile.gettempdir()), prefix)
         folder = Path(tempfile.mkdtemp(prefix=prefix))
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -37,9 +42,9 @@ def temporary_folder(prefix: str, what: str) -> Iterator[Path]:
 
 
 def _sweep(where: Path, prefix: str) -> None:
-    """Folders of ours that nobody has locked: those of processes that were killed."""
+    """Remove unlocked folders of this user: those of killed processes."""
     for folder in where.glob(f"{prefix}*"):
-        with suppress(OSError):  # somebody else's, in use, or gone by now
+        with suppress(OSError):  # a folder of another user, one that is in use, or one that was just removed
             status = folder.lstat()
             if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _YOUNG_SECONDS:
                 _remove(folder)

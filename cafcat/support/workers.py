@@ -1,8 +1,8 @@
-"""Processes of our own that work beside this one, each at the end of a pipe.
+"""Worker processes, each connected to this process by a pipe.
 
-A worker is a Python that runs one function. It is not made by multiprocessing, which would run the caller's main
-script again in each, nor by fork, which does not go together with threads. It is in a process group of its own:
-Ctrl-C is for its parent to deal with. When its parent is gone, its pipe says so.
+A worker is a Python process that runs one function. It is not started by multiprocessing, which would run the
+caller's main script again, nor by fork, which does not work with threads. Each worker has a process group of its
+own, so that Ctrl-C only reaches its parent. When the parent dies, the pipe is closed.
 """
 
 import os
@@ -19,21 +19,33 @@ from cafcat.errors import Unavailable
 
 __all__ = ["WorkerPipe", "Workers", "processors", "run_worker"]
 
-WorkerPipe: TypeAlias = "Connection[Any, Any]"  # it has no parameters at run time
+WorkerPipe: TypeAlias = "Connection[Any, Any]"  # the class is not generic at run time
+"""One end of the pipe between this process and a worker."""
 
 _WAIT_SECONDS: Final = 0.5
+"""How long `Workers.ready` waits, in seconds."""
 _END_SECONDS: Final = 5.0
+"""How long a worker may take to end, in seconds, until it is killed."""
 
 
 class Workers:
-    """A context manager: leaving it ends them, at once if that is because of an error."""
+    """A group of worker processes, as a context manager.
 
-    def __init__(self, serve: Callable[[WorkerPipe], None], count: int, *, what: str) -> None:
-        """Args: serve: what each of them runs, a function of a module; it ends when nobody is there any more to
-        tell it something, which raises EOFError or OSError in it. what: they do, for messages."""
+    At the end of the `with` block, the workers are ended. After an error, they are killed at once.
+    """
+
+    def __init__(self, serve: Callable[[WorkerPipe], None], count: int, *, label: str) -> None:
+        """Start the workers.
+
+        Args:
+            serve: The function that each worker runs. It must be at the top level of a module. It gets the worker's
+                end of the pipe, and ends when reading from the pipe raises EOFError or OSError.
+            count: Number of workers.
+            label: Name of their work, for messages.
+        """
         self.pipes: list[WorkerPipe] = []
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._what = what
+        self._label = label
         try:
             for _ in range(count):
                 self._start(serve)
@@ -50,7 +62,7 @@ class Workers:
                 f"import sys; sys.path[:] = {list(map(str, sys.path))!r}; from {__name__} import run_worker; "
                 f"run_worker({serve.__module__!r}, {serve.__name__!r}, {number})"
             )
-            # Names of files have to mean the same there.
+            # Names of files must be decoded in the same way there.
             options = ["-X", "utf8"] if sys.flags.utf8_mode else []
             try:
                 process = subprocess.Popen(
@@ -60,19 +72,19 @@ class Workers:
                     process_group=0,
                 )
             except OSError as error:
-                message = f"a process of {self._what} cannot be started: {error}"
+                message = f"cannot start a process of {self._label}: {error}"
                 raise Unavailable(message, hint="use -j 1") from error
             self._processes.append(process)
 
     def send(self, pipe: WorkerPipe, message: object) -> None:
-        """Raises Unavailable if that worker died."""
+        """Send a message to a worker. Raises Unavailable if the worker died."""
         try:
             pipe.send(message)
         except OSError as error:
             raise self._died(pipe) from error
 
     def receive(self, pipe: WorkerPipe) -> tuple[str, Any]:
-        """The next message. Raises as send does."""
+        """Return the next message of a worker: its kind and value. Raises Unavailable if the worker died."""
         try:
             kind, value = pipe.recv()
         except (EOFError, OSError) as error:
@@ -80,7 +92,7 @@ class Workers:
         return kind, value
 
     def ready(self, pipes: Sequence[WorkerPipe], seconds: float = _WAIT_SECONDS) -> list[WorkerPipe]:
-        """Those that have something to say, or have ended; none if that takes too long."""
+        """Return the pipes that have a message or were closed. Empty if there is none within some seconds."""
         found = wait(pipes, seconds)
         return [pipe for pipe in pipes if pipe in found]
 
@@ -90,12 +102,16 @@ class Workers:
             code = process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             code = None
-        hint = "run it again: it goes on where it was"
-        return Unavailable(f"a process of {self._what} died (exit code {code})", hint=hint)
+        hint = "run the same command again: it continues where it stopped"
+        return Unavailable(f"a process of {self._label} died (exit code {code})", hint=hint)
 
     def end(self, *, at_once: bool, seconds: float = _END_SECONDS) -> None:
-        """Closes the pipes, by which a worker that waits for work ends; who does not end in so many seconds is
-        killed."""
+        """Close the pipes, which ends workers that wait for messages, and wait for the workers.
+
+        Args:
+            at_once: True to kill the workers first.
+            seconds: How long to wait. Workers that still run are killed then.
+        """
         ends_at = time.monotonic() + seconds
         for pipe in self.pipes:
             pipe.close()
@@ -118,7 +134,7 @@ class Workers:
 
 
 def processors() -> int:
-    """How many this process may use; 1 where Python does not know how it was started."""
+    """Return how many processors this process may use; 1 if Python cannot be started again."""
     if not sys.executable:
         return 1
     if hasattr(os, "sched_getaffinity"):
@@ -127,10 +143,10 @@ def processors() -> int:
 
 
 def run_worker(module: str, function: str, descriptor: int) -> None:
-    """What a worker's process does."""
+    """Run the function of a worker. This is the main function of its process."""
     from importlib import import_module
 
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # whoever ends the parent ends us: by the pipe, and in order
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the parent handles signals, and then ends its workers
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     with Connection(descriptor) as pipe:
         try:

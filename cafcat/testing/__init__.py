@@ -1,1 +1,4 @@
-"""Conformance suites for formats, stores and sources: inherit one, name your class in a fixture, run pytest."""
+"""Conformance suites for formats, stores and sources.
+
+Inherit a suite, override its fixtures, and run pytest.
+"""

@@ -1,4 +1,4 @@
-"""What every source must do. Inherit SourceSuite, say how your source is opened and filled, run pytest."""
+"""The conformance suite for sources. Inherit SourceSuite, override its two fixtures, and run pytest."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -15,16 +15,17 @@ MIB = 1 << 20
 
 
 class RawFiles(Protocol):
-    """Access to the files of a source, but not through the source. Paths are those of the catalog."""
+    """Access to the files of a source without using the source. Paths are those of the catalog."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Makes the file, or gives it this content. A later modification time is not promised."""
+        """Create a file or replace its content. Its modification time may stay the same."""
 
-    def remove(self, path: str) -> None: ...
+    def remove(self, path: str) -> None:
+        """Remove a file."""
 
 
 def found(source: Source) -> dict[str, SourceFile]:
-    """All files by path; fails if one comes twice or something is reported as a problem."""
+    """Return all files by path. Fails if a path occurs twice, or something is reported as a problem."""
     files: dict[str, SourceFile] = {}
     for item in source.files():
         assert isinstance(item, SourceFile), item
@@ -34,20 +35,23 @@ def found(source: Source) -> dict[str, SourceFile]:
 
 
 class SourceSuite:
-    """Override the two fixtures: what opens the source as it is now, and raw access to its files."""
+    """Tests for every source. Override the fixtures: how to open the source, and raw access to its files."""
 
     ordered = True
-    """Whether files come in ascending byte order of their paths."""
+    """True if files come in ascending byte order of their paths."""
 
     @pytest.fixture
     def open_source(self) -> Callable[[], Source]:
+        """Return a function that opens the source as it is now."""
         raise NotImplementedError
 
     @pytest.fixture
     def raw(self) -> RawFiles:
+        """Return raw access to the files of the source."""
         raise NotImplementedError
 
     def test_every_file_comes_once_with_its_content(self, open_source: Callable[[], Source], raw: RawFiles) -> None:
+        """`files` yields each file once. `open` returns its content, size and time."""
         expected = {f"folder{n % 7}/sub{n % 3}/file{n}": b"%d" % n * n for n in range(100)}
         expected |= {"top": b"", "folder1.txt": b"x", "folder1/sub1.txt": b"y"}
         for path, data in expected.items():
@@ -62,6 +66,7 @@ class SourceSuite:
                 assert opened.read() == data
 
     def test_files_come_in_byte_order(self, open_source: Callable[[], Source], raw: RawFiles) -> None:
+        """`files` yields paths in byte order, unless `ordered` is false."""
         names = [
             "a",
             "a.txt",
@@ -88,6 +93,7 @@ class SourceSuite:
     def test_blocks_are_the_content_in_pieces_of_at_most_1_mib(
         self, open_source: Callable[[], Source], raw: RawFiles, size_bytes: int
     ) -> None:
+        """`blocks` yields the content in blocks of at most 1 MiB."""
         data = (bytes(range(253)) * (size_bytes // 253 + 1))[:size_bytes]
         raw.write("file", data)
         source = open_source()
@@ -103,6 +109,7 @@ class SourceSuite:
     def test_odd_but_valid_names_are_taken_as_they_are(
         self, open_source: Callable[[], Source], raw: RawFiles, path: str
     ) -> None:
+        """Unusual names are neither changed nor refused."""
         raw.write(path, b"data")
         source = open_source()
         with source.open(found(source)[path]) as opened:
@@ -111,6 +118,7 @@ class SourceSuite:
     def test_names_that_the_catalog_cannot_take_are_problems(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
+        """A name of more than 2,048 bytes is a problem of the kind `name`."""
         longest = "/".join(["d" * 200] * 10) + "/" + "f" * (2048 - 2010)
         raw.write(longest, b"fits")
         raw.write(longest + "f", b"does not")
@@ -122,6 +130,7 @@ class SourceSuite:
     def test_a_file_that_changed_since_it_was_listed_is_taken_as_it_is_now(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
+        """A file that changes between `files` and `open` is opened with its new content."""
         raw.write("file", b"old")
         source = open_source()
         listed = found(source)["file"]
@@ -135,6 +144,7 @@ class SourceSuite:
     def test_a_file_that_changes_while_open_fails(
         self, open_source: Callable[[], Source], raw: RawFiles, change: bytes, by_blocks: bool
     ) -> None:
+        """A file that changes after `open` raises SourceFailed with the problem `changed`."""
         raw.write("file", b"content " * MIB)
         source = open_source()
         with source.open(found(source)["file"]) as opened:
@@ -147,6 +157,7 @@ class SourceSuite:
     def test_a_file_that_vanished_fails_and_others_go_on(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
+        """A missing file raises SourceFailed with the problem `vanished`."""
         raw.write("gone", b"1")
         raw.write("here", b"2")
         source = open_source()
@@ -160,5 +171,6 @@ class SourceSuite:
             assert opened.read() == b"2"
 
     def test_the_source_has_a_name(self, open_source: Callable[[], Source], raw: RawFiles) -> None:
+        """The name is not empty."""
         raw.write("file", b"")
         assert open_source().name

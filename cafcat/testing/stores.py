@@ -1,4 +1,4 @@
-"""What every store must do. Inherit StoreSuite, give it your store and raw access beside it, run pytest."""
+"""The conformance suite for stores. Inherit StoreSuite, override its two fixtures, and run pytest."""
 
 import threading
 from collections.abc import Iterator
@@ -15,43 +15,48 @@ __all__ = ["RawObjects", "StoreSuite"]
 MIB = 1 << 20
 
 BAD_KEYS = ["", "/", "/a", "a/", "a//b", "..", "../a", "a/../b", "a/..", ".", "./a", "a/./b", "a\0b", "\udcff"]
+"""Keys that every store must refuse."""
 BAD_KEYS += ["k" * 300, "k/" * 600 + "k"]
 
 
 class RawObjects(Protocol):
-    """Access to the place where a store keeps its objects, but not through the store."""
+    """Access to the objects of a store without using the store."""
 
     def write(self, key: str, data: bytes) -> None:
-        """Puts an object there, or replaces it."""
+        """Create or replace an object."""
 
     def read(self, key: str) -> bytes | None:
-        """Its bytes; None if there is no object."""
+        """Return the bytes of an object, None if there is none."""
 
 
 def put(store: Store, key: str, data: bytes) -> None:
+    """Write an object through the store."""
     upload = store.create(key)
     upload.write(data)
     upload.commit()
 
 
 class StoreSuite:
-    """Override the two fixtures: an empty store, and raw access to the same place."""
+    """Tests for every store. Override the fixtures: an empty store, and raw access to its objects."""
 
     @pytest.fixture
     def store(self) -> Iterator[Store]:
+        """Return an empty store."""
         raise NotImplementedError
 
     @pytest.fixture
     def raw(self, store: Store) -> RawObjects:
+        """Return raw access to the objects of the store."""
         raise NotImplementedError
 
     ordered = True
-    """False for a store whose server lists a folder before files whose names begin alike."""
+    """False if the server lists a folder before files whose names begin like the folder's."""
     never_replaces = True
-    """False for a store whose server ignores If-None-Match."""
+    """False if the server ignores If-None-Match."""
 
     @pytest.mark.parametrize("size_bytes", [0, 1, 4095, 4096, 4097, 3 * MIB, 9 * MIB + 1])
     def test_an_object_comes_back_as_it_was_written(self, store: Store, raw: RawObjects, size_bytes: int) -> None:
+        """An object of any size is read, and has its size in `stat`."""
         data = bytes(range(251)) * (size_bytes // 251 + 1)
         data = data[:size_bytes]
         put(store, "chunk.caf", data)
@@ -60,6 +65,7 @@ class StoreSuite:
         assert store.stat("chunk.caf")[:2] == ("chunk.caf", size_bytes)
 
     def test_pieces_are_put_together_in_order(self, store: Store, raw: RawObjects) -> None:
+        """Pieces of any size become one object."""
         pieces = [bytes([n]) * (n * 1237 % 5000) for n in range(200)]
         upload = store.create("chunk.caf")
         for piece in pieces:
@@ -68,6 +74,7 @@ class StoreSuite:
         assert raw.read("chunk.caf") == b"".join(pieces)
 
     def test_a_buffer_may_be_used_again_after_each_write(self, store: Store, raw: RawObjects) -> None:
+        """`write` copies the bytes before it returns."""
         buffer = bytearray(MIB)
         upload = store.create("chunk.caf")
         for n in range(20):
@@ -77,6 +84,7 @@ class StoreSuite:
         assert raw.read("chunk.caf") == b"".join(bytes([n]) * MIB for n in range(20))
 
     def test_nobody_sees_an_object_before_commit(self, store: Store, raw: RawObjects) -> None:
+        """An unfinished upload is invisible to reads and listings."""
         upload = store.create("folder/chunk.caf")
         upload.write(b"half" * MIB)
         assert raw.read("folder/chunk.caf") is None
@@ -89,6 +97,7 @@ class StoreSuite:
         assert list(store.list()) == [ObjectInfo("folder/chunk.caf", 4 * MIB)]
 
     def test_abort_leaves_nothing_and_frees_the_key(self, store: Store, raw: RawObjects) -> None:
+        """The key can be written again after `abort`."""
         upload = store.create("chunk.caf")
         upload.write(b"first" * MIB)
         upload.abort()
@@ -99,6 +108,7 @@ class StoreSuite:
         assert raw.read("chunk.caf") == b"second"
 
     def test_abort_after_commit_does_nothing(self, store: Store, raw: RawObjects) -> None:
+        """`abort` does not remove a committed object."""
         upload = store.create("chunk.caf")
         upload.write(b"stays")
         upload.commit()
@@ -107,6 +117,7 @@ class StoreSuite:
 
     @pytest.mark.parametrize("size_bytes", [1, 110, 4096, 5000, 5 * MIB, 11 * MIB + 1, 23 * MIB])
     def test_the_head_can_be_written_anew(self, store: Store, raw: RawObjects, size_bytes: int) -> None:
+        """`rewrite_head` replaces the first bytes, whatever the size of the object."""
         data = bytes(range(251)) * (size_bytes // 251 + 1)
         data = data[:size_bytes]
         head = b"!" * min(size_bytes, HEAD_BYTES)
@@ -120,6 +131,7 @@ class StoreSuite:
         assert raw.read("chunk.caf") == expected
 
     def test_a_head_that_stays_as_it_was(self, store: Store, raw: RawObjects) -> None:
+        """An upload with `rewrites_head` can be committed without `rewrite_head`."""
         for key, data in (("nothing", b""), ("small", b"small"), ("large", bytes(range(250)) * (MIB // 20))):
             upload = store.create(key, rewrites_head=True)
             upload.write(data)
@@ -127,6 +139,7 @@ class StoreSuite:
             assert raw.read(key) == data
 
     def test_two_heads_are_written_anew_at_once(self, store: Store, raw: RawObjects) -> None:
+        """Two uploads with `rewrites_head` do not disturb each other."""
         uploads = {key: store.create(key, rewrites_head=True) for key in ("first", "second")}
         for n in range(12):
             for key, upload in uploads.items():
@@ -139,6 +152,7 @@ class StoreSuite:
             assert raw.read(key) == key[:4].encode().upper() + data[4:]
 
     def test_abort_after_the_head_leaves_nothing(self, store: Store, raw: RawObjects) -> None:
+        """`abort` works after `rewrite_head`, too."""
         upload = store.create("chunk.caf", rewrites_head=True)
         upload.write(b"first" * MIB)
         upload.rewrite_head(b"FIRST")
@@ -151,6 +165,7 @@ class StoreSuite:
 
     @pytest.mark.parametrize("ending", ["commit", "abort"])
     def test_an_upload_that_ended_takes_nothing_more(self, store: Store, raw: RawObjects, ending: str) -> None:
+        """`write` and `commit` fail and change nothing after `commit` or `abort`."""
         upload = store.create("chunk.caf")
         upload.write(b"all")
         getattr(upload, ending)()
@@ -166,6 +181,7 @@ class StoreSuite:
             pytest.skip("the server of this store ignores If-None-Match")
 
     def test_an_object_never_replaces_another(self, store: Store, raw: RawObjects) -> None:
+        """A second object with the same key is a Conflict."""
         self._needs_conditional_writes()
         put(store, "chunk.caf", b"first")
         with pytest.raises(Conflict):
@@ -173,6 +189,7 @@ class StoreSuite:
         assert raw.read("chunk.caf") == b"first"
 
     def test_a_key_taken_while_writing_is_not_replaced(self, store: Store, raw: RawObjects) -> None:
+        """`commit` fails if another writer created the object meanwhile."""
         self._needs_conditional_writes()
         upload = store.create("chunk.caf")
         upload.write(b"ours")
@@ -184,6 +201,7 @@ class StoreSuite:
         assert list(store.list()) == [ObjectInfo("chunk.caf", 6)]
 
     def test_of_many_who_write_one_key_exactly_one_wins(self, store: Store, raw: RawObjects) -> None:
+        """If several threads write one key, one succeeds and the others get Conflict."""
         self._needs_conditional_writes()
         writers = 8
         ready = threading.Barrier(writers)
@@ -215,6 +233,7 @@ class StoreSuite:
 
     @pytest.mark.parametrize(("start", "end"), [(0, 0), (0, 1), (3, 7), (9, 10), (0, 10), (10, 10)])
     def test_reads_give_exactly_the_span(self, store: Store, raw: RawObjects, start: int, end: int) -> None:
+        """`read` and `stream` return exactly the requested bytes."""
         raw.write("chunk.caf", b"0123456789")
         assert store.read("chunk.caf", start, end) == b"0123456789"[start:end]
         assert b"".join(store.stream("chunk.caf", start, end)) == b"0123456789"[start:end]
@@ -223,6 +242,7 @@ class StoreSuite:
     def test_an_object_that_ends_earlier_is_corrupt(
         self, store: Store, raw: RawObjects, start: int, end: int
     ) -> None:
+        """Reading beyond the end raises Corrupt with the object and its size."""
         raw.write("chunk.caf", b"0123456789")
         with pytest.raises(Corrupt) as caught:
             store.read("chunk.caf", start, end)
@@ -235,18 +255,21 @@ class StoreSuite:
     def test_a_span_that_makes_no_sense_is_refused(
         self, store: Store, raw: RawObjects, start: int, end: int
     ) -> None:
+        """Negative and reversed ranges raise InvalidInput."""
         raw.write("chunk.caf", b"0123456789")
         with pytest.raises(InvalidInput):
             store.read("chunk.caf", start, end)
 
     def test_streams_come_in_blocks_of_at_most_1_mib(self, store: Store, raw: RawObjects) -> None:
+        """`stream` yields blocks of at most 1 MiB."""
         data = bytes(range(256)) * (5 * MIB // 256) + b"tail"
         raw.write("chunk.caf", data)
         blocks = list(store.stream("chunk.caf", 7, len(data)))
         assert b"".join(blocks) == data[7:]
         assert max(map(len, blocks)) <= MIB
 
-    def test_what_is_not_there_is_not_found(self, store: Store, raw: RawObjects) -> None:
+    def test_missing_objects_are_not_found(self, store: Store, raw: RawObjects) -> None:
+        """`read`, `stream` and `stat` raise NotFound for missing keys and for folders."""
         raw.write("folder/chunk.caf", b"x")
         for key in ("chunk.caf", "folder", "folder/chunk", "folder/chunk.caf/below", "nowhere/chunk.caf"):
             with pytest.raises(NotFound):
@@ -257,6 +280,7 @@ class StoreSuite:
                 store.stat(key)
 
     def test_delete_is_idempotent(self, store: Store, raw: RawObjects) -> None:
+        """`delete` removes one object, and ignores missing ones."""
         raw.write("folder/chunk.caf", b"x")
         raw.write("folder/other.caf", b"y")
         store.delete("folder/chunk.caf")
@@ -266,12 +290,14 @@ class StoreSuite:
         assert raw.read("folder/other.caf") == b"y"
 
     def test_a_deleted_key_can_be_written_again(self, store: Store, raw: RawObjects) -> None:
+        """A key is free after `delete`."""
         put(store, "chunk.caf", b"first")
         store.delete("chunk.caf")
         put(store, "chunk.caf", b"second")
         assert raw.read("chunk.caf") == b"second"
 
     def test_lists_are_in_byte_order_of_keys(self, store: Store, raw: RawObjects) -> None:
+        """`list` yields keys and sizes in byte order of the keys."""
         keys = ["a", "b/c", "b.d", "b0", "b/c.d/e", "é", "z/1", "z/10", "z/2", "Z"]
         for key in keys:
             raw.write(key, key.encode())
@@ -282,13 +308,15 @@ class StoreSuite:
         assert listed == [ObjectInfo(key, len(key.encode())) for key in expected]
 
     def test_a_folder_of_keys_is_listed_alone(self, store: Store, raw: RawObjects) -> None:
+        """`list` with a folder yields only the keys below it."""
         for key in ("a", "b/c", "b/d/e", "b.d", "bc/x", "b0"):
             raw.write(key, b"x")
         assert [found.key for found in store.list("b/")] == ["b/c", "b/d/e"]
         assert [found.key for found in store.list("b/d/")] == ["b/d/e"]
         assert list(store.list("nowhere/")) == list(store.list("a/")) == []
 
-    def test_an_object_knows_what_lies_beside_it(self, store: Store, raw: RawObjects) -> None:
+    def test_an_object_opens_its_folder(self, store: Store, raw: RawObjects) -> None:
+        """StoredObject.beside lists and opens the keys of the same folder."""
         for key in ("folder/one", "folder/below/two", "other"):
             raw.write(key, b"data")
         folder = StoredObject(store, "folder/one").parent_folder()
@@ -303,6 +331,7 @@ class StoreSuite:
         assert store.locate("other") == f"{whole.name}/other"
 
     def test_an_empty_store_lists_nothing(self, store: Store) -> None:
+        """A store without objects can be listed."""
         assert list(store.list()) == []
 
     @pytest.mark.parametrize(
@@ -310,6 +339,7 @@ class StoreSuite:
         BAD_KEYS,
     )
     def test_keys_that_could_lead_elsewhere_are_refused(self, store: Store, key: str) -> None:
+        """Every method raises InvalidInput for keys that are not allowed."""
         with pytest.raises(InvalidInput):
             store.create(key)
         with pytest.raises(InvalidInput):
@@ -322,13 +352,15 @@ class StoreSuite:
             store.locate(key)
 
     @pytest.mark.parametrize("key", ["plain", "with space", "ü/日本.caf", "%41?#&+", "a..b", "-n", "x" * 200])
-    def test_odd_but_honest_keys_work(self, store: Store, raw: RawObjects, key: str) -> None:
+    def test_unusual_keys_are_allowed(self, store: Store, raw: RawObjects, key: str) -> None:
+        """Spaces, other alphabets, and characters with a meaning in URLs are allowed in keys."""
         put(store, key, b"data")
         assert raw.read(key) == b"data"
         assert store.read(key, 1, 3) == b"at"
         assert list(store.list()) == [ObjectInfo(key, 4)]
 
     def test_an_object_is_a_random_reader_for_formats(self, store: Store, raw: RawObjects) -> None:
+        """StoredObject has name and size, and reads ranges."""
         raw.write("chunk.caf", b"0123456789")
         archive = StoredObject(store, "chunk.caf")
         assert archive.size_bytes == 10
@@ -336,4 +368,7 @@ class StoreSuite:
         assert archive.read_at(2, 5) == b"234"
 
     def test_the_url_has_a_scheme(self, store: Store) -> None:
+        """The URL has a scheme, and the attributes of the store have the right types."""
         assert "://" in store.url
+        assert isinstance(store.is_remote, bool)
+        assert store.reads_in_flight >= 1

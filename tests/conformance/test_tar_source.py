@@ -59,7 +59,7 @@ class TestTarFileSource(SourceSuite):
         source = open_source()
         listed = found(source)["file"]
         raw.write("file", b"new and longer")
-        with pytest.raises(SourceFailed, match="the archive changed") as caught:
+        with pytest.raises(SourceFailed, match="the archive has changed") as caught:
             source.open(listed)
         assert (caught.value.problem, caught.value.path) == ("changed", "file")
 
@@ -191,7 +191,7 @@ class TestTarStreamSource(SourceSuite):
             assert isinstance(item, SourceFile)
             files[item.path] = item
             if item.path == "here":
-                with pytest.raises(SourceFailed, match="has gone by") as caught:
+                with pytest.raises(SourceFailed, match="cannot be read any more") as caught:
                     source.open(files["gone"])
                 assert caught.value.path == "gone"
                 with source.open(item) as opened:

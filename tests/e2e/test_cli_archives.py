@@ -240,7 +240,7 @@ def test_wrong_use(filled: Cafcat, alone: Cafcat) -> None:
         ["snapshot", "-o", "-"],
         ["convert", "x.caf", "-", "--format", "car"],
     ):
-        assert "not written to standard output" in filled(*verb, code=2).err
+        assert "cannot be standard output" in filled(*verb, code=2).err
     assert "no format 'zip'" in filled("export", "tree", "-o", out / "x", "--format", "zip", code=2).err
     assert left_in(out) == set()
     filled("export", "tree", "-q", "-o", out / "x.caf")
@@ -457,7 +457,7 @@ def test_archives_in_a_bucket(filled: Cafcat, alone: Cafcat, s3_server: S3Server
     assert alone("convert", url, "x.caf", "--json").document["input"] == url
     assert in_archive(alone.folder / "x.caf") == TREE
     assert alone("inspect", f"s3://{s3_bucket}/nothing", "--json", code=4).error["kind"] == "not_found"
-    assert "is a bucket, not an archive" in alone("convert", f"s3://{s3_bucket}", "y.caf", code=2).err
+    assert "is a folder, not an archive" in alone("convert", f"s3://{s3_bucket}", "y.caf", code=2).err
     alone.extra["AWS_SECRET_ACCESS_KEY"] = "this-is-a-very-wrong-secret"  # noqa: S105
     assert alone("convert", url, "y.caf", "--json", code=12).error["kind"] == "credentials"
     assert left_in(alone.folder) == {"home", "x.caf", "x.car"}

@@ -96,7 +96,7 @@ def test_refused_credentials_are_exit_12_and_one_line_and_no_secret_is_kept(
     ):
         result = in_s3(*command, "-q", code=12)
         assert len(result.err.splitlines()) == 1, result.err
-        assert "SignatureDoesNotMatch" in result.err or "server says" in result.err
+        assert "SignatureDoesNotMatch" in result.err or "server answered" in result.err
         said += [result.err, in_s3(*command, "--json", code=12).err]
     # With --debug the traceback quotes what the server answered: still no secret.
     debugged = subprocess.run(
@@ -159,7 +159,7 @@ def test_ctrl_c_commits_what_was_packed_and_the_next_run_goes_on(
     assert process.returncode == 130, out
     assert client.list_multipart_uploads(Bucket=store).get("Uploads", []) == []
     result = in_s3("ingest", f"s3://{source}")
-    assert "going on with the listing" in result.err
+    assert "continuing the listing" in result.err
     assert len(in_s3("ls").lines) == 150
 
 
@@ -244,5 +244,5 @@ def test_urls_of_one_name_are_failures(in_s3: Cafcat, bucket: str, s3_server: S3
 
 def test_what_is_no_tar_for_all_its_name_is_said(in_s3: Cafcat) -> None:
     (in_s3.folder / "x.tar.gz").write_bytes(b"not even compressed")
-    assert "taken as a file" in in_s3("ingest", "x.tar.gz").err
+    assert "it is ingested as a file" in in_s3("ingest", "x.tar.gz").err
     assert "no-unpack" in in_s3("ingest", "-", "--no-unpack", code=2).err

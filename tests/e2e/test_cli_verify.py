@@ -123,7 +123,7 @@ def test_a_store_that_cannot_be_reached_makes_the_code_3(cafcat: Cafcat) -> None
     )
     cafcat("sql", stdin=command.encode())
     result = cafcat("verify", code=3)
-    assert "unreadable: it cannot be read: no store for 'unheard-of'" in result.lines[0]
+    assert "unreadable: it cannot be read: there is no kind of store for the scheme 'unheard-of'" in result.lines[0]
     assert "1 ok, 1 unreadable" in result.lines[-1]
     for chunk in store.glob("*.caf"):
         chunk.unlink()

@@ -33,17 +33,15 @@ INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
 NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
 """Of those that are."""
 OWN = {
-    "": "catalog cli embedded errors events model packed_files progress reading remote session settings stores"
-    " support",
+    "": "catalog cli embedded errors events model packed_files progress reading session settings stores support",
     "catalog.": "by_key catalog connection files files.lookup locking schema stores stores.stores",
     "cli.": "app arguments call errors output reading reading.get stopping verbs",
     "embedded.": "cluster programs roles server sockets state",
     "reading.": "checking decoding durable_files output_errors outputs reader replicas request saving",
-    "remote.": "access",
     "settings.": "database settings stores values",
-    "stores.": "base keys local presence registry",
-    "stores.local.": "errors files open_files store upload",
-    "support.": "arguments checksums new_file paths private quantities syncing",
+    "stores.": "base keys kind local presence registry",
+    "stores.local.": "errors files kind open_files store upload",
+    "support.": "arguments checksums new_file paths plugins private quantities syncing",
 }
 """Modules of cafcat that `get` may load, by package."""
 

@@ -147,7 +147,7 @@ def test_the_object_that_a_console_makes_for_a_folder(open_at: Opener, bucket: B
     assert {entry.path for entry in inspected.entries} == set(FILES)
     assert cafcat.convert(url, tmp_path / "out.caf", settings=repository.settings).files == len(FILES)
     assert adopt(repository, url).files == len(FILES)
-    for name, message in (("/other/", "is a folder, not an archive"), ("", "is a bucket, not an archive")):
+    for name, message in (("/other/", "is a folder, not an archive"), ("", "is a folder, not an archive")):
         with pytest.raises(InvalidInput, match=message):
             cafcat.inspect(f"s3://{bucket.bucket}{name}", repository.settings)
         assert message in adopt(repository, f"s3://{bucket.bucket}{name}").failed[0]

@@ -128,7 +128,7 @@ def test_not_into_the_own_store(world: World, tmp_path: Path) -> None:
     assert counted(world.repository.copy(to=str(folder_of(world.first)))) == {"own": 1}
     (tmp_path / "link").symlink_to(folder_of(world.first))
     report = world.repository.copy(to=str(tmp_path / "link"))
-    assert "by another name" in report.failed[0]
+    assert "under two names" in report.failed[0]
     assert world.sql("SELECT count(*) FROM chunk_copies") == [(0,)]
 
 

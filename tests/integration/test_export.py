@@ -300,7 +300,7 @@ def test_through_a_bucket(bucket: Any, open_at: Any, tmp_path: Path, monkeypatch
     assert in_archive(tmp_path / "tree.caf") == FILES
     with pytest.raises(NotFound):
         cafcat.inspect(f"{bucket.url}/nothing")
-    with pytest.raises(InvalidInput, match="is a bucket, not an archive"):
+    with pytest.raises(InvalidInput, match="is a folder, not an archive"):
         cafcat.inspect(f"s3://{bucket.bucket}")
 
 

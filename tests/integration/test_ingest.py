@@ -207,7 +207,7 @@ def test_a_file_that_changes_meanwhile_costs_only_itself(
     repository: cafcat.Repository, tree: Path, size: int, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It changes after it was opened (or, to become something else, before)."""
-    from cafcat.sources.local.files import FileOpener, OpenedFile
+    from cafcat.sources.local.files import FileOpener, OpenLocalFile
 
     victim = tree / "m-victim"
     victim.write_bytes(random.randbytes(size))
@@ -220,9 +220,9 @@ def test_a_file_that_changes_meanwhile_costs_only_itself(
         "symlink": lambda: (victim.unlink(), victim.symlink_to("hello.txt")),
         "fifo": lambda: (victim.unlink(), os.mkfifo(victim)),
     }
-    opening = OpenedFile.__init__
+    opening = OpenLocalFile.__init__
 
-    def changing(self: OpenedFile, *arguments: object, **named: object) -> None:
+    def changing(self: OpenLocalFile, *arguments: object, **named: object) -> None:
         is_victim = getattr(arguments[0], "path", "") == "tree/m-victim"
         before = change in ("vanish", "symlink", "fifo")
         if is_victim and before:
@@ -234,7 +234,7 @@ def test_a_file_that_changes_meanwhile_costs_only_itself(
     recorder = Recorder()
     with monkeypatch.context() as patch:
         patch.setattr(FileOpener, "_unchanged", lambda *_: None)  # as if it had changed once before
-        patch.setattr(OpenedFile, "__init__", changing)
+        patch.setattr(OpenLocalFile, "__init__", changing)
         report = repository.with_progress(recorder).ingest(["tree"])
     failed = [problem for problem in recorder.problems if problem.kind.is_failure]
     assert [problem.path for problem in failed] == ["tree/m-victim"]

@@ -123,7 +123,7 @@ def test_a_wrong_object_does_not_commit(
             s3_server.client().put_object(Bucket=s3_bucket, Key="chunks/chunk.caf", Body=theirs)
 
     s3_proxy.faults = replace
-    with pytest.raises(Conflict, match="not what was written"):
+    with pytest.raises(Conflict, match="not the object that was written"):
         put(store, "chunk.caf", content(6 * MIB))
     assert warnings == []
     assert store.checks.failed == frozenset()

@@ -306,7 +306,7 @@ def test_an_interrupted_listing_goes_on(
     report = repository.with_progress(notes).ingest([source.url])
     assert s3_proxy.count("ListObjectsV2") <= 7, "of eleven pages, the first four are not asked for again"
     assert report.files_unchanged == 0
-    assert any("going on with the listing" in warning for warning in notes.warnings)
+    assert any("continuing the listing" in warning for warning in notes.warnings)
     assert {location.path for location in repository.list()} == set(files)
     s3_proxy.clear()
     assert repository.ingest([source.url]).files_unchanged == 208, "a listing that came to its end begins anew"

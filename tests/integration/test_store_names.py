@@ -139,7 +139,7 @@ def test_prune_keeps_objects_whose_old_store_is_now_a_link_to_the_new_one(
     link_to(old, new)
     report = repository.prune(grace_seconds=0, dry_run=dry_run)
     assert (report.objects, len(report.failed)) == (0, 2)
-    assert "by another name" in report.failed[0]
+    assert "under two names" in report.failed[0]
     check_nothing_is_lost(repository)
 
 
@@ -166,7 +166,7 @@ def test_a_store_with_the_left_copies_is_not_migrated_to_by_another_name(
     link_to(link, old)
     report = repository.migrate_store(new.url, link.url)
     assert (report.chunks, len(report.failed)) == (0, 2)
-    assert f"the store {old.url} by another name" in report.failed[0]
+    assert f"{old.url} are the same store under two names" in report.failed[0]
     assert len(repository.copy(to=link.url).failed) == 2
     assert prune(repository).objects == 2
     check_nothing_is_lost(repository)
@@ -198,9 +198,9 @@ def test_a_folder_is_not_migrated_to_a_server_that_serves_it(
     repository: cafcat.Repository, old: Folder, served: Served
 ) -> None:
     served.folder_behind = old.folder
-    with pytest.raises(InvalidInput, match="by another name"):
+    with pytest.raises(InvalidInput, match="under two names"):
         repository.migrate_store(old.url, SERVED)
-    assert all("by another name" in failed for failed in repository.copy(to=SERVED).failed)
+    assert all("under two names" in failed for failed in repository.copy(to=SERVED).failed)
     assert sql(repository, "SELECT count(*) FROM chunk_copies") == [(0,)]
     assert probes(old) == []
     check_nothing_is_lost(repository)
@@ -234,7 +234,7 @@ def test_prune_does_nothing_without_the_proof(
     before = old.objects()
     report = prune(repository)
     assert (report.objects, len(report.failed)) == (0, 2)
-    assert "cannot tell whether" in report.failed[0]
+    assert "cannot find out whether" in report.failed[0]
     assert "may only read" in report.failed[0]
     assert old.objects() == before
     assert probes(old, new) == []

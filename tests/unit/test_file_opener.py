@@ -12,7 +12,7 @@ from cafcat.errors import SourceFailed
 from cafcat.model import NewFile, SourceFile
 from cafcat.sources.local import files as module
 from cafcat.sources.local.directory import DirectorySource
-from cafcat.sources.local.files import FileOpener, OpenedFile
+from cafcat.sources.local.files import FileOpener, OpenLocalFile
 from tests.open_files import open_files
 
 
@@ -28,7 +28,7 @@ def listed(tree: Path) -> list[SourceFile]:
     return [found for found in DirectorySource(str(tree)).files() if isinstance(found, SourceFile)]
 
 
-def said(result: NewFile | OpenedFile | SourceFailed) -> bytes | str:
+def said(result: NewFile | OpenLocalFile | SourceFailed) -> bytes | str:
     if isinstance(result, NewFile):
         return result.content
     if isinstance(result, SourceFailed):

@@ -218,14 +218,14 @@ def test_no_manifest_leads_out_of_its_folder(tmp_path: Path) -> None:
         (folder / "secret.csv.gz").write_bytes(data)
     for key in ("../secret.csv.gz", "x/../../secret.csv.gz", f"{tmp_path}/secret.csv.gz"):
         (here / "manifest.json").write_bytes(manifest(described(key, data)))
-        with pytest.raises(NotFound, match=r"its data file secret\.csv\.gz is not there") as caught:
+        with pytest.raises(NotFound, match=r"its data file secret\.csv\.gz is missing") as caught:
             read_inventory(str(here / "manifest.json"), lambda _: S3Access(), BUCKET)
         assert caught.value.hint
 
 
 def test_an_inventory_of_another_bucket_is_refused_at_once(report: Callable[..., Path]) -> None:
     where = report(gzip.compress(as_csv(line("a"))))
-    with pytest.raises(InvalidInput, match="is one of bucket 'photos', not of 'other'"):
+    with pytest.raises(InvalidInput, match="lists bucket 'photos', not 'other'"):
         read_inventory(str(where), lambda _: S3Access(), "other")
 
 
@@ -240,7 +240,7 @@ def test_a_column_that_is_missing_is_named_at_once(report: Callable[..., Path], 
 def test_orc_is_not_read_and_the_hint_says_what_is(report: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "list.orc").write_bytes(b"ORC")
     for where in (report(b"ORC", ending="orc", fileFormat="ORC"), tmp_path / "list.orc"):
-        with pytest.raises(Unsupported, match=r"is in ORC.*CSV or Parquet"):
+        with pytest.raises(Unsupported, match=r"is in ORC format.*CSV or Parquet"):
             rows(where)
 
 
@@ -313,7 +313,7 @@ def test_a_data_file_of_another_size_is_damaged(report: Callable[..., Path], tmp
     keys, error = taken_before_error(where)
     assert keys == []
     assert "0.csv.gz" in str(error)
-    assert re.search(r"has [0-9]+ bytes, and the manifest says [0-9]+;", str(error))
+    assert re.search(r"has [0-9]+ bytes, but its manifest has [0-9]+;", str(error))
 
 
 def test_a_data_file_with_other_bytes_is_damaged(report: Callable[..., Path], tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_text_that_is_not_utf8_is_corrupt(tmp_path: Path) -> None:
 
 def test_a_row_of_another_bucket_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_text(f"{HEADER}photos,a,1,{TIME},t\nother,b,1,{TIME},t\n")
-    with pytest.raises(InvalidInput, match="line 3: an object of bucket 'other', not of 'photos'"):
+    with pytest.raises(InvalidInput, match="line 3: this row is about bucket 'other', not 'photos'"):
         rows(tmp_path / "list.csv")
 
 
@@ -516,7 +516,7 @@ def test_a_malformed_row_of_parquet_is_named(tmp_path: Path, wrong: dict[str, An
 
 def test_a_row_of_another_bucket_is_refused_in_parquet_too(tmp_path: Path) -> None:
     (tmp_path / "list.parquet").write_bytes(as_parquet(record("a"), record("b", bucket="other")))
-    with pytest.raises(InvalidInput, match="row 2: an object of bucket 'other'"):
+    with pytest.raises(InvalidInput, match="row 2: this row is about bucket 'other'"):
         rows(tmp_path / "list.parquet")
 
 
@@ -655,7 +655,7 @@ def test_what_a_bucket_does_not_have_is_not_found(s3_report: Callable[..., str],
     with pytest.raises(NotFound, match=r"s3://.*nothing\.json"):
         rows(f"s3://{s3_bucket}/nothing.json")
     url = s3_report(gzip.compress(as_csv(line("a"))), ending="csv.gz", sourceBucket="other")
-    with pytest.raises(InvalidInput, match="is one of bucket 'other'"):
+    with pytest.raises(InvalidInput, match="lists bucket 'other'"):
         rows(url)
 
 
@@ -684,7 +684,7 @@ def test_a_manifest_has_to_say_where_its_files_are(
     client.close()
     with pytest.raises((Corrupt, NotFound)) as caught:
         rows(f"s3://{s3_bucket}/manifest.json")
-    assert "manifest.json is not a manifest as S3 writes it: see 'destinationBucket'" in str(caught.value)
+    assert "manifest.json is not a valid manifest: its value 'destinationBucket'" in str(caught.value)
 
 
 def test_an_object_that_is_not_what_the_manifest_says_is_corrupt(

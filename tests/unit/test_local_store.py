@@ -240,8 +240,8 @@ def test_a_file_that_is_not_read_for_a_minute_is_closed(store: LocalStore, folde
     for key in ("old", "new"):
         put(store, key)
         store.read(key, 0, 1)
-    store._kept._files["old"].used -= 61
-    store._kept._looked -= 61
+    store._cache._files["old"].used -= 61
+    store._cache._cleaned_at -= 61
     store.read("new", 0, 1)
     assert open_files(folder) == ["new"]
 
@@ -519,7 +519,7 @@ def test_after_a_failed_write_everything_fails_and_nothing_is_left(store: LocalS
             upload.write(b"x" * 2 * MIB)
     assert "\n" not in str(first.value)
     for call in (lambda: upload.write(b"y"), lambda: upload.write(b""), upload.commit):
-        with pytest.raises(StoreFailed, match=r"failed before.*File too large"):
+        with pytest.raises(StoreFailed, match=r"an earlier write to .* failed: .*File too large"):
             call()
     upload.abort()
     assert list(folder.iterdir()) == []

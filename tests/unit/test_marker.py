@@ -118,7 +118,7 @@ DOCUMENT = encode_marker(MARKER)
 )
 def test_damage_is_reported_with_a_remedy(store: LocalStore, content: bytes) -> None:
     put(store, content)
-    with pytest.raises(Corrupt, match="the marker of a catalog is damaged") as caught:
+    with pytest.raises(Corrupt, match="the marker of this catalog is damaged") as caught:
         read_marker(store, CATALOG)
     assert caught.value.chunk == store.locate(marker_key(CATALOG))
     assert "remove this object" in (caught.value.hint or "")
@@ -127,5 +127,5 @@ def test_damage_is_reported_with_a_remedy(store: LocalStore, content: bytes) -> 
 
 def test_a_later_version_is_refused(store: LocalStore) -> None:
     put(store, DOCUMENT.replace(b'log":1', b'log":2'))
-    with pytest.raises(Unsupported, match="version 2: this cafcat reads 1"):
+    with pytest.raises(Unsupported, match="has version 2, and this cafcat reads only version 1"):
         read_marker(store, CATALOG)

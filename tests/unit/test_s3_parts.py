@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cafcat.errors import InvalidInput
 from cafcat.model import MAX_CHUNK_BYTES
-from cafcat.stores.registry import UPLOAD_MEMORY
+from cafcat.stores.kind import UPLOAD_MEMORY
 from cafcat.stores.s3.parts import MAX_PARTS, PartPlan, plan_parts
 
 MIB = 1 << 20

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cafcat.errors import InvalidInput
-from cafcat.remote.access import S3Access
 from cafcat.settings.settings import NamedStore, Settings, redact
+from cafcat.settings.stores import redact_store_url
 
 Write = Callable[[str], Path]
 
@@ -34,7 +34,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert settings.prepared_statements is True
     assert settings.lock_timeout is None
     assert settings.stores == {}
-    assert settings.access("s3://bucket/prefix") == S3Access()
+    assert settings.options_of("s3://bucket/prefix") == {}
     assert settings.origins == {
         "home": "environment CAFCAT_HOME",
         "database_url": "default",
@@ -209,16 +209,27 @@ def test_what_is_no_database_url_is_refused_without_showing_it(tmp_path: Path, g
         (r"password = se\ secret user=u", "password = *** user=u"),
         ("password='secret", "password=***"),
         ("password=sec'ret x=1", "password=*** x=1"),
-        ("s3://key:secret@bucket/x", "s3://***@bucket/x"),
-        ("S3://secret@bucket/x", "S3://***@bucket/x"),
-        ("s3://key:se/cr@secret@bucket/x", "s3://***@bucket/x"),
-        ("s3://key:?secret\nsecret@bucket/x", "s3://***@bucket/x"),
-        ("s3://bucket/of@somebody", "s3://bucket/of@somebody"),
-        ("/srv/chunks", "/srv/chunks"),
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert redact(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://key:secret@bucket/x", "s3://***@bucket/x"),
+        ("S3://secret@bucket/x", "S3://***@bucket/x"),
+        ("s3://key:se/cr@secret@bucket/x", "s3://***@bucket/x"),
+        ("s3://key:?secret\nsecret@bucket/x", "s3://***@bucket/x"),
+        ("other://key:secret@host/x", "other://***@host/x"),
+        ("s3://bucket/of@somebody", "s3://bucket/of@somebody"),
+        ("/srv/chunks", "/srv/chunks"),
+        ("/srv/a://b@c", "/srv/a://b@c"),
+    ],
+)
+def test_the_user_of_a_store_url_is_not_shown(url: str, shown: str) -> None:
+    assert redact_store_url(url) == shown
 
 
 def test_the_representation_of_settings_shows_no_password(tmp_path: Path) -> None:
@@ -279,7 +290,12 @@ url = "chunks"
 [stores.as-url]
 url = "file:///srv/chunks"
 """
-ARCHIVE = S3Access("https://s3.example.org:9000", "eu-central-1", "archivist", "path")
+ARCHIVE = {
+    "endpoint_url": "https://s3.example.org:9000",
+    "region": "eu-central-1",
+    "profile": "archivist",
+    "addressing": "path",
+}
 
 
 def test_stores_have_names(write: Write, tmp_path: Path) -> None:
@@ -287,9 +303,9 @@ def test_stores_have_names(write: Write, tmp_path: Path) -> None:
     settings = Settings.load(environ={}, config=file)
     assert settings.stores == {
         "archive": NamedStore("archive", "s3://bucket/prefix", ARCHIVE),
-        "bare": NamedStore("bare", "s3://other", S3Access()),
-        "old": NamedStore("old", str(tmp_path / "chunks"), S3Access()),
-        "as-url": NamedStore("as-url", "file:///srv/chunks", S3Access()),
+        "bare": NamedStore("bare", "s3://other"),
+        "old": NamedStore("old", str(tmp_path / "chunks")),
+        "as-url": NamedStore("as-url", "file:///srv/chunks"),
     }
     assert settings.origins["stores.archive"] == f"file {file}: stores.archive"
     assert settings.origins["store"] == "default"
@@ -345,13 +361,13 @@ def test_the_longest_url_by_whole_parts_says_how_s3_is_reached(write: Write, url
         f'[stores.{name}]\nurl = "{url}"\nregion = "{name}"\n'
         for name, url in {"b": "s3://bucket/a/b", "a": "s3://bucket/a", "whole": "s3://whole"}.items()
     )
-    assert Settings.load(environ={}, config=write(text)).access(url) == S3Access(region=region)
+    assert Settings.load(environ={}, config=write(text)).options_of(url) == ({"region": region} if region else {})
 
 
 @pytest.mark.parametrize("addressing", ["auto", "path", "virtual"])
 def test_addressing_is_one_of_three(write: Write, addressing: str) -> None:
     file = write(f'[stores.a]\nurl = "s3://bucket"\naddressing = "{addressing}"')
-    assert Settings.load(environ={}, config=file).stores["a"].access.addressing == addressing
+    assert Settings.load(environ={}, config=file).stores["a"].options == {"addressing": addressing}
 
 
 @pytest.mark.parametrize(
@@ -369,8 +385,11 @@ def test_addressing_is_one_of_three(write: Write, addressing: str) -> None:
         ("[stores.a]\nurl = 's3://b'\nprofile = ''", r"profile \(file .*: stores.a.profile\) must be a text"),
         ("[stores.a]\nurl = 's3://b'\nendpoint_url = 1", r"endpoint_url \(file .*\) must be a text"),
         ("[stores.a]\nurl = 's3://b'\naddressing = 'Path'", r"stores.a.addressing\) .* auto, path, virtual, not"),
-        ("[stores.a]\nurl = '/srv'\nregion = 'x'", r"region \(file .*: stores.a.region\) is for stores at s3://"),
-        ("[stores.a]\nurl = 'file:///srv'\naddressing = 'auto'", r"addressing \(file .*\) is for stores at s3://"),
+        ("[stores.a]\nurl = '/srv'\nregion = 'x'", r"unknown key stores.a.region in .*; keys are url"),
+        (
+            "[stores.a]\nurl = 'file:///srv'\naddressing = 'auto'",
+            r"unknown key stores.a.addressing in .*; keys are url",
+        ),
         ("[stores.'a/b']\nurl = 's3://b'", "not a name for a store in .*: 'a/b'"),
         ("[stores.'']\nurl = 's3://b'", "not a name for a store"),
         ("[stores.'..']\nurl = 's3://b'", "not a name for a store"),
@@ -508,7 +527,7 @@ def test_an_endpoint_is_the_url_of_a_server_and_nothing_else(write: Write, url: 
 )
 def test_endpoints_as_servers_have_them(write: Write, url: str) -> None:
     file = write(f'[stores.a]\nurl = "s3://bucket"\nendpoint_url = "{url}"')
-    assert Settings.load(environ={}, config=file).access("s3://bucket/x").endpoint_url == url
+    assert Settings.load(environ={}, config=file).options_of("s3://bucket/x") == {"endpoint_url": url}
 
 
 @pytest.mark.parametrize(
@@ -528,8 +547,8 @@ def test_the_examples_of_the_page_are_right(write: Write) -> None:
     assert Settings.load(environ={}, config=write(plain), profile="archive").store == "/mnt/archive/chunks"
     settings = Settings.load(environ={}, config=write(stores))
     assert (settings.store, settings.stores["old"].url) == ("s3://bucket/prefix", "/srv/chunks")
-    assert settings.access("s3://bucket/prefix/2026").profile == "archive"
-    assert settings.access("s3://bucket/prefix2") == S3Access()
+    assert settings.options_of("s3://bucket/prefix/2026")["profile"] == "archive"
+    assert settings.options_of("s3://bucket/prefix2") == {}
 
 
 @pytest.mark.parametrize(("text", "seconds"), [('"0"', 0), ("0", 0), ("90", 90), ('"30s"', 30), ('"15m"', 900)])

@@ -92,3 +92,15 @@ def test_stores_are_imported_only_when_asked_for() -> None:
     for module in ("cafcat.stores.local.store", "cafcat.stores.s3.store", "boto3", "obstore"):
         script = f"import sys, cafcat.stores.registry; sys.exit({module!r} in sys.modules)"
         subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "from cafcat.stores.registry import open_store; open_store('/srv'); open_store('s3://bucket')",
+        "from cafcat.sources.registry import find_kind; find_kind('s3'); find_kind('https')",
+    ],
+)
+def test_entry_points_are_not_searched_for_built_in_kinds(script: str) -> None:
+    script = f"import sys; {script}; sys.exit('importlib.metadata' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -58,17 +58,22 @@ def open_archive(request: pytest.FixtureRequest) -> Opener:
 
 
 def test_an_archive_without_its_end_marker_may_be_cut(open_archive: Opener) -> None:
-    assert the_end(open_archive(ONE_FILE)) == "ends at byte 1,024 without its end marker: it may be cut"
-    assert the_end(open_archive(ONE_FILE * 2)).startswith("ends at byte 2,048")
-    assert the_end(open_archive(ONE_FILE[:600])).startswith("ends at byte 600, within a member up to byte 1,024")
+    assert the_end(open_archive(ONE_FILE)) == "the archive ends at byte 1,024 without an end marker: it may be cut"
+    assert the_end(open_archive(ONE_FILE * 2)).startswith("the archive ends at byte 2,048")
+    assert the_end(open_archive(ONE_FILE[:600])).startswith(
+        "the archive is cut: it ends at byte 600, within a member up to byte 1,024"
+    )
     assert taken(open_archive(ONE_FILE + bytes(512))) == [("a", b"A")]  # as GNU tar does
     assert taken(open_archive(ONE_FILE + bytes(700))) == [("a", b"A")]
 
 
 def test_nothing_is_no_archive(open_archive: Opener) -> None:
-    assert the_end(open_archive(b"")) == "is empty: no tar"
-    assert the_end(open_archive(b"not a tar")).startswith("ends at byte 9, within a header up to byte 512")
-    assert the_end(open_archive(b"not a tar" * 1000)).startswith("no valid header at byte 0 (invalid header)")
+    assert the_end(open_archive(b"")) == "the file is empty"
+    assert the_end(open_archive(b"not a tar")).startswith(
+        "the archive is cut: it ends at byte 9, within a header up to byte 512"
+    )
+    message = "there is no valid header at byte 0 (invalid header)"
+    assert the_end(open_archive(b"not a tar" * 1000)).startswith(message)
     assert taken(open_archive(bytes(10240))) == []
 
 
@@ -86,7 +91,9 @@ def test_a_member_that_is_cut_is_not_given() -> None:
     data = tar(("a", b"A"), ("b", bytes(100_000)))
     for open_archive in (from_file, from_stream):
         message = the_end(open_archive(data[:50_000]))
-        assert message == "ends at byte 50,000, within the contents of a member up to byte 101,536: it is cut"
+        assert message == (
+            "the archive is cut: it ends at byte 50,000, within the contents of a member up to byte 101,536"
+        )
         assert taken(open_archive(data[:50_000]))[0] == ("a", b"A")
 
 
@@ -96,7 +103,7 @@ def test_a_large_member_that_is_cut_fails_when_it_is_read_and_when_not() -> None
     items = source.files()
     large = next(items)
     assert isinstance(large, SourceFile)
-    with source.open(large) as opened, pytest.raises(SourceFailed, match="it is cut") as caught:
+    with source.open(large) as opened, pytest.raises(SourceFailed, match="the archive is cut") as caught:
         list(opened.blocks())
     assert (caught.value.problem, caught.value.path) == ("corrupt", "large")
     assert [(item.path, getattr(item, "kind", None)) for item in items] == [("stream", "corrupt")]
@@ -106,7 +113,7 @@ def test_a_large_member_that_is_cut_fails_when_it_is_read_and_when_not() -> None
 
 def test_members_after_the_end_marker_are_not_lost_in_silence(open_archive: Opener) -> None:
     first, second = tar(("a", b"A")), tar(("b", b"B"))
-    assert "from byte 10,240 on, and are not taken" in the_end(open_archive(first + second))
+    assert "from byte 10,240 on, and are not read" in the_end(open_archive(first + second))
     assert "from byte 4,194,304 on" in the_end(open_archive(first + bytes(4 * MIB - len(first)) + second))
     assert "from byte 1,536 on" in the_end(open_archive(ONE_FILE + bytes(512) + ONE_FILE + END))
     nameless = resummed(bytes(100) + ONE_FILE[100:512])
@@ -226,14 +233,14 @@ def test_compressed_parts_follow_each_other_and_what_is_none_is_left_out(name: s
     assert taken(from_stream(b"".join(parts))) == WHOLE
     assert taken(from_stream(bytes(8).join(parts) + bytes(9000))) == WHOLE
     assert taken(from_stream(b"".join(parts) + b"garbage" * 100)) == WHOLE
-    assert the_end(from_stream(b"".join(parts[:-1]) + b"garbage" * 100)).endswith("it is cut")
+    assert the_end(from_stream(b"".join(parts[:-1]) + b"garbage" * 100)).startswith("the archive is cut")
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
 @pytest.mark.parametrize("left", [20, 1000, -1000, -5, -1])
 def test_cut_compressed_data_is_damage(name: str, left: int) -> None:
     data = compressed_plain(name)[:left]
-    assert "too early: it is cut" in the_end(from_stream(data))
+    assert "is cut: it ends too early" in the_end(from_stream(data))
     found = [problem for problem in problems(from_stream(data)) if problem.kind.is_failure]
     assert len(found) == 1
 
@@ -303,7 +310,9 @@ def test_zstd_is_read_where_python_can() -> None:
     else:
         assert is_tar("z.tar.zst") is None
         (problem,) = problems(from_stream(compressed))
-        assert problem.message == "is compressed by zstd, which this Python does not have: decompress it first"
+        assert problem.message == (
+            "the archive is compressed with zstd, which this Python does not support: decompress it first"
+        )
 
 
 def test_an_archive_whose_first_name_looks_compressed_is_plain() -> None:

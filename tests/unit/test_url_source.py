@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from cafcat.errors import AccessDenied, InvalidInput, SourceFailed
 from cafcat.model import FileProblem, SourceFile
-from cafcat.remote.access import S3Access
 from cafcat.sources.base import OpenFile, PrefetchingSource
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.http import files as http
+from cafcat.sources.kind import SourceContext, UrlFiles
 from cafcat.sources.lists.name_list import NameListSource
-from cafcat.sources.lists.urls import is_url, shown_url, url_name
+from cafcat.sources.registry import find_kind, scheme_of
 from tests.s3_server import S3Server
 from tests.waiting import PATIENCE_SECONDS
 from tests.web_server import Handler, WebFile, WebServer, web_server
@@ -52,6 +52,13 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def listing(*urls: str, **options: Any) -> NameListSource:
     return NameListSource(BytesIO(b"\0".join(map(os.fsencode, urls))), null_separated=True, **options)
+
+
+def files_of(url: str) -> UrlFiles:
+    """Open what opens the files of the URL's scheme."""
+    kind = find_kind(scheme_of(url) or "")
+    assert kind is not None
+    return kind.url_files(SourceContext())
 
 
 def listed(*urls: str, **options: Any) -> list[SourceFile | FileProblem]:
@@ -113,8 +120,7 @@ def failure_of(source: NameListSource, file: SourceFile) -> SourceFailed:
     ],
 )
 def test_a_url_has_a_name(url: str, name: str) -> None:
-    assert is_url(url)
-    assert url_name(url) == name
+    assert files_of(url).name_of(url) == name
 
 
 @pytest.mark.parametrize(
@@ -133,7 +139,7 @@ def test_a_url_has_a_name(url: str, name: str) -> None:
     ],
 )
 def test_what_is_shown_of_a_url_is_no_secret(url: str, shown: str) -> None:
-    assert shown_url(url) == shown
+    assert files_of(url).shown(url) == shown
 
 
 PART = st.text(st.characters(codec="utf-8", exclude_characters="/"), max_size=10).filter(
@@ -144,7 +150,7 @@ PART = st.text(st.characters(codec="utf-8", exclude_characters="/"), max_size=10
 @given(PART, PART, PART, PART)
 def test_no_secret_is_shown_wherever_it_stands(user: str, password: str, path: str, query: str) -> None:
     url = f"https://{user}:{password}{SECRET}@example.org/{path}?{query}{SECRET}#{SECRET}"
-    assert SECRET not in shown_url(url)
+    assert SECRET not in files_of(url).shown(url)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +159,8 @@ def test_no_secret_is_shown_wherever_it_stands(user: str, password: str, path: s
 )
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match=r"not (an http:// or https:// URL|the (URL|name) of a bucket)"):
-        url_name(url)
-    assert problem_of(url)[:2] == (shown_url(url), "name")
+        files_of(url).name_of(url)
+    assert problem_of(url)[:2] == (files_of(url).shown(url), "name")
 
 
 @pytest.mark.parametrize(
@@ -321,20 +327,20 @@ def test_without_any_length_a_url_is_a_failed_file(web_server: WebServer, length
     web_server.special["a"] = special
     problem = problem_of(web_server.url("a"))
     assert (problem.path, problem.kind) == ("127.0.0.1/a", "unreadable")
-    assert problem.message == "the server does not say how long the file is"
+    assert problem.message == "the server does not send the size of the file"
 
 
 @pytest.mark.parametrize(
     ("status", "kind", "words"),
     [
-        (404, "vanished", "the server says 404 Not Found"),
-        (410, "vanished", "the server says 410 Gone"),
-        (403, "unreadable", "the server says 403 Forbidden"),
-        (301, "unreadable", "the server says 301 Moved Permanently"),
-        (204, "unreadable", "the server says 204 No Content"),
-        (499, "unreadable", "the server says 499"),
-        (503, "unreadable", "the server says 503 Service Unavailable"),
-        (429, "unreadable", "the server says 429 Too Many Requests"),
+        (404, "vanished", "the server answered 404 Not Found"),
+        (410, "vanished", "the server answered 410 Gone"),
+        (403, "unreadable", "the server answered 403 Forbidden"),
+        (301, "unreadable", "the server answered 301 Moved Permanently"),
+        (204, "unreadable", "the server answered 204 No Content"),
+        (499, "unreadable", "the server answered 499"),
+        (503, "unreadable", "the server answered 503 Service Unavailable"),
+        (429, "unreadable", "the server answered 429 Too Many Requests"),
     ],
 )
 def test_a_refusal_costs_only_that_file(web_server: WebServer, status: int, kind: str, words: str) -> None:
@@ -404,7 +410,7 @@ def test_a_server_that_says_nothing_is_given_up(web_server: WebServer, monkeypat
     done = threading.Event()
     web_server.special["a"] = lambda handler: (done.wait(PATIENCE_SECONDS), handler.hang_up())[1]
     try:
-        assert re.fullmatch("the server said nothing for .* seconds", problem_of(web_server.url("a")).message)
+        assert re.fullmatch("the server sent nothing for .* seconds", problem_of(web_server.url("a")).message)
     finally:
         done.set()
     assert len(web_server.asked) == 2
@@ -414,13 +420,13 @@ def test_without_a_safe_connection_there_is_none(web_server: WebServer) -> None:
     """A server that does not speak TLS."""
     problem = problem_of(web_server.url("a", scheme="https"))
     assert problem.kind == "unreadable"
-    assert re.match("no safe connection to the server: .*SSL", problem.message)
+    assert re.match("no secure connection to the server: .*SSL", problem.message)
     assert web_server.connections == 1
 
 
 def test_a_host_that_nobody_can_have_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "FIRST_PAUSE_SECONDS", threading.TIMEOUT_MAX)
-    assert problem_of(f"http://{'a' * 64}.example/a")[1:] == ("unreadable", "the URL cannot be asked for")
+    assert problem_of(f"http://{'a' * 64}.example/a")[1:] == ("unreadable", "no request can be sent to this URL")
 
 
 def redirect(to: str, status: int = 302) -> Callable[[Handler], None]:
@@ -448,11 +454,11 @@ def test_redirects_are_followed_and_the_name_stays(web_server: WebServer, status
         ("a", "the server redirects more than 10 times"),
         (
             "file:///etc/passwd",
-            "the server redirects elsewhere: not an http:// or https:// URL: file:///etc/passwd",
+            "the server redirects to another kind of URL: not an http:// or https:// URL: file:///etc/passwd",
         ),
         (
             "https://user:secret@:port/?secret",
-            "the server redirects elsewhere: not an http:// or https:// URL: https://...",
+            "the server redirects to another kind of URL: not an http:// or https:// URL: https://...",
         ),
     ],
 )
@@ -624,7 +630,7 @@ def test_where_a_server_cannot_go_on_a_broken_body_is_a_failure(web_server: WebS
     web_server.special["a"] = cutting(0, 100)
     failure = failure_of(*file_of(web_server.url("a")))
     assert failure.problem == "unreadable"
-    assert failure.message.endswith("after 100 of 4,194,304 bytes, and the server cannot go on from there")
+    assert failure.message.endswith("after 100 of 4,194,304 bytes, and the server cannot continue from there")
 
 
 @pytest.mark.parametrize(
@@ -817,12 +823,12 @@ def test_objects_of_several_buckets_are_files(client: Any, make_bucket: Callable
         client.put_object(Bucket=bucket, Key=f"d/key {n}?", Body=b"x" * (n * 2 * MIB + 1))
     asked: list[str] = []
 
-    def access(url: str) -> S3Access:
+    def options_of(url: str) -> dict[str, str]:
         asked.append(url)
-        return S3Access()
+        return {}
 
     urls = [f"s3://{buckets[0]}/d/key 0?", f"S3://{buckets[1]}/d/key 1?", f"s3://{buckets[0]}/nothing"]
-    source = listing(*urls, access=access)
+    source = listing(*urls, options_of=options_of)
     *files, problem = source.files()
     assert sorted(asked) == sorted(urls)
     for n, (file, bucket) in enumerate(zip(files, buckets, strict=True)):
@@ -869,11 +875,11 @@ def test_an_object_that_we_may_not_read_fails_alone(web_server: WebServer, clien
     )
     client.put_object(Bucket=s3_bucket, Key="kept", Body=b"")
 
-    def access(url: str) -> S3Access:
+    def options_of(url: str) -> dict[str, str]:
         there = f"http://127.0.0.1:{web_server.port}"
-        return S3Access(endpoint_url=there, addressing="path") if url.startswith("s3://bucket/") else S3Access()
+        return {"endpoint_url": there, "addressing": "path"} if url.startswith("s3://bucket/") else {}
 
-    problem, kept = listed("s3://bucket/denied", f"s3://{s3_bucket}/kept", access=access)
+    problem, kept = listed("s3://bucket/denied", f"s3://{s3_bucket}/kept", options_of=options_of)
     assert isinstance(problem, FileProblem)
     assert (problem.path, problem.kind) == ("denied", "unreadable")
     assert "Access Denied" in problem.message

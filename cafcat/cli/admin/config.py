@@ -1,6 +1,5 @@
 """`cafcat config`."""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -31,19 +30,18 @@ def config(call: Call) -> None:
 
 def _values(settings: "Settings") -> dict[str, Any]:
     from cafcat.settings.database import redacted
-    from cafcat.settings.settings import KEYS, redact
+    from cafcat.settings.settings import KEYS
+    from cafcat.settings.stores import redact_store_url
 
     values = {name: getattr(settings, name) for name in KEYS}
     values["home"] = str(settings.home)
-    values["store"] = redact(values["store"])
+    values["store"] = redact_store_url(values["store"])
     values["database_url"] = values["database_url"] and redacted(values["database_url"])
     return values
 
 
 def _options(store: "NamedStore") -> dict[str, str]:
-    """Return the keys of a store whose values are not the defaults."""
-    given = {name: value for name, value in asdict(store.access).items() if value not in (None, "auto")}
-    return {"url": store.url, **given}
+    return {"url": store.url, **store.options}
 
 
 def _line(options: dict[str, str]) -> str:

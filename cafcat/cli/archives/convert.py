@@ -12,7 +12,7 @@ from cafcat.cli.options import ZeroPadding
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import interrupted_by_signals
-from cafcat.remote.access import is_s3
+from cafcat.stores.registry import find_kind
 from cafcat.support.arguments import parse_new_file, parse_text
 from cafcat.support.quantities import format_size
 
@@ -36,8 +36,9 @@ Report = TypeVar("Report")
 
 
 def settings_for(call: Call, archive: str) -> "Settings | None":
-    """Return the settings for opening an archive in a bucket; None for a local file, which needs none."""
-    return call.settings() if is_s3(archive) else None
+    """Return the settings if opening an archive needs them: a local file is opened whatever they are."""
+    kind = find_kind(archive)
+    return call.settings() if kind is not None and kind.options else None
 
 
 def convert(

@@ -13,7 +13,7 @@ from cafcat.cli.options import JoinStore
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.events import ChunkMigrated, Event
-from cafcat.remote.access import is_s3
+from cafcat.stores.registry import open_store
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size
 
@@ -73,7 +73,7 @@ def add(
     """
     with call.repository() as repository:
         store = repository.add_store(name, url)
-        if is_s3(store.url) and not repository.check_store(store.url).is_usable:
+        if open_store(store.url).is_remote and not repository.check_store(store.url).is_usable:
             call.warn("the server lacks features that cafcat needs: `cafcat store check` shows which")
     call.output.show(store._asdict(), [call.output.shown(f"{store.name} is {store.url}")])
 

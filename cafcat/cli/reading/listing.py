@@ -188,7 +188,10 @@ def _command(repository: "PackedFiles", location: Location, seconds: int | None)
     archive = repository.object_of(location)
     if "://" not in archive:
         return dd_line(archive, start, end)
-    return curl_line(repository.url_of(location), start, end, [repository.curl_options(location)])
+    url = repository.url_of(location)
+    if not url.startswith(("http://", "https://")):
+        return cat_line(location.path)  # no other program knows this kind of store
+    return curl_line(url, start, end, [repository.curl_options(location)])
 
 
 def register(app: typer.Typer) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-from cafcat.archives.naming import ArchiveLocator, FolderArchive, find_archive
+from cafcat.archives.naming import FolderArchive, find_archive
 from cafcat.catalog.chunks.adopting import AdoptedArchive
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import (
@@ -29,12 +29,10 @@ from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict,
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
 from cafcat.operations.index_rules import path_problem
-from cafcat.remote.access import is_s3
-from cafcat.remote.address import parse_s3
 from cafcat.session import Session
 from cafcat.sources.names import prefixed
-from cafcat.stores.base import OpensFiles, Store, StoredObject
-from cafcat.stores.keys import check_key
+from cafcat.stores.base import FileStore, Store, StoredObject
+from cafcat.stores.kind import ObjectAddress
 from cafcat.support.checksums import crc32c
 from cafcat.support.read_ahead import ReadAhead
 
@@ -120,12 +118,12 @@ class _Adopt:
             return [found]
         return [Found(found.store, name, found.archive) for name in found.archive.names]
 
-    def _open_single(self, locator: ArchiveLocator) -> Found:
-        store = self._session.stores[locator.folder]
-        if is_s3(locator.name):
-            check_key(parse_s3(locator.name).key)  # a store drops extra slashes, and would find another object
-            store.stat(locator.key)  # raises NotFound if the name is that of a folder
-        return Found(store, locator.key)
+    def _open_single(self, address: ObjectAddress) -> Found:
+        store = self._session.stores[address.store_url]
+        if store.locate(address.key) != address.name:
+            raise InvalidInput("a store cannot have an object of this name", path=address.name)
+        store.stat(address.key)  # raises NotFound if the name is that of a folder
+        return Found(store, address.key)
 
     def adopt(self, archive: Found) -> None:
         """Adopt one object. If that fails, note it in the report.
@@ -255,7 +253,7 @@ class _Version:
         """Remember the state. Raises NotFound, StoreFailed, AccessDenied."""
         self._store = store
         self._key = key
-        self._file = store.open(key) if isinstance(store, OpensFiles) else None
+        self._file = store.open(key) if isinstance(store, FileStore) else None
         self.info = store.stat(key)
 
     def check(self) -> None:

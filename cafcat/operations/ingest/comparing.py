@@ -6,7 +6,7 @@ from typing import Final
 
 from cafcat.errors import SourceFailed
 from cafcat.model import NewFile, SourceFile
-from cafcat.scanning.batches import Opened, blocks_of, read_each
+from cafcat.scanning.batches import OpenResult, blocks_of, read_each
 from cafcat.session import Session
 from cafcat.sources.base import ReadOnceSource, Source
 from cafcat.support.checksums import crc32c
@@ -70,7 +70,7 @@ class ContentComparison:
         files = [file for file in dict.fromkeys(files) if file not in self._verdicts]
         if isinstance(source, ReadOnceSource):
             for file, _ in files:
-                source.keep(file)
+                source.buffer(file)
         with closing(read_each(source, [file for file, _ in files])) as opened:
             for (file, checksum), result in zip(files, opened, strict=False):
                 with nullcontext() if isinstance(result, NewFile | SourceFailed) else result:
@@ -81,7 +81,7 @@ class ContentComparison:
                     return
 
 
-def _checksum_of(opened: NewFile | Opened) -> int | None:
+def _checksum_of(opened: NewFile | OpenResult) -> int | None:
     """Return the CRC-32C of a file; None if the file cannot be read."""
     if isinstance(opened, NewFile):
         return crc32c(opened.content)

@@ -11,7 +11,7 @@ from cafcat.model import IngestReport, RunState
 from cafcat.operations.chosen_stores import join_store, store_to_write
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.operations.ingest.options import IngestOptions
-from cafcat.operations.opened_sources import opening
+from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
 from cafcat.scanning.opening import printable_options
 from cafcat.session import Session
@@ -68,7 +68,7 @@ class _IngestRun:
 
     def run(self) -> IngestReport:
         """Open the sources, ingest them, and record the result in `ingest_runs`."""
-        sources = opening(self._session, self._options)
+        sources = source_opener(self._session, self._options)
         opened = sources.open(self._options.sources)
         if self._is_of_logs:
             from cafcat.logs.packing import check_log_sources

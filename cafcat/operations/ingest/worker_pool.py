@@ -40,7 +40,7 @@ class WorkerPool:
 
     def __init__(self, session: Session, setup: Setup, count: int) -> None:
         self._session = session
-        self._workers = Workers(serve, count, what="ingest")
+        self._workers = Workers(serve, count, label="ingest")
         self._busy: Counter[WorkerPipe] = Counter()
         self._unfinished: set[WorkerPipe] = set()
         self._reports: dict[WorkerPipe, IngestReport] = {}

@@ -14,7 +14,15 @@ from uuid import UUID
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.catalog.history.journal import JournalRecord
 from cafcat.catalog.transfer.rebuilding import FoundObject, FoundRecord, PlannedChunk, RebuiltCounts, Stage
-from cafcat.errors import CafcatError, Corrupt, NotFound, StoreFailed, TemporaryFileFailed, Unsupported
+from cafcat.errors import (
+    CafcatError,
+    Corrupt,
+    NotFound,
+    ServerFailed,
+    StoreFailed,
+    TemporaryFileFailed,
+    Unsupported,
+)
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 from cafcat.model import ArchiveUnits, ChunkSummary
@@ -29,7 +37,6 @@ from cafcat.operations.rebuild.damage import Damage, DamageKind, Damages
 from cafcat.operations.rebuild.lost_catalogs import LostCatalogs
 from cafcat.operations.rebuild.options import RebuildOptions
 from cafcat.operations.rebuild.report import RebuildReport
-from cafcat.remote.errors import ServerFailed
 from cafcat.session import Session
 from cafcat.stores.base import ObjectInfo, Store, StoredObject
 from cafcat.stores.keys import MARKER_PREFIX, is_probe_key

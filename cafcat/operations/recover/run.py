@@ -30,7 +30,7 @@ from cafcat.operations.recover.left_copies import LeftCopies
 from cafcat.operations.recover.options import RecoverOptions
 from cafcat.operations.recover.report import RecoverReport
 from cafcat.session import Session
-from cafcat.stores.base import OpensFiles, Store, StoredObject, has
+from cafcat.stores.base import Store, StoredObject, has
 from cafcat.writing.journal import remove_journal, sweep_journal, write_journal
 from cafcat.writing.lease import LEASE_SECONDS
 
@@ -256,8 +256,8 @@ class Recovery:
             except (NotFound, Corrupt, Conflict) as error:
                 self._abandon(store, chunk, str(error))
             else:
-                if isinstance(store, OpensFiles) and not self._dry_run:
-                    # A writer that died between link and unlink left a second name of the file.
+                if not store.is_remote and not self._dry_run:
+                    # A writer that died between link and unlink left a second name of the object.
                     store.discard(chunk.object_key)
                 self._adopt(chunk, summary, mapping, units)
 

@@ -29,7 +29,7 @@ from cafcat.operations.repack.options import RepackOptions
 from cafcat.operations.repack.report import RepackReport
 from cafcat.operations.rewriting import Rewriter, chunk_limits, chunk_target, format_after, live_files
 from cafcat.session import Session
-from cafcat.stores.base import RemoteStore, Store
+from cafcat.stores.base import Store
 from cafcat.writing.limits import Limits
 
 __all__ = ["Repack", "RepackPlan", "run"]
@@ -230,7 +230,7 @@ class Repack:
 
         A file that left the chunk meanwhile is not damaged: the chunk can have been removed.
         """
-        out_of_reach = isinstance(error.reason, StoreFailed) and isinstance(store, RemoteStore)
+        out_of_reach = isinstance(error.reason, StoreFailed) and store.is_remote
         if out_of_reach or isinstance(error.reason, AccessDenied):
             raise error
         if not self._is_still_there(chunk, file):

@@ -30,17 +30,17 @@ from cafcat.formats.base import Format
 from cafcat.model import Entry, FileProblem, Location, ProblemKind
 from cafcat.operations.chosen_stores import default_store, join_store, store_to_write
 from cafcat.operations.chunk_contents import Unreadable, check_all, contents, decoded
-from cafcat.operations.opened_sources import opening
+from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.repair.options import RepairOptions
 from cafcat.operations.repair.report import RepairReport
 from cafcat.operations.rewriting import Rewriter, chunk_limits, chunk_target, format_after, live_files
 from cafcat.operations.source_files import open_existing_files
-from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
+from cafcat.scanning.batches import OpenResult, SourceBroke, blocks_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.base import OpenFile, Source
-from cafcat.stores.base import RemoteStore, Store
+from cafcat.stores.base import Store
 from cafcat.writing.limits import MAX_FILES, WHOLE_FILE_BYTES
 
 __all__ = ["Repair", "run"]
@@ -76,7 +76,7 @@ class _Origin:
         If a bucket fails after all retries, no further file is requested from it. The same holds for a missing
         object.
         """
-        far = isinstance(reason, StoreFailed) and isinstance(self.store, RemoteStore)
+        far = isinstance(reason, StoreFailed) and self.store.is_remote
         self.is_gone = far or isinstance(reason, (NotFound, AccessDenied))
 
 
@@ -98,7 +98,7 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
         unpack_tars=options.unpack_tars,
         restart_listing=True,
     )
-    sources = opening(session, source_options).open(options.sources)
+    sources = source_opener(session, source_options).open(options.sources)
     if not options.dry_run:
         store_to_write(session)
         recover_before(session, store.url)
@@ -311,7 +311,7 @@ class Repair:
         elif problem.kind is ProblemKind.CORRUPT:
             self._session.warn(f"{problem.path}: {problem.message}")
 
-    def _move_opened(self, location: Location, opened: Opened, chunk_id: int | None) -> bool:
+    def _move_opened(self, location: Location, opened: OpenResult, chunk_id: int | None) -> bool:
         """Move a file from a source.
 
         Returns False if it is in another chunk now, or was moved from an earlier source.

@@ -9,8 +9,8 @@ from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.settings.stores import chosen_url, possible_name
 from cafcat.settings.values import GivenValue
+from cafcat.stores.base import ProbedStore
 from cafcat.stores.probing import Finding, probe
-from cafcat.stores.s3.store import S3Store
 
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
@@ -40,7 +40,11 @@ def check_store(settings: Settings, named: str) -> CheckedStore:
         store = Stores(settings, warn=lambda _message: None)[_url_of(named, settings, catalog)]
         findings = tuple(probe(store))
         is_usable = all(finding.works for finding in findings if finding.is_needed)
-        is_remembered = catalog is not None and isinstance(store, S3Store) and _remember(catalog, store)
+        is_remembered = (
+            catalog is not None
+            and isinstance(store, ProbedStore)
+            and catalog.verdicts.replace(store.url, list(store.failed_checks))
+        )
     return CheckedStore(store.url, findings, is_usable, is_remembered)
 
 
@@ -60,8 +64,3 @@ def _url_of(named: str, settings: Settings, catalog: "Catalog | None") -> str:
     name = possible_name(named, settings.stores)
     url = catalog.stores.url_of(name) if name is not None and catalog is not None else None
     return url or chosen_url(GivenValue(named, "argument", Path.cwd()), "store", settings.stores)
-
-
-def _remember(catalog: "Catalog", store: S3Store) -> bool:
-    """Replace the verdicts of a store in the catalog. Returns False if the catalog does not have the store."""
-    return catalog.verdicts.replace(store.url, [check.value for check in store.checks.failed])

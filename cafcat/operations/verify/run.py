@@ -24,11 +24,11 @@ from cafcat.errors import CafcatError, InvalidInput, NotFound, Unavailable
 from cafcat.events import ObjectChecked
 from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
-from cafcat.operations.opened_sources import opening
+from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.options import VerifyOptions
 from cafcat.operations.verify.report import VerifyReport
-from cafcat.operations.verify.source_check import SourceCheck, folder_of
+from cafcat.operations.verify.source_check import SourceCheck
 from cafcat.operations.verify.worker import Checked, check_here, check_in_workers
 from cafcat.scanning.opening import SourceOptions, printable_options
 from cafcat.session import Session
@@ -136,16 +136,16 @@ class _Verify:
             "unpack_tars": options.unpack_tars,
         }
         # Listings begin anew: the position of an interrupted ingest would hide the files before it.
-        sources = opening(self._session, SourceOptions(**shared, restart_listing=True)).open(names)
+        sources = source_opener(self._session, SourceOptions(**shared, restart_listing=True)).open(names)
         verification = self._catalog.verification
         scope = printable_options({"sources": names, "folder": os.getcwd()} | shared)
         run = verification.begin(self.level, scope, restart=options.restart)
         self._session.progress.begin("verify")
-        for typed, source in list(zip(names, sources, strict=True))[verification.checked(run.id) :]:
+        for source in sources[verification.checked(run.id) :]:
             if self._should_end():
                 break
             check = SourceCheck(self._session)
-            result = check.check(source, folder_of(typed, source, options.prefix))
+            result = check.check(source)
             if result is None:
                 self._interrupted = True
                 break

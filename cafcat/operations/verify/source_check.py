@@ -1,6 +1,5 @@
 """Check of the files of a source against the catalog. The files are read again."""
 
-import os
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -11,39 +10,14 @@ from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, Verdict
 from cafcat.operations.source_files import open_existing_files
 from cafcat.operations.verify.findings import Findings
-from cafcat.scanning.batches import Opened, SourceBroke, blocks_of
-from cafcat.scanning.opening import UNORDERED, is_remote
+from cafcat.scanning.batches import OpenResult, SourceBroke, blocks_of
 from cafcat.session import Session
-from cafcat.sources.base import Source
-from cafcat.sources.local.directory import DirectorySource
-from cafcat.sources.names import folder_prefix, member_name, prefixed
+from cafcat.sources.base import Source, WholeFolderSource
 from cafcat.support.checksums import crc32c
 
-__all__ = ["SourceCheck", "folder_of"]
+__all__ = ["SourceCheck"]
 
 _MOST_PROBLEMS: Final = 100_000
-
-
-def folder_of(typed: str, source: Source, prefix: str) -> str | None:
-    """Return the folder of the catalog ("a/b/") that an ingest of this source puts its files into.
-
-    Args:
-        typed: Name of the source, as the user typed it.
-        source: The source.
-        prefix: Folder of the catalog that the ingest put before all names.
-
-    Returns:
-        The folder; None if other sources can have files in it, as for tar files and the current folder.
-    """
-    if is_remote(typed):
-        from cafcat.remote.address import parse_s3
-
-        address = parse_s3(typed)
-        name = "" if address.bucket.endswith(UNORDERED) else prefixed(prefix, address.key.strip("/"))
-    else:
-        is_folder = isinstance(source, DirectorySource) and os.path.isdir(typed)
-        name = prefixed(prefix, member_name(typed)[0]) if is_folder else ""
-    return folder_prefix(name) or None
 
 
 class SourceCheck:
@@ -56,17 +30,18 @@ class SourceCheck:
         self._findings = Findings()
         self._files = self._bytes = 0
 
-    def check(self, source: Source, folder: str | None) -> CheckResult | None:
+    def check(self, source: Source) -> CheckResult | None:
         """Read every file of the source that the catalog has, and compare it with the catalog.
+
+        Missing files are found only for a WholeFolderSource.
 
         Args:
             source: The source.
-            folder: Folder of the catalog whose files are all from this source, so that missing files can be found.
-                The source must give its files in order of path. None to find no missing files.
 
         Returns:
             The result; None if the user ended the operation.
         """
+        folder = source.catalog_folder if isinstance(source, WholeFolderSource) else None
         started_at = datetime.now(UTC)
         missing = None if folder is None else _Missing(self._locations(folder), self._findings)
         try:
@@ -88,7 +63,9 @@ class SourceCheck:
             return Verdict.DAMAGED
         return Verdict.UNREADABLE if self._findings else Verdict.OK
 
-    def _opened(self, source: Source, missing: "_Missing | None") -> Generator[tuple[Location, Opened], None, None]:
+    def _opened(
+        self, source: Source, missing: "_Missing | None"
+    ) -> Generator[tuple[Location, OpenResult], None, None]:
         def pass_by(path: str) -> bool:
             if missing is not None:
                 missing.pass_by(path)
@@ -112,7 +89,7 @@ class SourceCheck:
         if missing is not None:
             missing.add_problem(problem)
 
-    def _compare(self, location: Location, opened: Opened) -> None:
+    def _compare(self, location: Location, opened: OpenResult) -> None:
         self._files += 1
         if isinstance(opened, SourceFailed):
             self._add_unreadable(location, opened)
@@ -132,7 +109,7 @@ class SourceCheck:
             here = f"{location.crc32c:08x} in the catalog"
             self._add_difference(location, f"it has CRC-32C {checksum:08x} in its source, but {here}")
 
-    def _checksum(self, opened: Opened) -> int:
+    def _checksum(self, opened: OpenResult) -> int:
         checksum = 0
         assert not isinstance(opened, SourceFailed)  # noqa: S101 - the caller has checked this
         for block in blocks_of(opened):

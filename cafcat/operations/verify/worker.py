@@ -45,7 +45,7 @@ def check_in_workers(
         Unavailable: A worker died.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-    with Workers(serve, count, what="verify") as workers:
+    with Workers(serve, count, label="verify") as workers:
         busy: dict[WorkerPipe, CheckTarget] = {}
 
         def send_next(pipe: WorkerPipe) -> None:

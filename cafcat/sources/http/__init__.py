@@ -1,1 +1,1 @@
-"""Files of web servers as sources."""
+"""Files on web servers as sources."""

@@ -1,7 +1,7 @@
-"""Files at http:// and https:// URLs: looked at, and later read only if they are still the same (RFC 9110).
+"""Files at http:// and https:// URLs. They are read only if they have not changed since they were looked at.
 
-Redirects and further attempts are made here: those of urllib3 write whole URLs to the log, and a URL may hold a
-signature. No message says more of a URL than `shown_url` does.
+The rules are those of RFC 9110. Redirects and repeated attempts are made here, because those of urllib3 write whole
+URLs to the log, and a URL may contain a signature. Messages show a URL only as `shown_url` returns it.
 """
 
 import logging
@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes, urljoin
 from cafcat.errors import InvalidInput, SourceFailed
 from cafcat.model import ProblemKind, SourceFile
 from cafcat.sources.fetched import SMALL_BYTES, FetchedFile
-from cafcat.sources.lists.urls import parsed_url
+from cafcat.sources.http.urls import parsed_url, shown_url, url_name, url_root
 from cafcat.sources.names import printable
 
 if TYPE_CHECKING:
@@ -29,25 +29,28 @@ if TYPE_CHECKING:
 __all__ = ["HttpFiles"]
 
 BLOCK_BYTES: Final = 1 << 18
+"""Largest block that is read at once, in bytes."""
 
 CONNECT_SECONDS: Final = 10
+"""Time limit for a connection to a server, in seconds."""
 READ_SECONDS: Final = 60
-"""A server that says nothing for so long is not there any more."""
+"""How long a server may send nothing before the request fails, in seconds."""
 ATTEMPTS: Final = 6
-"""Of each request, and so often in a row a body may break off without having got a byte further."""
+"""Most attempts of one request, and how often a body may break off in a row without another byte."""
 FIRST_PAUSE_SECONDS: float = 0.2
-"""Before the second attempt; each further pause is twice as long: 6 seconds in all."""
+"""Pause before the second attempt, in seconds. Each further pause is twice as long: 6 seconds in all."""
 LONGEST_PAUSE_SECONDS: Final = 30
-"""Even if the server asks for more."""
+"""Longest pause in seconds, even if the server requests a longer one."""
 MOST_REDIRECTS: Final = 10
+"""Most redirects of one request."""
 _CONNECTIONS: Final = 64
-"""To one server: as many as requests are in flight."""
+"""Most connections to one server: as many as requests are in flight."""
 _DRAIN_BYTES: Final = 1 << 16
-"""A rest of a body that is cheaper to read than a new connection is to make."""
+"""A rest of a body up to this size is read to its end, because that is cheaper than a new connection. In bytes."""
 
 _HEADERS: Final = {"User-Agent": "cafcat", "Accept-Encoding": "identity"}
-# Servers that do not know HEAD say so; to others a signed URL is refused, as it is signed for GET only.
-_ASK_BY_GET: Final = (400, 401, 403, 405, 501)
+# Statuses of servers without HEAD, and of servers that refuse HEAD for a URL that is signed for GET only.
+_GET_INSTEAD: Final = (400, 401, 403, 405, 501)
 _GONE: Final = (404, 410)
 _CHANGED: Final = (412, 416)
 
@@ -57,11 +60,11 @@ _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18
 
 
 class _Broken(Exception):
-    """A body ended before its end."""
+    """A body ended too early."""
 
 
 class HttpFiles:
-    """Files by SourceFiles whose locator is their URL. Safe to share by threads."""
+    """Opens files whose locator is an http(s) URL. Safe to share between threads."""
 
     def __init__(self) -> None:
         import urllib3
@@ -74,31 +77,52 @@ class HttpFiles:
             timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
         )
 
-    def look(self, file: SourceFile) -> SourceFile:
-        """The same file with its size, time and strong entity tag. Without a tag and a time there is nothing to
-        compare: then the time is now, which is never that of a file that the catalog has.
+    def name_of(self, url: str) -> str:
+        """Return the name of the file in the catalog: "host/path". Raises InvalidInput for other kinds of URLs."""
+        return url_name(url)
 
-        Raises SourceFailed, also where the server does not say how long the file is.
+    def shown(self, url: str) -> str:
+        """Return the URL without user, password, query and fragment."""
+        return shown_url(url)
+
+    def root_of(self, file: SourceFile) -> str:
+        """Return the server, and the part of the path that is not in the name."""
+        return url_root(file.locator, file.path)
+
+    def look(self, file: SourceFile) -> SourceFile:
+        """Return the file with its size, time and strong entity tag.
+
+        A file without a tag and a time cannot be compared. Its time is then the current time, which is never that
+        of a file in the catalog.
+
+        Raises:
+            SourceFailed: The file cannot be read, or the server does not show its size.
         """
-        with self._asked("HEAD", file) as answer:
-            if answer.status not in _ASK_BY_GET and (answer.status != HTTPStatus.OK or _length(answer) is not None):
+        with self._answered("HEAD", file) as answer:
+            if answer.status not in _GET_INSTEAD and (
+                answer.status != HTTPStatus.OK or _length(answer) is not None
+            ):
                 return _described(file, answer)
-        with self._asked("GET", file) as answer:
+        with self._answered("GET", file) as answer:
             return _described(file, answer)
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Raises SourceFailed if it changed since `look`, vanished or cannot be read."""
+        """Open a file.
+
+        Raises:
+            SourceFailed: The file has changed since `look`, has vanished, or cannot be read.
+        """
         content = b"".join(self.blocks(file)) if file.size_bytes <= SMALL_BYTES else None
-        # What the server does not say is not kept: the hint only serves to compare.
+        # Other times were made up by `look` for comparing, and are not stored.
         is_known = file.modified_ns != 0 and _is_from_server(file.modified_ns)
         modified_ns = file.modified_ns if is_known else None
         return FetchedFile(file, content, lambda: self.blocks(file), modified_ns=modified_ns)
 
     def blocks(self, file: SourceFile) -> Iterator[bytes]:
-        """All bytes, in blocks of at most 256 KiB. Raises SourceFailed."""
+        """Yield all bytes in blocks of at most 256 KiB. Raises SourceFailed."""
         position, failures = 0, 0
         while True:
-            with self._asked("GET", file, _conditions(file, position)) as answer:
+            with self._answered("GET", file, _conditions(file, position)) as answer:
                 _check_same(file, answer, position)
                 resumable = file.etag is not None and answer.headers.get("Accept-Ranges") == "bytes"
                 try:
@@ -113,17 +137,17 @@ class HttpFiles:
                     return
 
     @contextmanager
-    def _asked(
+    def _answered(
         self, method: str, file: SourceFile, headers: dict[str, str] | None = None
     ) -> Iterator["BaseHTTPResponse"]:
-        """An answer of any status, its body yet to be read. Raises SourceFailed if there is none."""
-        answer = self._ask(method, file, headers or {})
+        """Send a request, and provide the answer with an unread body. Raises SourceFailed if there is no answer."""
+        answer = self._send(method, file, headers or {})
         try:
             yield answer
         finally:
             _close(answer)
 
-    def _ask(self, method: str, file: SourceFile, headers: dict[str, str]) -> "BaseHTTPResponse":
+    def _send(self, method: str, file: SourceFile, headers: dict[str, str]) -> "BaseHTTPResponse":
         from urllib3.exceptions import HTTPError, LocationValueError, SSLError
 
         pause = FIRST_PAUSE_SECONDS
@@ -131,7 +155,7 @@ class HttpFiles:
             requested = 0.0
             try:
                 answer = self._follow(method, file, headers)
-                if attempt == ATTEMPTS or not _may_pass(answer.status):
+                if attempt == ATTEMPTS or not _is_temporary(answer.status):
                     return answer
                 requested = _requested_pause(answer)
                 _close(answer)
@@ -143,7 +167,7 @@ class HttpFiles:
         raise AssertionError("unreachable")
 
     def _follow(self, method: str, file: SourceFile, conditions: dict[str, str]) -> "BaseHTTPResponse":
-        """One request, and those that it is redirected to."""
+        """Send a request, and follow its redirects."""
         url = parsed_url(file.locator)
         first, login = _origin(url), _login(url)
         for _ in range(MOST_REDIRECTS + 1):
@@ -166,7 +190,7 @@ class HttpFiles:
 
 
 def _without_query(record: logging.LogRecord) -> bool:
-    """urllib3 warns of malformed headers with the whole URL."""
+    """Remove queries from log records: urllib3 warns of malformed headers with the whole URL."""
     if isinstance(record.args, tuple):
         record.args = tuple(arg.partition("?")[0] if isinstance(arg, str) else arg for arg in record.args)
     return True
@@ -177,7 +201,9 @@ def _redirected(file: SourceFile, url: "Url", location: str) -> "Url":
     try:
         return parsed_url(target)
     except InvalidInput as error:
-        raise _failed(file, ProblemKind.UNREADABLE, f"the server redirects elsewhere: {error.message}") from error
+        raise _failed(
+            file, ProblemKind.UNREADABLE, f"the server redirects to another kind of URL: {error.message}"
+        ) from error
 
 
 def _origin(url: "Url") -> tuple[str | None, str | None, int | None]:
@@ -191,7 +217,7 @@ def _login(url: "Url") -> dict[str, str]:
 
 
 def _conditions(file: SourceFile, position: int) -> dict[str, str]:
-    """Only this version of the file; a range of another is not sent as the rest of this one."""
+    """Return the headers that request only this version of the file, or the rest of it."""
     if file.etag is None:
         return {}
     tag = f'"{file.etag}"'
@@ -202,7 +228,7 @@ def _described(file: SourceFile, answer: "BaseHTTPResponse") -> SourceFile:
     _check_whole(file, answer)
     size_bytes = _length(answer)
     if size_bytes is None:
-        raise _failed(file, ProblemKind.UNREADABLE, "the server does not say how long the file is")
+        raise _failed(file, ProblemKind.UNREADABLE, "the server does not send the size of the file")
     modified_ns, etag = _modified_ns(answer), _strong_tag(answer)
     if modified_ns is None:
         modified_ns = 0 if etag else _now_ns()
@@ -210,7 +236,7 @@ def _described(file: SourceFile, answer: "BaseHTTPResponse") -> SourceFile:
 
 
 def _check_same(file: SourceFile, answer: "BaseHTTPResponse", position: int) -> None:
-    """Raises SourceFailed if the answer is not the file as it was looked at, from `position` on."""
+    """Raise SourceFailed if the answer is not the file that `look` found, from `position` on."""
     if position and answer.status == HTTPStatus.PARTIAL_CONTENT:
         _check_encoding(file, answer)
         found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
@@ -238,12 +264,12 @@ def _check_whole(file: SourceFile, answer: "BaseHTTPResponse") -> None:
 
 def _check_encoding(file: SourceFile, answer: "BaseHTTPResponse") -> None:
     if answer.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-        message = "the server sends it compressed or encoded, though asked for it as it is"
+        message = "the server sends it compressed or encoded, although the request forbids that"
         raise _failed(file, ProblemKind.UNREADABLE, message)
 
 
 def _body(file: SourceFile, answer: "BaseHTTPResponse", remaining: int) -> Iterator[bytes]:
-    """Raises _Broken if it ends early, SourceFailed if it goes on."""
+    """Yield the body in blocks. Raises _Broken if it ends early, SourceFailed if it is too long."""
     from urllib3.exceptions import HTTPError
 
     while True:
@@ -262,7 +288,7 @@ def _body(file: SourceFile, answer: "BaseHTTPResponse", remaining: int) -> Itera
 
 
 def _close(answer: "BaseHTTPResponse") -> None:
-    """Keeps the connection for the next request if little is left to be read."""
+    """Close an answer. The connection is used again if little of the body is left."""
     if answer.length_remaining is not None and answer.length_remaining <= _DRAIN_BYTES:
         answer.drain_conn()
     answer.close()
@@ -275,13 +301,13 @@ def _length(answer: "BaseHTTPResponse") -> int | None:
 
 
 def _strong_tag(answer: "BaseHTTPResponse") -> str | None:
-    """Without quotes. A weak one does not promise the same bytes: it is none."""
+    """Return the entity tag without quotes. A weak tag counts as none: it does not promise the same bytes."""
     match = _STRONG_TAG.fullmatch(answer.headers.get("ETag", "").strip())
     return match[1] if match else None
 
 
 def _modified_ns(answer: "BaseHTTPResponse") -> int | None:
-    """Last-Modified (RFC 9110, 5.6.7), None if there is none that can be read."""
+    """Return Last-Modified (RFC 9110, 5.6.7) in nanoseconds since 1970 UTC. None if there is no valid one."""
     try:
         when = parsedate_to_datetime(answer.headers.get("Last-Modified", ""))
     except ValueError:
@@ -290,45 +316,46 @@ def _modified_ns(answer: "BaseHTTPResponse") -> int | None:
 
 
 def _now_ns() -> int:
-    """Never a whole second: that is how it differs from what a server says."""
+    """Return the current time, but never a whole second: that distinguishes it from the time of a server."""
     now = time.time_ns()
     return now + 1000 if _is_from_server(now // 1000 * 1000) else now
 
 
 def _is_from_server(modified_ns: int) -> bool:
+    """Return True for a time in whole seconds, as servers send it."""
     return modified_ns % 1_000_000_000 == 0
 
 
-def _may_pass(status: int) -> bool:
+def _is_temporary(status: int) -> bool:
     return status == HTTPStatus.TOO_MANY_REQUESTS or (status >= 500 and status != HTTPStatus.NOT_IMPLEMENTED)
 
 
 def _requested_pause(answer: "BaseHTTPResponse") -> float:
-    """Seconds, as Retry-After says (RFC 9110, 10.2.3)."""
+    """Return the seconds in the Retry-After header (RFC 9110, 10.2.3)."""
     text = answer.headers.get("Retry-After", "")
     return min(int(text), LONGEST_PAUSE_SECONDS) if _LENGTH.fullmatch(text) else 0.0
 
 
 def _status_in_words(status: int) -> str:
     try:
-        return f"the server says {status} {HTTPStatus(status).phrase}"
+        return f"the server answered {status} {HTTPStatus(status).phrase}"
     except ValueError:
-        return f"the server says {status}"
+        return f"the server answered {status}"
 
 
 def _in_words(error: Exception) -> str:
-    """What went wrong, without the URL that urllib3 puts into its messages."""
+    """Describe an error without the URL that urllib3 puts into its messages."""
     from urllib3 import exceptions as found
 
     if isinstance(error, found.NewConnectionError) and not isinstance(error, found.NameResolutionError):
         return f"no connection to the server: {getattr(error.__cause__, 'strerror', None) or 'refused'}"
     if isinstance(error, found.SSLError):
-        return f"no safe connection to the server: {printable(str(error))}"
+        return f"no secure connection to the server: {printable(str(error))}"
     words = {
         found.NameResolutionError: "the name of the server cannot be resolved",
         found.ConnectTimeoutError: f"no connection to the server within {CONNECT_SECONDS} seconds",
-        found.ReadTimeoutError: f"the server said nothing for {READ_SECONDS} seconds",
-        found.LocationValueError: "the URL cannot be asked for",
+        found.ReadTimeoutError: f"the server sent nothing for {READ_SECONDS} seconds",
+        found.LocationValueError: "no request can be sent to this URL",
     }
     known = (text for kind, text in words.items() if isinstance(error, kind))
     return next(known, "the connection to the server broke")
@@ -337,7 +364,7 @@ def _in_words(error: Exception) -> str:
 def _broken(file: SourceFile, position: int, *, resumable: bool) -> SourceFailed:
     message = f"the connection broke after {position:,} of {file.size_bytes:,} bytes"
     if position and not resumable:
-        message += ", and the server cannot go on from there"
+        message += ", and the server cannot continue from there"
     return _failed(file, ProblemKind.UNREADABLE, message)
 
 

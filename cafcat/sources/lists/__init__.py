@@ -1,1 +1,1 @@
-"""Lists of file names and URLs as sources."""
+"""Lists of names and URLs as sources: --files-from."""

@@ -1,34 +1,34 @@
-"""A list of files, folders and URLs, one per line or between NUL bytes: --files-from."""
+"""A list of files, folders and URLs, one per line or each ended by NUL: --files-from."""
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import BinaryIO
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
-from cafcat.remote.access import S3Access
 from cafcat.sources.base import OpenFile, open_or_error
 from cafcat.sources.fetched import bytes_when_open
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.lists.urls import UrlFiles, file_path, in_turn, is_url
-from cafcat.sources.local.files import OPEN_FLAGS, OpenedFile, problem_kind, reason
+from cafcat.sources.lists.urls import ListedUrls, file_path, in_turn
+from cafcat.sources.local.files import OPEN_FLAGS, OpenLocalFile, problem_kind, reason
 from cafcat.sources.local.walk import Walk
 from cafcat.sources.names import folder_prefix, member_name, names_in, prefixed, printable, strip_warning
-from cafcat.sources.roots import root_of, url_root
+from cafcat.sources.roots import root_of
 
 __all__ = ["NameListSource"]
 
 
 class NameListSource:
-    """Files and folders by name, as typed, and URLs (s3://, http://, https://); folders are walked, as `tar -T`
-    does. A local name that looks like a URL has to be written "./s3://...".
+    """Files and folders by path, and URLs. Folders are walked, as `tar -T` does.
 
-    They come in the order of the list, and what is listed twice (a folder, then a file in it) comes twice.
-    Patterns are matched with the whole name. A name or URL that does not exist is one failed file; a symbolic link
-    is skipped like any other unless links are followed.
+    A local name that looks like a URL must be written "./s3://...".
+
+    Files come in the order of the list. A file that is listed twice (once by its folder, say) comes twice. Patterns
+    are matched with the whole name. A missing name or URL is one failed file. A symbolic link is skipped unless
+    links are followed.
     """
 
     def __init__(
@@ -41,12 +41,22 @@ class NameListSource:
         filter: PathFilter | None = None,
         own_folders: Collection[str] = (),
         warn: Callable[[str], None] = lambda _: None,
-        access: Callable[[str], S3Access] = lambda _: S3Access(),
+        options_of: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """Args: listing: a file name, "-" for standard input, or an open binary stream (read once); access: how the
-        bucket of an s3:// URL is reached.
+        """Open the list.
 
-        Raises NotFound, InvalidInput or SourceFailed if the list itself cannot be opened.
+        Args:
+            listing: A file name, "-" for standard input, or an open binary stream, which is read once.
+            null_separated: True if NUL bytes end the names, instead of newlines.
+            prefix: Folder of the catalog that the names are put into.
+            follow_symlinks: True to ingest the targets of symbolic links.
+            filter: Which files to ingest. None: all.
+            own_folders: Folders of cafcat itself, which are not ingested.
+            warn: Called with a warning when the beginning of a name is removed.
+            options_of: Returns the options in cafcat.toml for a URL.
+
+        Raises:
+            NotFound, InvalidInput, SourceFailed: The list cannot be opened.
         """
         self._listing = sys.stdin.buffer if listing == "-" else listing
         if isinstance(listing, str):
@@ -61,46 +71,60 @@ class NameListSource:
         self._warn = warn
         self._warned: set[bool] = set()
         self._url_names: dict[int, int] = {}
-        self._urls = UrlFiles(prefix=prefix, filter=filter, access=access)
+        self._urls = ListedUrls(prefix=prefix, filter=filter, options_of=options_of)
         with self._opened():
             pass
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Raises InvalidInput for a list with a name of more than 65,536 bytes, SourceFailed if the list
-        itself cannot be read on, AccessDenied if an S3 server refuses our credentials."""
+        """Yield the files of the list.
+
+        Raises:
+            InvalidInput: A name is longer than 65,536 bytes.
+            SourceFailed: The list itself cannot be read.
+            AccessDenied: A server refuses the credentials.
+        """
         with self._opened() as stream:
             read = partial(self._read, stream)
             names = names_in(read, self.name, null_separated=self._null_separated)
-            for item in in_turn(names, is_url, self._visit, self._urls.find, lambda _: 0):
+            for item in in_turn(names, self._urls.is_url, self._visit, self._urls.find, lambda _: 0):
                 yield self._once(item)
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the folder or server that the name of this file is relative to."""
-        if is_url(file.locator):
-            return url_root(file.locator, file.path)
+        """Return the folder or server that the name of a file is relative to."""
+        if self._is_remote(file):
+            return self._urls.root_of(file)
         return root_of(os.path.abspath(file.locator), file.path)
 
     def open(self, file: SourceFile) -> OpenFile:
-        """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file; for a URL, also if it
-        changed since it was listed."""
-        return self._urls.open(file) if is_url(file.locator) else OpenedFile(file, self._flags)
+        """Open a file.
+
+        Raises:
+            SourceFailed: The file has vanished, cannot be read, or is not a regular file any more. A file at a URL
+                has changed since it was listed.
+        """
+        return self._urls.open(file) if self._is_remote(file) else OpenLocalFile(file, self._flags)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
-        """The same for each, in order: URLs many at once, local files in their turn."""
-        return in_turn(files, _is_far, self._open_near, self._urls.open_or_error, bytes_when_open)
+        """Yield the opened file, or the error, for each file in order. Many URLs are requested at the same time."""
+        return in_turn(files, self._is_remote, self._open_local, self._urls.open_or_error, bytes_when_open)
 
     def _once(self, item: SourceFile | FileProblem) -> SourceFile | FileProblem:
-        """A name that another URL of the list has already is a problem: URLs that differ in port or query only have
-        the same. What is kept of each URL are two hashes."""
-        if isinstance(item, FileProblem) or not is_url(item.locator):
+        """Return a problem for a file whose name another URL of the list has already.
+
+        URLs that differ only in port or query have the same name. Two hashes are stored for each URL.
+        """
+        if isinstance(item, FileProblem) or not self._is_remote(item):
             return item
         if self._url_names.setdefault(hash(item.path), hash(item.locator)) == hash(item.locator):
             return item
-        message = "another URL of the list has this name: port and query are no part of names"
+        message = "another URL of the list has the same name: names do not include port and query"
         return FileProblem(printable(item.path), ProblemKind.NAME, message)
 
-    def _open_near(self, file: SourceFile) -> Iterator[OpenFile | SourceFailed]:
-        yield open_or_error(lambda near: OpenedFile(near, self._flags), file)
+    def _is_remote(self, file: SourceFile) -> bool:
+        return self._urls.is_url(file.locator)
+
+    def _open_local(self, file: SourceFile) -> Iterator[OpenFile | SourceFailed]:
+        yield open_or_error(lambda local: OpenLocalFile(local, self._flags), file)
 
     def _visit(self, typed: str) -> Iterator[SourceFile | FileProblem]:
         try:
@@ -117,7 +141,7 @@ class NameListSource:
         yield from self._walk.visit(typed, prefixed(self._prefix, name), self._relative_from)
 
     def _warn_of(self, removed: str) -> None:
-        """Once for leading slashes, once for "..": a long list may have any number of the latter."""
+        """Warn once about leading slashes, and once about "..", of which a long list may have any number."""
         kind = ".." in removed
         if kind not in self._warned:
             self._warned.add(kind)
@@ -144,7 +168,3 @@ class NameListSource:
         if isinstance(error, IsADirectoryError | ValueError):
             return InvalidInput(message)
         return SourceFailed(message, problem=problem_kind(error).value)
-
-
-def _is_far(file: SourceFile) -> bool:
-    return is_url(file.locator)

@@ -1,1 +1,1 @@
-"""Files and folders of a local file system as sources."""
+"""Files and folders of the local file system as sources."""

@@ -1,4 +1,4 @@
-"""A folder, or a single file, of a file system."""
+"""A folder, or a single file, of the local file system as a source."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.local.files import FileOpener, OpenedFile, problem_kind, reason
+from cafcat.sources.local.files import FileOpener, OpenLocalFile, problem_kind, reason
 from cafcat.sources.local.walk import Walk
 from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
 from cafcat.sources.roots import root_of
@@ -17,9 +17,9 @@ __all__ = ["DirectorySource"]
 
 
 class DirectorySource:
-    """A folder or one file, by the path that was typed; if that is a symbolic link, it is followed.
+    """A folder or one file, by the path that was typed. If the path is a symbolic link, the link is followed.
 
-    Files come in ascending byte order of their catalog paths. Hard links are ordinary files: each is taken.
+    Files come in ascending byte order of their catalog paths. Hard links are ordinary files: each one is ingested.
     """
 
     def __init__(
@@ -32,11 +32,20 @@ class DirectorySource:
         own_folders: Collection[str] = (),
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Args: prefix: folder of the catalog that the names are put into; warn: is told when the beginning
-        of a name is removed.
+        """Check that the path exists.
 
-        Raises NotFound if nothing is there, InvalidInput if it is neither a folder nor a file, SourceFailed
-        if it cannot be looked at.
+        Args:
+            typed: The path as the user typed it.
+            prefix: Folder of the catalog that the names are put into.
+            follow_symlinks: True to ingest the targets of symbolic links.
+            filter: Which files to ingest. None: all.
+            own_folders: Folders of cafcat itself, which are not ingested.
+            warn: Called with a warning when the beginning of a name is removed.
+
+        Raises:
+            NotFound: There is nothing at the path.
+            InvalidInput: This is neither a folder nor a regular file.
+            SourceFailed: The operating system cannot look at it.
         """
         self._typed = typed
         is_folder = _is_folder(typed)
@@ -48,29 +57,40 @@ class DirectorySource:
         above = folder_prefix(self._path if is_folder else self._path.rpartition("/")[0])
         self._relative_from = len(above)
         self._root = root_of(os.path.abspath(typed), self._path)
+        self.catalog_folder = (folder_prefix(self._path) or None) if is_folder and filter is None else None
+        """See WholeFolderSource."""
         self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
         self._opener = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
     @property
     def name(self) -> str:
-        """As typed; printable."""
+        """The typed path. Printable."""
         return printable(self._typed)
 
-    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same
+    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same root
         """Return the folder that the names of all files are relative to."""
         return self._root
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """All files below, and all that cannot be taken. A folder that cannot be read is one problem."""
+        """Yield all files below the folder. Yield a problem for each file or folder that cannot be read."""
         return self._walk.visit(self._typed, self._path, self._relative_from, typed=True)
 
-    def open(self, file: SourceFile) -> OpenedFile:
-        """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file."""
+    def open(self, file: SourceFile) -> OpenLocalFile:
+        """Open a file.
+
+        Raises:
+            SourceFailed: The file has vanished, cannot be read, or is not a regular file any more.
+        """
         return self._opener.open(file)
 
-    def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenedFile | SourceFailed]:
-        """One result for each file, in order: small ones are read already."""
+    def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenLocalFile | SourceFailed]:
+        """Yield one result for each file, in order. Small files are read at once."""
         return self._opener.read_each(files)
+
+    @property
+    def locators_are_paths(self) -> bool:
+        """True: see LocalSource."""
+        return True
 
     @property
     def opener(self) -> FileOpener:

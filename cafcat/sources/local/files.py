@@ -1,6 +1,6 @@
-"""Reading one regular file of a file system, and noticing when it is not what it was.
+"""Reads one regular file of the local file system, and detects changes while it is read.
 
-Few system calls for a small file: open, fstat, read, fstat, close. Small files cost little else.
+A small file takes few system calls: open, fstat, read, fstat, close. They are most of its cost.
 """
 
 import errno
@@ -19,21 +19,25 @@ from cafcat.sources.base import open_or_error
 from cafcat.sources.names import printable
 from cafcat.support.in_order import in_order
 
-__all__ = ["OPEN_FLAGS", "FileOpener", "OpenedFile", "problem_kind", "reason"]
+__all__ = ["OPEN_FLAGS", "FileOpener", "OpenLocalFile", "problem_kind", "reason"]
 
 _BLOCK_BYTES = 1 << 20
 _SMALL_BYTES = 128 << 10
-"""Up to this size a file is read by one call, before it is looked at."""
+"""Largest file that is read with one call before it is checked, in bytes."""
 _PROBED_FILES = 32
+"""How many files are read one after the other to measure how long a file takes."""
 _AHEAD_FILES = 1000
+"""How many files are then read ahead before the time is measured again."""
 _READERS = 12
+"""Most threads that read ahead."""
 _GROUP_FILES = 4
-"""So many a reader reads one after the other: giving it something to do costs as much as reading some of them."""
+"""How many files a thread reads in a row. Handing a task to a thread costs as much as reading some small files."""
 _SLOW_SECONDS = 45e-6
-"""For a small file: reading it from memory takes a tenth of that, from a fast disk twice as much."""
+"""Time for a small file, in seconds, from which files are read ahead. Reading it from memory takes a tenth of
+that, reading it from a fast disk twice as much."""
 
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-"""O_NONBLOCK: a FIFO that took the place of a file must not hang us. It means nothing to regular files."""
+"""Flags for os.open. O_NONBLOCK: a FIFO that replaced a file must not block. It has no effect on regular files."""
 
 _KINDS = {
     errno.ENOENT: ProblemKind.VANISHED,
@@ -46,32 +50,43 @@ _KINDS = {
 
 
 def problem_kind(error: OSError) -> ProblemKind:
-    """What an error of the operating system means for the file it is about."""
+    """Return the kind of problem that an error of the operating system means for its file."""
     return _KINDS.get(error.errno or 0, ProblemKind.UNREADABLE)
 
 
 def reason(error: OSError) -> str:
-    """The error in words, without the path."""
+    """Return the text of an error without the path."""
     return error.strerror or str(error)
 
 
 class FileOpener:
-    """Opens files by their paths. Picklable."""
+    """Opens files by their paths. It can be pickled."""
 
     def __init__(self, *, follow_symlinks: bool, typed: str | None = None) -> None:
-        """Args: typed: this path is followed in any case, if it is a symbolic link."""
+        """Prepare to open files.
+
+        Args:
+            follow_symlinks: True to open the targets of symbolic links.
+            typed: This path is followed in any case, if it is a symbolic link.
+        """
         self._typed = typed
         self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
 
-    def open(self, file: SourceFile) -> "OpenedFile":
-        """Raises SourceFailed if it vanished, cannot be read, or is no longer a regular file."""
-        return OpenedFile(file, OPEN_FLAGS if file.locator == self._typed else self._flags)
+    def open(self, file: SourceFile) -> "OpenLocalFile":
+        """Open a file.
 
-    def read_each(self, files: Iterable[SourceFile]) -> "Iterator[NewFile | OpenedFile | SourceFailed]":
-        """Small files that are what they were when they were listed are read at once: open, read, fstat, close.
+        Raises:
+            SourceFailed: The file has vanished, cannot be read, or is not a regular file any more.
+        """
+        return OpenLocalFile(file, OPEN_FLAGS if file.locator == self._typed else self._flags)
 
-        Where that takes long, because the disk or a server has to be waited for, several are under way at once:
-        it is looked at again and again, with some files one after the other."""
+    def read_each(self, files: Iterable[SourceFile]) -> "Iterator[NewFile | OpenLocalFile | SourceFailed]":
+        """Yield one result for each file, in order.
+
+        A small file that has not changed since it was listed becomes a NewFile, with four system calls: open, read,
+        fstat, close. If files take long, because of a disk or a server, several are read at the same time. The time
+        is measured again and again with some files that are read one after the other.
+        """
         files = iter(files)
         while some := list(islice(files, _PROBED_FILES)):
             seconds = 0.0
@@ -83,8 +98,8 @@ class FileOpener:
             if seconds > _SLOW_SECONDS * len(some):
                 yield from self._read_ahead(islice(files, _AHEAD_FILES))
 
-    def _read_ahead(self, files: Iterator[SourceFile]) -> "Iterator[NewFile | OpenedFile | SourceFailed]":
-        """What has to be opened is so when its turn comes."""
+    def _read_ahead(self, files: Iterator[SourceFile]) -> "Iterator[NewFile | OpenLocalFile | SourceFailed]":
+        """Read groups of files in threads. Files that must be opened are opened when their turn comes."""
         groups = iter(lambda: list(islice(files, _GROUP_FILES)), [])
         with closing(in_order(self._read_group, groups, most_in_flight=_READERS)) as results:
             for result in chain.from_iterable(results):
@@ -93,18 +108,20 @@ class FileOpener:
     def _read_group(self, files: Iterable[SourceFile]) -> list[NewFile | SourceFile]:
         return [self._read_small(file) for file in files]
 
-    def _read(self, file: SourceFile) -> "NewFile | OpenedFile | SourceFailed":
+    def _read(self, file: SourceFile) -> "NewFile | OpenLocalFile | SourceFailed":
         result = self._read_small(file)
         return open_or_error(self.open, result) if isinstance(result, SourceFile) else result
 
     def _read_small(self, file: SourceFile) -> NewFile | SourceFile:
-        """The file itself if it has to be opened."""
+        """Return the content of a small file, or the file itself if it must be opened."""
         content = self._unchanged(file) if file.size_bytes <= _SMALL_BYTES else None
         return file if content is None else NewFile(file.path, content, file.modified_ns)
 
     def _unchanged(self, file: SourceFile) -> bytes | None:
-        """All bytes, if nothing has changed between listing the file and having read it; None for everything
-        else: opening it says what it is."""
+        """Return all bytes if nothing has changed between listing the file and reading it.
+
+        None in all other cases: opening the file then shows the reason.
+        """
         try:
             descriptor = os.open(file.locator, self._flags)
         except OSError:
@@ -126,17 +143,25 @@ class FileOpener:
         return content if is_same else None
 
 
-class OpenedFile:
-    """A regular file, open for one reading: either read() or blocks(), once.
+class OpenLocalFile:
+    """A regular file that is open for one reading: either read() or blocks(), once.
 
-    A change is noticed by size, modification time and status change time. Before Linux 6.13 these are as coarse
-    as the kernel's tick (1-10 ms): two changes of equal size within one tick look like one.
+    Changes are detected by size, modification time and status change time. Before Linux 6.13, these times are as
+    coarse as the kernel's tick (1-10 ms): two changes to the same size within one tick look like one.
     """
 
     __slots__ = ("_descriptor", "_path", "_status", "etag", "modified_ns", "size_bytes")
 
     def __init__(self, file: SourceFile, flags: int) -> None:
-        """Args: flags: OPEN_FLAGS, with O_NOFOLLOW unless links are followed. Raises SourceFailed."""
+        """Open a file.
+
+        Args:
+            file: The file as it was found.
+            flags: OPEN_FLAGS, with O_NOFOLLOW unless links are followed.
+
+        Raises:
+            SourceFailed: The file cannot be opened, or is not a regular file any more.
+        """
         self._path = file.path
         try:
             self._descriptor = os.open(file.locator, flags)
@@ -151,11 +176,11 @@ class OpenedFile:
             raise
         self.size_bytes: int = status.st_size
         self.modified_ns: int = status.st_mtime_ns
-        self.etag: str | None = None  # a file system has none
+        self.etag: str | None = None  # file systems have no entity tags
 
     def read(self) -> bytes:
-        """All bytes of the file, as of opening it. Raises SourceFailed if it changed meanwhile."""
-        wanted = self.size_bytes + 1  # one more shows growth, and a whole file in one call
+        """Return all bytes of the file. Raises SourceFailed if it has changed since it was opened."""
+        wanted = self.size_bytes + 1  # one byte more detects growth, and ends the file with one call
         data = self._read(wanted)
         if len(data) != self.size_bytes:
             data = self._read_on(data, wanted)
@@ -163,7 +188,7 @@ class OpenedFile:
         return data
 
     def blocks(self) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB."""
+        """Yield the bytes in blocks of at most 1 MiB. Raises SourceFailed if the file has changed since opening."""
         remaining = self.size_bytes
         while remaining:
             block = self._read(min(remaining, _BLOCK_BYTES))
@@ -186,7 +211,7 @@ class OpenedFile:
     def _stat(self) -> os.stat_result:
         try:
             return os.fstat(self._descriptor)
-        except OSError as error:  # of a network file system
+        except OSError as error:  # on a network file system
             raise self._failed(problem_kind(error), f"cannot be looked at: {reason(error)}") from error
 
     def _read(self, size_bytes: int) -> bytes:
@@ -196,7 +221,7 @@ class OpenedFile:
             raise self._failed(ProblemKind.UNREADABLE, f"cannot be read: {reason(error)}") from error
 
     def _read_on(self, start: bytes, wanted: int) -> bytes:
-        """After a read that gave less than asked for: the kernel gives at most 2 GiB at once, others less."""
+        """Read the rest after a short read. The kernel returns at most 2 GiB at once, other systems less."""
         parts = [start]
         count = len(start)
         while count < wanted and (block := self._read(wanted - count)):

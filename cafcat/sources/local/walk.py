@@ -1,6 +1,6 @@
-"""Walking folders: every file below, in the byte order of its catalog path, with bounded memory.
+"""Walks folders: every file below, in the byte order of its catalog path, with bounded memory.
 
-What is kept is the names of the folders on the way down, not yet visited: for one huge folder, all its names.
+Memory holds the names that are not visited yet in the folders on the way down: for one huge folder, all its names.
 """
 
 import contextlib
@@ -20,8 +20,14 @@ Found = SourceFile | FileProblem
 
 
 class _Level(NamedTuple):
-    """A folder on the way down. The names yet to visit are in reverse order, those of folders end in "/";
-    locator and path are what comes before a name; identity is None where loops cannot be."""
+    """A folder on the way down.
+
+    Attributes:
+        names: Names that are not visited yet, in reverse order. Those of folders end in "/".
+        locator: Path of the folder for the operating system, with "/" at its end.
+        path: Path of the folder in the catalog, with "/" at its end.
+        identity: Device and inode, to detect loops. None if links are not followed.
+    """
 
     names: list[str]
     locator: str
@@ -30,16 +36,22 @@ class _Level(NamedTuple):
 
 
 class Walk:
-    """How folders are walked: whether symbolic links are followed, and which files are taken.
+    """Settings of a walk: whether symbolic links are followed, and which files are included.
 
-    A locator is a path that the operating system takes, a path is a name in the catalog, and `relative_from`
-    is how many characters of a path come before the part that patterns are matched with.
+    A locator is a path for the operating system, and a path is a name in the catalog. `relative_from` is the number
+    of characters of a path before the part that patterns are matched with.
     """
 
     def __init__(
         self, *, follow_symlinks: bool, filter: PathFilter | None, own_folders: Collection[str] = ()
     ) -> None:
-        """Args: own_folders: where cafcat keeps its chunks and its database; they are not walked into."""
+        """Prepare a walk.
+
+        Args:
+            follow_symlinks: True to ingest the targets of symbolic links.
+            filter: Which files to ingest. None: all.
+            own_folders: Folders with cafcat's own chunks and database, which are not entered.
+        """
         self._own = {(status.st_dev, status.st_ino) for status in _existing(own_folders)}
         self._follow = follow_symlinks
         self._filter = filter
@@ -47,8 +59,14 @@ class Walk:
         self._open_flags |= 0 if follow_symlinks else os.O_NOFOLLOW
 
     def visit(self, locator: str, path: str, relative_from: int, *, typed: bool = False) -> Iterator[Found]:
-        """A file, or all files of a folder. Something typed on the command line is followed if it is a
-        link."""
+        """Yield a file, or all files of a folder.
+
+        Args:
+            locator: Path of the file or folder.
+            path: Its path in the catalog.
+            relative_from: Number of characters of `path` that patterns are not matched with.
+            typed: True for a path from the command line, which is followed if it is a link.
+        """
         follow = self._follow or typed
         try:
             mode = os.stat(locator, follow_symlinks=follow).st_mode
@@ -57,7 +75,7 @@ class Walk:
             return
         is_folder = stat.S_ISDIR(mode)
         path = folder_prefix(path) if is_folder else path
-        if self._filter is not None and not self._filter.takes(path[relative_from:]):
+        if self._filter is not None and not self._filter.includes(path[relative_from:]):
             return
         if is_folder:
             yield from self._folder(locator if locator.endswith("/") else f"{locator}/", path, relative_from)
@@ -65,7 +83,7 @@ class Walk:
             yield self._file(locator, path, follow)
 
     def _folder(self, locator: str, path: str, relative_from: int) -> Iterator[Found]:
-        """Depth first. Locator and path end in "/"."""
+        """Yield the files of a folder, depth first. Locator and path end in "/"."""
         levels: list[_Level] = []
         if problem := self._descend(levels, locator, path):
             yield problem
@@ -73,7 +91,7 @@ class Walk:
             names, locator, path, _ = levels[-1]
             while names:
                 name = names.pop()
-                if self._filter is not None and not self._filter.takes((path + name)[relative_from:]):
+                if self._filter is not None and not self._filter.includes((path + name)[relative_from:]):
                     continue
                 if name[-1] != "/":
                     yield self._file(locator + name, path + name, self._follow)
@@ -85,9 +103,9 @@ class Walk:
                 levels.pop()
 
     def _descend(self, levels: list[_Level], locator: str, path: str) -> FileProblem | None:
-        """Puts a folder on top of the levels, or says why that cannot be."""
+        """Add a folder to the levels, or return why it cannot be entered."""
         try:
-            # The slash lets the first folder be a symbolic link; those below were seen to be none.
+            # With the slash, the first folder may be a symbolic link. The folders below it are not links.
             folder = os.open(locator[:-1] if levels else locator, self._open_flags)
             try:
                 if self._own and self._is_own(folder):
@@ -104,16 +122,16 @@ class Walk:
         return None
 
     def _names(self, folder: int) -> list[str]:
-        """With "/" behind those of folders, sorting by name sorts the paths of all files below."""
+        """Return the names in a folder, in reverse order of the paths below them. Those of folders end in "/"."""
         with os.scandir(folder) as entries:
             names = [f"{entry.name}/" if self._is_folder(entry) else entry.name for entry in entries]
-        names.sort(reverse=True)
+        names.sort(reverse=True)  # with the "/", names sort like the paths of all files below
         return names
 
     def _is_folder(self, entry: os.DirEntry[str]) -> bool:
         try:
             return entry.is_dir(follow_symlinks=self._follow)
-        except OSError:  # a link to itself, say: what it is turns out when it is looked at as a file
+        except OSError:  # such as a link to itself: `_file` reports it
             return False
 
     def _is_own(self, folder: int) -> bool:
@@ -127,7 +145,7 @@ class Walk:
         return status.st_dev, status.st_ino
 
     def _file(self, locator: str, path: str, follow: bool) -> Found:
-        """Anything but a folder."""
+        """Return the file or problem for anything but a folder."""
         try:
             status = os.stat(locator) if follow else os.lstat(locator)
         except OSError as error:

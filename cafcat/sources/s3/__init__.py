@@ -1,1 +1,1 @@
-"""Buckets, and S3 Inventory reports, as sources."""
+"""Objects in S3 buckets as sources."""

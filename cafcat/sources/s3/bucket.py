@@ -1,4 +1,4 @@
-"""A bucket, or what is below a prefix of it."""
+"""A bucket, or the objects below a prefix of it, as a source."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from cafcat.remote.errors import translated
 from cafcat.remote.reading import nanoseconds, unquoted
 from cafcat.sources.fetched import FetchedFile
 from cafcat.sources.filter import PathFilter
-from cafcat.sources.names import check_name, folder_prefix, member_name, printable
+from cafcat.sources.names import check_name, folder_prefix, member_name, prefixed, printable
 from cafcat.sources.roots import root_of
 from cafcat.sources.s3.inventory import InventoryRow
 from cafcat.sources.s3.objects import S3Objects
@@ -22,17 +22,24 @@ from cafcat.sources.s3.objects import S3Objects
 if TYPE_CHECKING:
     from types_boto3_s3.type_defs import ListObjectsV2OutputTypeDef as Page
 
-__all__ = ["S3Source"]
+__all__ = ["S3Source", "lists_in_order"]
 
+UNORDERED: Final = "--x-s3"
+"""Suffix of the names of directory buckets (Amazon S3 API Reference, ListObjectsV2)."""
 PAGE_KEYS: Final = 1000
-"""The most that a server gives at once (Amazon S3 API Reference, ListObjectsV2)."""
+"""Most keys that a server lists at once (Amazon S3 API Reference, ListObjectsV2)."""
+
+
+def lists_in_order(bucket: str) -> bool:
+    """Return False for a directory bucket. It lists its keys in no order, so a listing cannot be resumed."""
+    return not bucket.endswith(UNORDERED)
 
 
 class S3Source:
-    """Objects by their keys, in byte order: the key is the name in the catalog. What the server lists decides what
-    is there; each object is read only in the version that was listed.
+    """Objects in the byte order of their keys. The key is the name in the catalog.
 
-    The listing begins after a key, if one is given: what came before was dealt with by an earlier run.
+    Only objects in the listing are ingested, and each is read only in the version that was listed. The listing can
+    begin after a key: an earlier run has dealt with the objects before it.
     """
 
     def __init__(
@@ -46,12 +53,21 @@ class S3Source:
         own_urls: Sequence[str] = (),
         inventory: Callable[[str], Iterable[InventoryRow]] | None = None,
     ) -> None:
-        """Args: url: "s3://bucket", "s3://bucket/folder" (the folder, or the object of that key), or with a slash
-        at its end; connection: to its bucket; prefix: folder of the catalog that the keys are put into; after: as
-        above; own_urls: stores of cafcat's own, not taken; inventory: what is there, given the bucket, in place
-        of a listing.
+        """List the first page.
 
-        Asks the server for the first page. Raises NotFound if there is nothing, AccessDenied, StoreFailed.
+        Args:
+            url: "s3://bucket"; "s3://bucket/folder" for the folder or the object with this key; or with a slash at
+                its end.
+            connection: Connection to the bucket.
+            prefix: Folder of the catalog that the keys are put into.
+            filter: Which objects to ingest. None: all.
+            after: Key after which the listing begins. None: at its start.
+            own_urls: URLs of cafcat's own stores. Their objects are not ingested.
+            inventory: Returns the objects of a bucket in place of a listing.
+
+        Raises:
+            NotFound: There is no such bucket, object or folder.
+            AccessDenied, StoreFailed: The server refuses or fails.
         """
         bucket, key = parse_s3(url)
         self.name = printable(url)
@@ -64,44 +80,53 @@ class S3Source:
         self._after = after
         self._own = [_chunk_keys(own) for own in own_urls if own.startswith("s3://") and parse_s3(own)[0] == bucket]
         self._inventory = None if inventory is None else inventory(bucket)
+        is_whole = inventory is None and filter is None and lists_in_order(bucket)
+        self.catalog_folder = (folder_prefix(prefixed(prefix, key.strip("/"))) or None) if is_whole else None
+        """See WholeFolderSource."""
         self._first_page: Page | None = None
         if inventory is None:
             self._first_page = self._look()
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the bucket and its server."""
+        """Return the server and the bucket, with the part of the key that is not in the name."""
         server = f"{self._connection.server_url}/{self._connection.bucket}"
         return root_of(f"{server}/{file.locator}", file.path)
 
     def position_of(self, file: SourceFile) -> str:
-        """Its key: a listing can begin after any."""
+        """Return the key of a file: a listing can begin after any key."""
         return file.locator
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Every object. Raises AccessDenied, NotFound or StoreFailed if the listing breaks off."""
+        """Yield every object. Raises AccessDenied, NotFound or StoreFailed if the listing breaks off."""
         for batch in self.batches():
             yield from batch
 
     def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
-        """The same by pages of the listing: what is decided together can go on from there after a crash, without
-        asking for many pages again."""
+        """Yield all of `files()` by pages of the listing.
+
+        A run that dies can continue at the page of its last commit, without listing many pages again.
+        """
         for rows in self._pages_of_rows():
             items = (self._item(row) for row in rows if self._is_ours(row.key))
             yield [item for item in items if item is not None]
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Raises SourceFailed if it changed since it was listed, vanished or cannot be read."""
+        """Open an object.
+
+        Raises:
+            SourceFailed: The object has changed since it was listed, has vanished, or cannot be read.
+        """
         return self._objects.open(file)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
-        """Many requests at once, results in order."""
+        """Yield the opened object, or the error, for each in order. Many are requested at the same time."""
         return self._objects.open_each(files)
 
     def _item(self, row: InventoryRow) -> SourceFile | FileProblem | None:
         if any(own.fullmatch(row.key) for own in self._own):
-            return FileProblem(printable(row.key), ProblemKind.OWN, "an object of cafcat's own")
+            return FileProblem(printable(row.key), ProblemKind.OWN, "an object of a store of cafcat")
         relative = row.key.removeprefix(self._folder) if row.key != self._key else row.key.rpartition("/")[2]
-        if self._filter is not None and not self._filter.takes(relative):
+        if self._filter is not None and not self._filter.includes(relative):
             return None
         path = self._prefix + row.key
         if refused := check_name(path):
@@ -120,7 +145,7 @@ class S3Source:
         return key == self._key or key.startswith(self._folder)
 
     def _pages(self) -> Iterator["Page"]:
-        """Each is asked for while the one before is worked on."""
+        """Yield the pages. Each is requested while the one before is processed."""
         page, self._first_page = self._first_page or self._look(), None
         with ThreadPoolExecutor(1, thread_name_prefix="cafcat-list") as pool:
             while page.get("IsTruncated"):
@@ -130,15 +155,18 @@ class S3Source:
         yield page
 
     def _look(self) -> "Page":
-        """The first page. An object of just that key comes before those of the folder; what lies between has other
-        names ("a", "a-b", "a/b"), and is jumped over."""
+        """Return the first page.
+
+        The object with exactly this key comes before those of the folder. Keys between them in byte order ("a",
+        "a-b", "a/b") do not belong to the source, so two requests are sent.
+        """
         exact: list[Any] = []
         if self._key and not self._key.endswith("/") and (self._after or "") < self._key:
             answer = self._list(Prefix=self._key, MaxKeys=1)
             exact = [found for found in answer.get("Contents", []) if found["Key"] == self._key]
         page = self._page(**({"StartAfter": self._after} if self._after else {}))
         if self._key and not exact and not page.get("Contents") and self._after is None:
-            raise NotFound(f"{self.name}: there is no such object, and nothing below", hint="check the URL")
+            raise NotFound(f"{self.name}: there is no such object or folder", hint="check the URL")
         page["Contents"] = exact + page.get("Contents", [])
         return page
 
@@ -157,8 +185,10 @@ def _row(found: Any) -> InventoryRow:
 
 
 def _chunk_keys(store_url: str) -> re.Pattern[str]:
-    """What the keys of a store look like: <uuid>.<format>, of a chunk; and what is kept beside the chunks, whose
-    names have a uuid, too."""
+    """Return a pattern for the keys that cafcat writes into a store.
+
+    They are <uuid>.<format> for a chunk. The names of objects beside the chunks have a uuid, too.
+    """
     prefix = re.escape(folder_prefix(parse_s3(store_url).key))
     uuid = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     return re.compile(rf"{prefix}({uuid}\.\w+|(journal|backups)/\w+-{uuid}\.\w+|catalogs/{uuid}\.json)")

@@ -1,6 +1,6 @@
-"""S3 Inventory: a list of the objects of a bucket that S3 writes once a day, as CSV or Parquet.
+"""S3 Inventory: a list of the objects of a bucket that S3 writes once a day or week, as CSV or Parquet.
 
-Amazon S3 User Guide, "Locating your inventory list": the manifest, and where it and the data files are.
+The manifest and the opener of its files: Amazon S3 User Guide, "Locating your inventory list".
 """
 
 import hashlib
@@ -26,39 +26,47 @@ from cafcat.sources.s3.inventory_rows import Columns, InventoryRow, csv_rows, pa
 __all__ = ["InventoryRow", "read_inventory"]
 
 _MANIFEST_BYTES: Final = 64 << 20
-"""A data file lists millions of objects, and takes some 200 bytes of a manifest."""
+"""Largest manifest in bytes. It has some 200 bytes for each data file, which lists millions of objects."""
 
 
 def read_inventory(where: str, access: Callable[[str], S3Access], bucket: str) -> Iterator[InventoryRow]:
-    """The current versions of the objects of `bucket`, in the order of the inventory, as they are read.
+    """Yield the current versions of the objects of a bucket, in the order of the inventory.
 
-    Args: where: path or s3:// URL of a manifest.json, or of one data file: .parquet, or .csv or .csv.gz with the
-    names of the columns in its first line; access: how the bucket of an s3:// URL is reached.
+    Args:
+        where: Path or s3:// URL of a manifest.json, or of one data file: .parquet, or .csv or .csv.gz with the
+            names of the columns in its first line.
+        access: Returns how the bucket of an s3:// URL is reached.
+        bucket: The bucket.
 
-    Raises at once: NotFound, InvalidInput (another bucket, columns that are missing), Unsupported (ORC),
-    NotInstalled (Parquet without pyarrow), Corrupt, and what a server raises. The iterator raises Corrupt for a
-    data file that is not what the manifest or its format says, at the latest when all of its rows were given;
-    InvalidInput where only the file itself shows that it has other columns or lists another bucket.
+    Raises:
+        NotFound: The manifest or data file is missing.
+        InvalidInput: This is the inventory of another bucket, or columns are missing. The iterator raises it if
+            only the data file shows that.
+        Unsupported: The inventory is in ORC.
+        NotInstalled: The inventory is in Parquet, and pyarrow is missing.
+        Corrupt: The manifest is damaged. The iterator raises it for a damaged data file, at the latest after its
+            last row.
+        AccessDenied, StoreFailed: The server refuses or fails.
     """
     if re.match(r"https?://", where, re.IGNORECASE):
-        raise InvalidInput("an inventory is a file or an s3:// URL", hint="download it first")
-    places = _ReportFiles(access)
-    file = _DataFile(places.place(where))
+        raise InvalidInput("an inventory must be a file or an s3:// URL", hint="download it first")
+    opener = _ReportFiles(access)
+    file = _DataFile(opener.open(where))
     ending = where.lower()
     if ending.endswith(".json"):
-        return _Manifest(file.place, bucket).rows(places)
+        return _Manifest(file.file, bucket).rows(opener)
     if ending.endswith((".csv", ".csv.gz")):
         return csv_rows(file, bucket, None)
     if ending.endswith(".parquet"):
         return parquet_rows([file], bucket)
     if ending.endswith(".orc"):
-        raise _orc(file.place.name)
+        raise _orc(file.file.name)
     hint = "name a manifest.json, or a file that ends in .csv, .csv.gz or .parquet"
-    raise InvalidInput(f"not an inventory, by its name: {file.place.name}", hint=hint)
+    raise InvalidInput(f"this is not the name of an inventory: {file.file.name}", hint=hint)
 
 
 class _ReportFile(Protocol):
-    """Bytes of a file or object."""
+    """A file or object of an inventory report."""
 
     name: str
 
@@ -67,7 +75,7 @@ class _ReportFile(Protocol):
     def read_at(self, start_byte: int, end_byte: int) -> bytes: ...
 
     def blocks(self) -> Iterator[bytes]:
-        """All of it, in blocks of at most 1 MiB."""
+        """Yield all bytes in blocks of at most 1 MiB."""
 
 
 class _LocalFile:
@@ -104,7 +112,7 @@ class _LocalFile:
 
 
 class _RemoteFile:
-    """An object, in the version that it has when it is first asked for."""
+    """An object, in the version that it has at the first request."""
 
     def __init__(self, connection: S3Connection, key: str) -> None:
         self._connection = connection
@@ -130,13 +138,13 @@ class _RemoteFile:
 
 
 class _ReportFiles:
-    """Files and objects by path or URL; one connection to each bucket."""
+    """Opens files and objects by path or URL, with one connection to each bucket."""
 
     def __init__(self, access: Callable[[str], S3Access]) -> None:
         self._access = access
         self._connections: dict[tuple[str, S3Access], S3Connection] = {}
 
-    def place(self, where: str) -> _ReportFile:
+    def open(self, where: str) -> _ReportFile:
         if not is_s3(where):
             return _LocalFile(where)
         bucket, key = parse_s3(where)
@@ -147,92 +155,92 @@ class _ReportFiles:
 
 
 class _DataFile(NamedTuple):
-    """A list of objects, and what the manifest says of it."""
+    """A list of objects, with the size and MD5 in the manifest."""
 
-    place: _ReportFile
+    file: _ReportFile
     expected_bytes: int | None = None
     md5: str | None = None
 
     @property
     def name(self) -> str:
-        return self.place.name
+        return self.file.name
 
     def size_bytes(self) -> int:
-        return self.place.size_bytes()
+        return self.file.size_bytes()
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        return self.place.read_at(start_byte, end_byte)
+        return self.file.read_at(start_byte, end_byte)
 
     def check(self) -> None:
-        """Reads all of it, if there is something to check. Raises Corrupt."""
+        """Read the whole file if the manifest has its MD5. Raises Corrupt."""
         if self.md5 is not None:
             for _ in self.blocks():
                 pass
 
     def blocks(self) -> Iterator[bytes]:
-        """All of it. Raises Corrupt, at the end, if it is not what the manifest says."""
+        """Yield all bytes. Raises Corrupt at the end if they differ from the manifest."""
         if self.expected_bytes not in (None, self.size_bytes()):
             raise self._damaged(f"{self.size_bytes():,} bytes", f"{self.expected_bytes:,}")
         digest = hashlib.md5(usedforsecurity=False)
-        for block in self.place.blocks():
+        for block in self.file.blocks():
             digest.update(block)
             yield block
         if self.md5 not in (None, digest.hexdigest()):
             raise self._damaged(f"MD5 {digest.hexdigest()}", str(self.md5))
 
     def _damaged(self, found: str, expected: str) -> Corrupt:
-        hint = "copy the file again, or take another inventory"
-        message = f"inventory {self.place.name} has {found}, and the manifest says {printable(expected)}"
+        hint = "copy the file again, or use another inventory"
+        message = f"inventory {self.file.name} has {found}, but its manifest has {printable(expected)}"
         return Corrupt(message, hint=hint)
 
 
 class _Manifest:
-    """A manifest.json of the inventory of one bucket."""
+    """The manifest.json of an inventory of one bucket."""
 
     def __init__(self, place: _ReportFile, bucket: str) -> None:
         self._place = place
         self._bucket = bucket
-        self._said = self._read()
+        self._values = self._read()
         source = self._text("sourceBucket")
         if source != bucket:
-            raise InvalidInput(f"the inventory {place.name} is one of bucket {source!r}, not of {bucket!r}")
+            raise InvalidInput(f"the inventory {place.name} lists bucket {source!r}, not {bucket!r}")
 
-    def rows(self, places: _ReportFiles) -> Iterator[InventoryRow]:
-        """Of all its data files."""
+    def rows(self, opener: _ReportFiles) -> Iterator[InventoryRow]:
+        """Yield the rows of all data files."""
         file_format = self._text("fileFormat").lower()
         if file_format == "orc":
             raise _orc(self._place.name)
         if file_format not in ("csv", "parquet"):
             raise Unsupported(f"inventory {self._place.name}: unknown fileFormat {self._text('fileFormat')!r}")
-        files = self._files(places)
+        files = self._files(opener)
         if file_format == "parquet":
             return parquet_rows(files, self._bucket)
         columns = Columns(self._place.name, self._text("fileSchema").split(","))
         return chain.from_iterable(csv_rows(file, self._bucket, columns) for file in files)
 
-    def _files(self, places: _ReportFiles) -> list[_DataFile]:
-        files = self._said.get("files")
+    def _files(self, opener: _ReportFiles) -> list[_DataFile]:
+        files = self._values.get("files")
         if not isinstance(files, list):
             raise self._malformed("files")
-        return [self._file(file, places) for file in files]
+        return [self._file(file, opener) for file in files]
 
-    def _file(self, said: Any, places: _ReportFiles) -> _DataFile:
-        match said:
+    def _file(self, values: Any, opener: _ReportFiles) -> _DataFile:
+        match values:
             case {"key": str(key), "size": int(size_bytes), "MD5checksum": str(md5)} if key and "\0" not in key:
-                return _DataFile(self._data_file(key, places), size_bytes, md5.lower())
+                return _DataFile(self._data_file(key, opener), size_bytes, md5.lower())
         raise self._malformed("files")
 
-    def _data_file(self, key: str, places: _ReportFiles) -> _ReportFile:
+    def _data_file(self, key: str, opener: _ReportFiles) -> _ReportFile:
         if isinstance(self._place, _LocalFile):
             return self._local_data(self._place, key)
         bucket = self._text("destinationBucket").rpartition(":")[2]  # of arn:aws:s3:::bucket
         try:
-            return places.place(f"s3://{bucket}/{key}")
+            return opener.open(f"s3://{bucket}/{key}")
         except InvalidInput as error:
             raise self._malformed("destinationBucket") from error
 
     def _local_data(self, manifest: _LocalFile, key: str) -> _LocalFile:
-        """Beside the manifest; else where `aws s3 sync` puts it, of the report's folder or of the whole bucket."""
+        """Find a data file beside the manifest, or where `aws s3 sync` of the report or bucket puts it."""
         name, folder = key.rpartition("/")[2], os.path.dirname(manifest.path)
         candidates = [name, os.path.join(os.pardir, "data", name)]
         if os.pardir not in key.split("/"):
@@ -242,30 +250,32 @@ class _Manifest:
             if os.path.isfile(path):
                 return _LocalFile(path)
         hint = "copy the data files into the folder of the manifest, or name the manifest by its s3:// URL"
-        raise NotFound(f"inventory {manifest.name}: its data file {printable(name)} is not there", hint=hint)
+        raise NotFound(f"inventory {manifest.name}: its data file {printable(name)} is missing", hint=hint)
 
     def _read(self) -> dict[str, Any]:
         size_bytes = self._place.size_bytes()
         if size_bytes > _MANIFEST_BYTES:
             raise Unsupported(f"inventory {self._place.name}: a manifest of {size_bytes:,} bytes is too large")
         try:
-            said = json.loads(self._place.read_at(0, size_bytes))
+            values = json.loads(self._place.read_at(0, size_bytes))
         except (ValueError, RecursionError) as error:
             raise Corrupt(f"inventory {self._place.name} is not JSON") from error
-        if not isinstance(said, dict):
+        if not isinstance(values, dict):
             raise Corrupt(f"inventory {self._place.name} is not a manifest: not a JSON object")
-        return said
+        return values
 
     def _text(self, name: str) -> str:
-        value = self._said.get(name)
+        value = self._values.get(name)
         if not isinstance(value, str):
             raise self._malformed(name)
         return value
 
     def _malformed(self, name: str) -> Corrupt:
-        return Corrupt(f"inventory {self._place.name} is not a manifest as S3 writes it: see {name!r} in it")
+        return Corrupt(
+            f"inventory {self._place.name} is not a valid manifest: its value {name!r} is wrong or missing"
+        )
 
 
 def _orc(where: str) -> Unsupported:
-    hint = "have the inventory written as CSV or Parquet, in its configuration"
-    return Unsupported(f"the inventory {where} is in ORC, which cafcat does not read", hint=hint)
+    hint = "change the configuration of the inventory in S3 to CSV or Parquet"
+    return Unsupported(f"the inventory {where} is in ORC format, which cafcat cannot read", hint=hint)

@@ -1,7 +1,7 @@
 """The rows of an S3 Inventory, from its data files.
 
-Amazon S3 User Guide, "Amazon S3 Inventory list": the columns; in CSV, keys are URL-encoded ("+" is a space, as in
-other answers of S3), in Parquet they are not.
+The columns: Amazon S3 User Guide, "Amazon S3 Inventory list". In CSV, keys are URL-encoded, with "+" for a space,
+as in other answers of S3. In Parquet they are not.
 """
 
 import csv
@@ -26,16 +26,25 @@ if TYPE_CHECKING:
 __all__ = ["Columns", "InventoryRow", "Listed", "csv_rows", "parquet_rows"]
 
 _LINE_BYTES: Final = 1 << 16
-"""A key has at most 1,024 bytes, all other columns less."""
+"""Longest line in bytes. A key has at most 1,024 bytes, and all other columns less."""
 _BATCH_ROWS: Final = 8192
+"""How many rows of Parquet are read at once."""
 _SIZE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _UNIT_NS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _NEEDED: Final = ("Key", "Size", "LastModifiedDate")
+"""Columns that every inventory must have."""
 
 
 class InventoryRow(NamedTuple):
-    """An object: size in bytes, time in nanoseconds since 1970 UTC, entity tag without quotes."""
+    """One object of the inventory.
+
+    Attributes:
+        key: Key in the bucket.
+        size_bytes: Size in bytes.
+        modified_ns: Time of the last modification, in nanoseconds since 1970 UTC.
+        etag: Entity tag without quotes, None if the inventory has none.
+    """
 
     key: str
     size_bytes: int
@@ -44,38 +53,51 @@ class InventoryRow(NamedTuple):
 
 
 class _OtherBucket(Exception):
-    """A row is about an object of another bucket."""
+    """A row lists an object of another bucket."""
 
     def found(self, where: str, bucket: str) -> InvalidInput:
-        return InvalidInput(f"inventory {where}: an object of bucket {str(self)!r}, not of {bucket!r}")
+        """Return the error for users."""
+        return InvalidInput(f"inventory {where}: this row is about bucket {str(self)!r}, not {bucket!r}")
 
 
 class Listed(Protocol):
-    """A data file."""
+    """A data file of an inventory."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the file, for messages."""
 
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        """Return the size in bytes."""
 
-    def read_at(self, start_byte: int, end_byte: int) -> bytes: ...
+    def read_at(self, start_byte: int, end_byte: int) -> bytes:
+        """Return the bytes `[start_byte, end_byte)`."""
 
     def blocks(self) -> Iterator[bytes]:
-        """All of it. Raises Corrupt, at the end, if it is not what the manifest says."""
+        """Yield all bytes. Raises Corrupt at the end if they differ from the manifest."""
 
     def check(self) -> None:
-        """Raises Corrupt if it is not what the manifest says."""
+        """Raise Corrupt if the file differs from the manifest."""
 
 
 class Columns:
-    """Where the columns are that count: "LastModifiedDate" in CSV is "last_modified_date" in Parquet."""
+    """The positions of the columns that are used. "LastModifiedDate" in CSV is "last_modified_date" in Parquet."""
 
     def __init__(self, where: str, names: Sequence[str], hint: str | None = None) -> None:
-        """Raises InvalidInput if one that is needed is missing."""
+        """Find the columns.
+
+        Args:
+            where: Name of the file, for messages.
+            names: Names of all columns, in order.
+            hint: Hint for a missing column. None: how to configure the inventory.
+
+        Raises:
+            InvalidInput: A needed column is missing.
+        """
         found = {name.strip().replace("_", "").lower(): n for n, name in enumerate(names)}
         missing = " and ".join(name for name in _NEEDED if name.lower() not in found)
         if missing:
-            hint = hint or f"have {missing} written to the inventory, in its configuration"
+            hint = hint or f"add {missing} to the configuration of the inventory in S3"
             raise InvalidInput(f"inventory {where} has no column {missing}", hint=hint)
         self.count = len(names)
         self.key, self.size, self.modified = (found[name.lower()] for name in _NEEDED)
@@ -84,7 +106,13 @@ class Columns:
 
 
 def csv_rows(file: Listed, bucket: str, columns: Columns | None) -> Iterator[InventoryRow]:
-    """Current versions only. Args: columns: None if the first line names them; then that is read at once."""
+    """Yield the current versions of objects in a CSV file.
+
+    Args:
+        file: The data file.
+        bucket: The bucket that the rows must be about.
+        columns: The columns. None: the first line names them, and is read at once.
+    """
     records = _records(file)
     if columns is None:
         hint = "name the manifest.json, or a file with the names of the columns in its first line"
@@ -107,7 +135,7 @@ def _current_rows(
 
 
 def _row_of_fields(fields: list[str], bucket: str, columns: Columns) -> InventoryRow | None:
-    """None for what is not the current version of an object. Raises ValueError, _OtherBucket."""
+    """Return None for a row that is not the current version of an object. Raises ValueError, _OtherBucket."""
     if len(fields) != columns.count:
         raise ValueError(f"{len(fields)} columns, expected {columns.count}")
     if columns.bucket is not None and fields[columns.bucket] != bucket:
@@ -123,7 +151,7 @@ def _row_of_fields(fields: list[str], bucket: str, columns: Columns) -> Inventor
 
 
 def _records(file: Listed) -> Iterator[tuple[int, list[str]]]:
-    """Number of the line, and its fields. Empty lines are none."""
+    """Yield the number and the fields of each line that is not empty."""
     reader = csv.reader(_lines(file), strict=True)
     try:
         for fields in reader:
@@ -179,7 +207,7 @@ def _key(field: str) -> str:
 
 
 def _tag(field: str) -> str | None:
-    """Raises ValueError for what cannot stand in a request."""
+    """Return an entity tag without quotes. Raises ValueError for a text that cannot be sent in a request."""
     if _CONTROL.search(field):
         raise ValueError(f"not an entity tag: {printable(field)!r}")
     return unquoted(field)
@@ -192,7 +220,7 @@ def _size(field: str) -> int:
 
 
 def _time(field: str) -> int:
-    """Nanoseconds since 1970 UTC of ISO 8601."""
+    """Return a time in ISO 8601 as nanoseconds since 1970 UTC."""
     try:
         when = datetime.fromisoformat(field)
         return nanoseconds(when if when.tzinfo else when.replace(tzinfo=UTC))
@@ -201,14 +229,12 @@ def _time(field: str) -> int:
 
 
 def parquet_rows(files: Iterable[Listed], bucket: str) -> Iterator[InventoryRow]:
-    """Current versions only. Raises NotInstalled at once if pyarrow is not installed."""
+    """Return the current versions of objects in Parquet files. Raises NotInstalled if pyarrow is missing."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
-        hint = "pip install 'cafcat[inventory]', or have the inventory written as CSV"
-        raise NotInstalled(
-            "an inventory in Parquet is read by pyarrow, which is not installed", hint=hint
-        ) from error
+        hint = "run pip install 'cafcat[inventory]', or configure the inventory as CSV"
+        raise NotInstalled("an inventory in Parquet needs pyarrow, which is not installed", hint=hint) from error
     return (row for file in files for row in _parquet_file(file, bucket))
 
 
@@ -228,14 +254,16 @@ def _parquet_file(file: Listed, bucket: str) -> Iterator[InventoryRow]:
             continue
         key, size_bytes, modified_ns = values[:3]
         if not key or size_bytes is None or not 0 <= size_bytes < 10**18 or modified_ns is None:
-            raise Corrupt(f"inventory {file.name}, row {number:,}: no key, size or time, but {values[:3]}")
+            raise Corrupt(
+                f"inventory {file.name}, row {number:,}: key, size or time is missing or wrong: {values[:3]}"
+            )
         if values.etag is not None and _CONTROL.search(values.etag):
             raise Corrupt(f"inventory {file.name}, row {number:,}: not an entity tag: {printable(values.etag)!r}")
         yield InventoryRow(key, size_bytes, modified_ns, unquoted(values.etag))
 
 
 class _Values(NamedTuple):
-    """A row of Parquet; None where the row has no value, or the file no such column."""
+    """A row of Parquet. A value is None if the row has none, or the file has no such column."""
 
     key: str | None
     size_bytes: int | None
@@ -247,7 +275,7 @@ class _Values(NamedTuple):
 
 
 def _values(where: str, table: "ParquetFile", columns: Columns) -> Iterator[_Values]:
-    """Read some thousand rows at a time, by ranges of the columns that count."""
+    """Yield the rows, some thousand at a time. Only the needed columns are read."""
     names = table.schema_arrow.names
     positions = [columns.key, columns.size, columns.modified, columns.bucket]
     positions += [columns.etag, columns.is_latest, columns.is_delete_marker]
@@ -259,7 +287,7 @@ def _values(where: str, table: "ParquetFile", columns: Columns) -> Iterator[_Val
 
 
 def _list(column: "pa.Array") -> "list[Any]":
-    """Times as nanoseconds."""
+    """Return the values of a column, times as nanoseconds."""
     from pyarrow import int64, types
 
     if not types.is_timestamp(column.type):
@@ -290,7 +318,7 @@ def _check_types(where: str, schema: "pa.Schema", columns: Columns) -> None:
 
 
 class _Ranges(io.RawIOBase):
-    """A data file that is read where it is asked for."""
+    """A data file as a file object that reads only the requested ranges."""
 
     def __init__(self, file: Listed) -> None:
         self._file = file

@@ -1,13 +1,22 @@
-"""Opening objects of a bucket: small ones whole and many at once, large ones as streams."""
+"""Opens objects of a bucket: small ones whole and many at the same time, large ones as streams."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from cafcat.errors import AccessDenied, CafcatError, Conflict, Corrupt, NotFound, SourceFailed, StoreFailed
+from cafcat.errors import (
+    AccessDenied,
+    CafcatError,
+    Conflict,
+    Corrupt,
+    NotFound,
+    ServerFailed,
+    SourceFailed,
+    StoreFailed,
+)
 from cafcat.model import ProblemKind, SourceFile
 from cafcat.remote.connection import S3Connection
-from cafcat.remote.errors import ObjectDenied, ServerFailed
+from cafcat.remote.errors import ObjectDenied
 from cafcat.remote.reading import RemoteObject
 from cafcat.sources.base import open_or_error
 from cafcat.sources.fetched import SMALL_BYTES, FetchedFile, bytes_when_open, fetched
@@ -16,7 +25,7 @@ from cafcat.sources.names import printable
 __all__ = ["S3Objects"]
 
 _OUTAGE: Final = 20
-"""So many objects in a row that the server does not give: it is the server, not the objects."""
+"""How many objects in a row must fail until the server is considered down."""
 
 _PROBLEMS: Final = (
     (Conflict, ProblemKind.CHANGED, "changed since it was listed"),
@@ -26,15 +35,22 @@ _PROBLEMS: Final = (
 
 
 class S3Objects:
-    """The objects of one bucket, by SourceFiles whose locator is the key. Where they have an entity tag, only that
-    version of the object is read. Safe to share by threads."""
+    """The objects of one bucket. The locator of each SourceFile is its key. Safe to share between threads.
+
+    If a SourceFile has an entity tag, only that version of the object is read.
+    """
 
     def __init__(self, connection: S3Connection) -> None:
         self._connection = connection
         self._outage = _Outage()
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Raises SourceFailed if it changed, vanished or cannot be read; AccessDenied for refused credentials."""
+        """Open an object.
+
+        Raises:
+            SourceFailed: The object has changed, has vanished, or cannot be read.
+            AccessDenied: The credentials are refused.
+        """
         remote = RemoteObject(self._connection, file.locator, file.etag)
         try:
             if file.size_bytes <= SMALL_BYTES:
@@ -56,7 +72,7 @@ class S3Objects:
         return FetchedFile(file, None, lambda: self._blocks(file, remote), modified_ns=file.modified_ns)
 
     def _blocks(self, file: SourceFile, remote: RemoteObject) -> Iterator[bytes]:
-        """Of a large object; where the connection breaks, a further request goes on."""
+        """Yield the blocks of a large object. If the connection breaks, another request continues."""
         try:
             yield from remote.blocks(0, file.size_bytes)
         except CafcatError as error:
@@ -65,8 +81,12 @@ class S3Objects:
         self._outage.ended()
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
-        """Opens the files, in order, many requests at once. Raises what ends the whole source: refused
-        credentials, or a server that has given nothing for 20 objects in a row."""
+        """Yield the opened object, or the error, for each in order. Many are requested at the same time.
+
+        Raises:
+            AccessDenied: The credentials are refused.
+            ServerFailed: 20 objects in a row could not be read.
+        """
         for result in fetched(partial(open_or_error, self.open), files, bytes_when_open):
             if isinstance(result, SourceFailed):
                 self._outage.failed(result.__cause__)
@@ -76,13 +96,13 @@ class S3Objects:
 
 
 class _Outage:
-    """Counts what the server does not give, to know when it is the server."""
+    """Counts objects that the server could not supply, to detect that the server is down."""
 
     def __init__(self) -> None:
         self._failed_in_a_row = 0
 
     def failed(self, cause: BaseException | None) -> None:
-        """Raises the cause when it is the twentieth in a row."""
+        """Count a failure. Raises the cause if it is the twentieth in a row."""
         if not isinstance(cause, ServerFailed | ObjectDenied):
             self._failed_in_a_row = 0
             return
@@ -91,7 +111,7 @@ class _Outage:
             raise cause
 
     def ended(self) -> None:
-        """An object was read."""
+        """Reset the counter: an object was read."""
         self._failed_in_a_row = 0
 
 
@@ -100,7 +120,7 @@ def _whole(file: SourceFile, content: bytes) -> FetchedFile:
 
 
 def _failed(file: SourceFile, error: CafcatError) -> SourceFailed:
-    """What an error means for the one object; the error itself if it is about all of them."""
+    """Return the SourceFailed for an error of one object. Raise the error if it concerns all objects."""
     path = printable(file.path)
     for kind, problem, message in _PROBLEMS:
         if isinstance(error, kind):

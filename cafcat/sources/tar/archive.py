@@ -1,6 +1,6 @@
-"""Tar archives as sources: what is one, and which of the two ways of reading it is.
+"""Detects tar archives, and opens them as a file or as a stream.
 
-This much is asked of every source. What reads archives is loaded only for one.
+This module is loaded for every source. The modules that read archives are loaded only for an archive.
 """
 
 import os
@@ -20,23 +20,29 @@ if TYPE_CHECKING:
 __all__ = ["is_tar", "looks_like_tar", "open_tar"]
 
 _HEAD_BYTES: Final = 1024
+"""Bytes at the start of a file that are examined."""
 _CHECKSUM: Final = re.compile(rb" *[0-7]+(?:[ \0].*)?", re.DOTALL)
-"""The field of a header that an ordinary file hardly ever has: octal digits at bytes 148 to 156."""
+"""Checksum field of a header: octal digits at bytes 148 to 156, which ordinary files hardly ever have."""
 _MAGICS: Final = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
 _COMPRESSED_BYTES: Final = 1 << 20
-"""How much compressed data is looked at: bzip2 gives nothing before the first 900 kB of contents are there."""
+"""Most compressed bytes that are examined. bzip2 outputs nothing before 900 kB of contents."""
 _NAMES: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz", ".tar.zst", ".tzst")
+"""Suffixes of archive names."""
 
 
 def open_tar(
     typed: str, *, prefix: str = "", filter: PathFilter | None = None, warn: Callable[[str], None] = lambda _: None
 ) -> "TarFileSource | TarStreamSource | None":
-    """The source that this archive is: "-" is one on standard input. None if it is no archive.
+    """Return the source for an archive, or None if this is not an archive.
 
-    Args: prefix: folder of the catalog that the names are put into; filter: which members are taken, by their names
-    in the archive; warn: is told when the beginning of a name is removed.
+    Args:
+        typed: The path as the user typed it; "-" for an archive on standard input.
+        prefix: Folder of the catalog that the names are put into.
+        filter: Which members to ingest, by their names in the archive. None: all.
+        warn: Called with a warning when the beginning of a name is removed.
 
-    Raises InvalidInput if standard input is none or a terminal.
+    Raises:
+        InvalidInput: Standard input is closed or a terminal.
     """
     kind = "stream" if typed == "-" else is_tar(typed)
     if kind == "tar":
@@ -51,11 +57,14 @@ def open_tar(
 
 
 def is_tar(path: str) -> str | None:
-    """What a file is, by its contents: "tar", "stream" (a compressed tar), or None (no archive, no regular file, or
-    one that cannot be read).
+    """Detect a tar archive by its contents.
 
-    A tar begins with a header whose checksum is right. An empty one is nothing but zeros, as other files are: there
-    the name decides.
+    A tar archive begins with a header whose checksum is right. An empty one consists of zeros, like other files:
+    then the name decides.
+
+    Returns:
+        "tar", or "stream" for a compressed archive. None for no archive, no regular file, or a file that cannot be
+        read.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -72,7 +81,7 @@ def is_tar(path: str) -> str | None:
 
 
 def looks_like_tar(path: str) -> bool:
-    """Whether a file that is there has the name of an archive."""
+    """Return True if there is a file whose name is that of an archive."""
     return path.lower().endswith(_NAMES) and os.path.isfile(path)
 
 
@@ -96,7 +105,7 @@ def _is_archive(head: bytes, path: str) -> bool:
 
 
 def _decompressed(descriptor: int, head: bytes) -> bytes:
-    """The beginning of the contents. Raises SourceFailed if that much cannot be had."""
+    """Return the beginning of the decompressed contents. Raises SourceFailed if it cannot be decompressed."""
     from cafcat.sources.tar.input import StreamInput, decompressed
 
     def beginning() -> Iterator[bytes]:

@@ -1,7 +1,7 @@
-"""A tar archive in a file, not compressed: members are read where they are, in any order.
+"""A tar archive in a file, not compressed: its members are read in any order.
 
-A locator is where the contents of a member are, "<start>-<end>" in bytes from the start of the archive; of a sparse
-member it is "@<byte>", where its first header is.
+A locator is the place of the contents of a member: "<start>-<end>" in bytes from the start of the archive. For a
+sparse member it is "@<byte>", the offset of its first header.
 """
 
 import contextlib
@@ -20,18 +20,19 @@ from cafcat.sources.tar.input import FileInput, State, open_archive, read_at
 from cafcat.sources.tar.items import Found, Items, damage, key, own_item, shown
 from cafcat.sources.tar.members import Member, MemberKind, Members, contents
 
-__all__ = ["OpenedMember", "TarFileSource"]
+__all__ = ["OpenMember", "TarFileSource"]
 
 _LINK_BYTES: Final = 128 << 20
-"""Memory for the targets of hard links, as estimated: a third of a million with names of usual length."""
+"""Memory for the targets of hard links, in bytes (estimated): a third of a million names of usual length."""
 _LINK_OVERHEAD_BYTES: Final = 300
+"""Estimated memory of a link target beside its name, in bytes."""
 
 
 class TarFileSource:
-    """The members of an archive, in its order; a name that comes twice comes twice.
+    """The members of an archive, in its order. A name that occurs twice is yielded twice.
 
-    A hard link is a file with the contents and the time of its target. All that is read has to come from the
-    archive as it was when it was first listed.
+    A hard link is a file with the contents and the time of its target. Reading fails if the archive has changed
+    since it was first listed.
     """
 
     def __init__(
@@ -42,10 +43,17 @@ class TarFileSource:
         filter: PathFilter | None = None,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Args: prefix: folder of the catalog that the names are put into; filter: which members are taken, by
-        their names in the archive; warn: is told when the beginning of a name is removed.
+        """Check that the archive can be opened.
 
-        Raises NotFound if nothing is there, SourceFailed if it cannot be opened.
+        Args:
+            typed: Path of the archive as the user typed it.
+            prefix: Folder of the catalog that the names are put into.
+            filter: Which members to ingest, by their names in the archive. None: all.
+            warn: Called with a warning when the beginning of a name is removed.
+
+        Raises:
+            NotFound: There is no such file.
+            SourceFailed: The file cannot be opened.
         """
         self._typed = typed
         self._items = Items(prefix, filter, warn)
@@ -57,11 +65,14 @@ class TarFileSource:
 
     @property
     def name(self) -> str:
-        """As typed; printable."""
+        """The typed path. Printable."""
         return printable(self._typed)
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """All members. What ends the archive too early is one problem, the last item, with the archive's name."""
+        """Yield all members.
+
+        If the archive ends too early, the last item is a problem with the name of the archive.
+        """
         try:
             descriptor = open_archive(self._typed)
             try:
@@ -72,14 +83,17 @@ class TarFileSource:
         except SourceFailed as error:
             yield damage(self.name, error)
 
-    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same
-        """Return the archive, with its size and time: archives of one name follow each other, and builds that can
-        be reproduced give all their members the same time."""
+    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same root
+        """Return the path of the archive, with its size and time.
+
+        Archives with one name replace each other, and reproducible builds give all members the same time. So the
+        size and time of the archive distinguish the versions.
+        """
         return self._state.root(self._typed) if self._state else printable(os.path.abspath(self._typed))
 
-    def open(self, file: SourceFile) -> "OpenedMember":
-        """Raises SourceFailed if the archive is not what it was, or cannot be read."""
-        return OpenedMember(self._typed, self._state, file)
+    def open(self, file: SourceFile) -> "OpenMember":
+        """Open a member. Raises SourceFailed if the archive has changed or cannot be read."""
+        return OpenMember(self._typed, self._state, file)
 
     def _listed(self, descriptor: int, state: State) -> Iterator[Found]:
         state.check(descriptor)
@@ -89,22 +103,31 @@ class TarFileSource:
                 if item is not None:
                     yield item
         except SourceFailed:
-            state.check(descriptor)  # a change explains what looks like damage
+            state.check(descriptor)  # a changed archive looks damaged: this reports the change
             raise
         state.check(descriptor)
 
 
-class OpenedMember:
-    """A member, open for one reading: either read() or blocks(), once."""
+class OpenMember:
+    """A member that is open for one reading: either read() or blocks(), once."""
 
     __slots__ = ("_descriptor", "_extents", "_path", "_position", "_state", "etag", "modified_ns", "size_bytes")
 
     def __init__(self, typed: str, state: State | None, file: SourceFile) -> None:
-        """Args: state: of the archive when the file was listed. Raises SourceFailed."""
+        """Open the archive and find the member.
+
+        Args:
+            typed: Path of the archive.
+            state: State of the archive when the member was listed. None: the current state.
+            file: The member.
+
+        Raises:
+            SourceFailed: The archive has changed or cannot be read.
+        """
         self._path = file.path
         self._extents: Sequence[tuple[int, int]] | None = None
         self.modified_ns = file.modified_ns
-        self.etag: str | None = None  # an archive has none
+        self.etag: str | None = None  # members have no entity tags
         try:
             self._descriptor = open_archive(typed)
             try:
@@ -118,7 +141,7 @@ class OpenedMember:
             raise self._failed(error) from error
 
     def read(self) -> bytes:
-        """All bytes of the member. Raises SourceFailed if the archive changed meanwhile."""
+        """Return all bytes of the member. Raises SourceFailed if the archive has changed."""
         try:
             data = self._read(self.size_bytes) if self._extents is None else b"".join(self._contents())
             self._state.check(self._descriptor)
@@ -127,7 +150,7 @@ class OpenedMember:
         return data
 
     def blocks(self) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB."""
+        """Yield the bytes in blocks of at most 1 MiB. Raises SourceFailed if the archive has changed."""
         try:
             yield from self._contents()
             self._state.check(self._descriptor)
@@ -169,16 +192,19 @@ class OpenedMember:
 
 
 class _LinkTargets:
-    """What hard links are to. Kept are only the names that links have as their targets; these are looked for when
-    the first link comes, so that an archive without links is read once."""
+    """The targets of hard links.
+
+    Only names that are targets are stored. They are searched when the first link is found, so that an archive
+    without links is read once.
+    """
 
     def __init__(self) -> None:
         self._found: dict[str, Found | None] = {}
         self._room_bytes = _LINK_BYTES
 
     def look(self, descriptor: int, size_bytes: int, first: Member, defaults: dict[bytes, bytes]) -> None:
-        """Reads the headers from the first link to the end, for what links are to; then those before it."""
-        with contextlib.suppress(SourceFailed):  # reported when the listing comes to it
+        """Read the headers from the first link to the end for names of targets. Then find the targets before it."""
+        with contextlib.suppress(SourceFailed):  # the listing reports this damage later
             for member in Members(FileInput(descriptor, size_bytes, first.offset_byte), defaults):
                 if member.kind is MemberKind.LINK:
                     self._want(key(member.link_name))
@@ -188,21 +214,21 @@ class _LinkTargets:
             self.note(member, own_item(member, _locator(member)))
 
     def note(self, member: Member, found: Found) -> None:
-        """A member that a later link may be to, and what it is."""
+        """Store a member that may be the target of a later link."""
         name = key(member.name)
         if name in self._found and member.kind is not MemberKind.NOTHING:
             self._found[name] = found
 
     def find(self, link: Member) -> Found:
-        """The target of a link, or a problem."""
+        """Return the target of a link, or a problem."""
         name = key(link.link_name)
         found = self._found.get(name)
         if found is not None:
             return found
         if name not in self._found:
-            message = "one of too many hard links: extract the archive and ingest the files"
+            message = "the archive has too many hard links: extract it and ingest the files"
         else:
-            message = f"a hard link to {shown(link.link_name)!r}, which does not come before it in the archive"
+            message = f"a hard link to {shown(link.link_name)!r}, which is not before it in the archive"
         return FileProblem("", ProblemKind.UNREADABLE, message)
 
     def _want(self, name: str) -> None:
@@ -213,7 +239,7 @@ class _LinkTargets:
 
 
 def _members(descriptor: int, size_bytes: int) -> Iterator[tuple[Member, Found]]:
-    """Each member, and what it or its target is."""
+    """Yield each member, with the file or problem that it, or its target, is."""
     targets: _LinkTargets | None = None
     members = Members(FileInput(descriptor, size_bytes))
     for member in members:

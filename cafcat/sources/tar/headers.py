@@ -1,7 +1,7 @@
-"""What single headers of a tar archive say, and how an archive is said to be damaged.
+"""Reads single headers of a tar archive, and describes damage.
 
-The format: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Extended Header". `at` is where a header begins,
-in bytes from the start of the archive: for messages.
+The format: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Extended Header". The parameter `at` is the
+offset of a header in the archive, in bytes. It is used in messages.
 """
 
 import decimal
@@ -30,25 +30,30 @@ __all__ = [
 ]
 
 BLOCK_BYTES: Final = 512
+"""Size of a block in bytes. Headers and contents begin at multiples of it."""
 _TIME: Final = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR)
 _MAX_SECONDS_DIGITS: Final = 20
+"""Most digits before the decimal point of a time."""
 
 
 def decoded(block: bytes, at: int) -> TarInfo:
-    """The header block at that byte. Raises SourceFailed."""
+    """Return the header in a block. Raises SourceFailed if it is not valid."""
     try:
         header = TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except (HeaderError, ValueError) as error:
-        message = f"no valid header at byte {at:,} ({error}): damaged, or no tar; nothing after it is taken"
+        message = f"there is no valid header at byte {at:,} ({error}): the rest of the archive is not read"
         raise damaged(message) from error
     if header.size < 0:
-        raise damaged(f"the header at byte {at:,} has a size below zero; nothing after it is taken")
+        raise damaged(f"the header at byte {at:,} has a negative size: the rest of the archive is not read")
     return header
 
 
 def is_header(block: bytes) -> bool:
-    """Whether this is a header block, by its checksum. One without digits is none: tarfile takes it for 0, which is
-    also what it makes of the signed bytes of some compressed zeros."""
+    """Return True if a block is a header, by its checksum.
+
+    A checksum field without digits is refused. tarfile reads it as 0, which is also its sum of the signed bytes of
+    some compressed zeros.
+    """
     if not block[148:156].strip(b"\0 "):
         return False
     try:
@@ -59,67 +64,82 @@ def is_header(block: bytes) -> bool:
 
 
 def damaged(message: str) -> SourceFailed:
-    """The archive is not what it should be."""
+    """Return the SourceFailed for a damaged archive."""
     return SourceFailed(message, problem=ProblemKind.CORRUPT.value)
 
 
 def cut(end_byte: int, expected_byte: int, what: str) -> SourceFailed:
-    """The archive ends too early."""
-    return damaged(f"ends at byte {end_byte:,}, within {what} up to byte {expected_byte:,}: it is cut")
+    """Return the SourceFailed for an archive that ends too early."""
+    return damaged(f"the archive is cut: it ends at byte {end_byte:,}, within {what} up to byte {expected_byte:,}")
 
 
 def bad_map(at: int) -> SourceFailed:
-    """A sparse member does not say which pieces it has."""
-    return damaged(f"the sparse member at byte {at:,} has a bad map; nothing after it is taken")
+    """Return the SourceFailed for a sparse member whose list of pieces is not valid."""
+    return damaged(f"the sparse member at byte {at:,} has a bad map: the rest of the archive is not read")
 
 
 def whole_blocks(size_bytes: int) -> int:
-    """The bytes that so many take in an archive."""
+    """Return how many bytes some contents take in an archive, rounded up to whole blocks."""
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def as_text(name: bytes) -> str:
-    """A name; bytes that are not UTF-8 become lone surrogates, as in names of the operating system."""
+    """Decode a name. Bytes that are not UTF-8 become lone surrogates, as in names of the operating system."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def up_to_nul(field: bytes) -> str:
-    """The name in a field that is filled with NUL bytes."""
+    """Return the name in a field that is filled with NUL bytes."""
     return as_text(field.partition(b"\0")[0])
 
 
 def own_name(block: bytes) -> str:
-    """The name in a header block. Only ustar has a prefix: old GNU archives have other things in its place, times
-    in incremental ones."""
+    """Return the name in a header block.
+
+    Only ustar has a prefix. Old GNU archives have other values at its place, such as times in incremental archives.
+    """
     name = up_to_nul(block[:100])
     prefix = up_to_nul(block[345:500]) if block[257:263] == b"ustar\0" else ""
     return f"{prefix}/{name}" if prefix else name
 
 
 def pax_records(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
-    """Keyword and value of each record "<length> <keyword>=<value>\\n" of the extended header at that byte. Raises
-    SourceFailed."""
+    r"""Yield keyword and value of each record "<length> <keyword>=<value>\n" of an extended header.
+
+    Args:
+        data: The extended header.
+        at: Its offset in the archive in bytes, for messages.
+
+    Raises:
+        SourceFailed: A record is not valid.
+    """
     begin = 0
     while begin < len(data) and data[begin]:
         digits, space, _ = data[begin : begin + 20].partition(b" ")
         end = begin + (int(digits) if digits.isdigit() else 0)
         keyword, equals, value = data[begin + len(digits) + 1 : end].partition(b"=")
         if end > len(data) or not (space and keyword and equals and value.endswith(b"\n")):
-            raise damaged(f"the extended header at byte {at:,} has a bad record; nothing after it is taken")
+            raise damaged(
+                f"the extended header at byte {at:,} has a bad record: the rest of the archive is not read"
+            )
         yield keyword, value[:-1]
         begin = end
 
 
 def decimal_number(digits: bytes, at: int) -> int:
-    """A number of an extended header or of a sparse map. Raises SourceFailed."""
+    """Return a number of an extended header or a sparse map. Raises SourceFailed if it is not a number."""
     if not digits.isdigit() or len(digits) > 20:
-        raise damaged(f"the header at byte {at:,} has {digits[:20]!r} for a number; nothing after it is taken")
+        raise damaged(
+            f"the header at byte {at:,} has {digits[:20]!r} for a number: the rest of the archive is not read"
+        )
     return int(digits)
 
 
 def octal_number(field: bytes, at: int) -> int:
-    """A number of a sparse map in a header block: octal, or base 256, marked by the first bit. Raises
-    SourceFailed."""
+    """Return a number of a sparse map in a header block.
+
+    It is octal, or base 256, which the first bit marks. Raises SourceFailed if it is not a number.
+    """
     if field[0] == 0x80:
         return int.from_bytes(field[1:])
     digits = field.partition(b"\0")[0].strip()
@@ -129,8 +149,12 @@ def octal_number(field: bytes, at: int) -> int:
 
 
 def modified_ns(exact: bytes | None, seconds: int) -> int:
-    """The time that the decimal text of an extended header says, rounded down; the whole seconds of the header
-    block if there is none or it is no number."""
+    """Return a time in nanoseconds since 1970 UTC, rounded down.
+
+    Args:
+        exact: Decimal text in an extended header, None if there is none.
+        seconds: Time in the header block. It is used if `exact` is missing or not a number.
+    """
     if not exact:
         return seconds * 10**9
     try:

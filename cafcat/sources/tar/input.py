@@ -1,6 +1,6 @@
 """The bytes of a tar archive: from a file, in any order; or from a stream, once, decompressed on the way.
 
-Decompression is bounded: what one step gives, and the memory that xz data may ask for.
+Two limits protect against hostile data: the output of one step of decompression, and the memory for xz data.
 """
 
 import os
@@ -17,15 +17,18 @@ from cafcat.sources.tar.headers import BLOCK_BYTES, cut, damaged, is_header
 __all__ = ["FileInput", "State", "StreamInput", "decompressed", "open_archive", "pieces", "read_at"]
 
 _WINDOW_BYTES: Final = 64 << 10
-"""Read at once for a header: the headers of small files are close together."""
+"""How many bytes are read at once for a header: the headers of small files are close together."""
 _PIECE_BYTES: Final = 256 << 10
+"""Largest piece of a stream in bytes, before and after decompression."""
 _XZ_MEMORY_BYTES: Final = 256 << 20
-"""What the data may ask for as its dictionary: `xz -9` asks for 64 MiB."""
+"""Most memory for decompressing xz data, in bytes. `xz -9` needs 64 MiB."""
 
 
 class State(NamedTuple):
-    """What tells that a file is another than before. Not the status change time: it says of a whole archive that it
-    changed when somebody only made a link to it."""
+    """Properties of a file that show whether it has changed.
+
+    The status change time is not used: a new link to the archive changes it, too.
+    """
 
     device: int
     inode: int
@@ -34,7 +37,7 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, descriptor: int) -> Self:
-        """Raises SourceFailed."""
+        """Return the state of an open file. Raises SourceFailed."""
         try:
             status = os.fstat(descriptor)
         except OSError as error:
@@ -42,20 +45,20 @@ class State(NamedTuple):
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def root(self, typed: str) -> str:
-        """Return the root of the members of this archive, as RootedSource has it."""
+        """Return the root of the members of this archive: see RootedSource."""
         return printable(f"{os.path.abspath(typed)} of {self.size_bytes} bytes, {self.modified_ns} ns since 1970")
 
     def check(self, descriptor: int) -> None:
-        """Raises SourceFailed if it changed."""
+        """Raise SourceFailed if the file has changed."""
         now = State.of(descriptor)
         if now != self:
             sizes = f"{self.size_bytes:,} bytes when listed, {now.size_bytes:,} now"
-            message = f"the archive changed while it was read ({sizes}): ingest it again"
+            message = f"the archive has changed while it was read ({sizes}): ingest it again"
             raise SourceFailed(message, problem=ProblemKind.CHANGED.value)
 
 
 def open_archive(typed: str) -> int:
-    """The descriptor of the file. Raises SourceFailed."""
+    """Open a file, and return its descriptor. Raises SourceFailed."""
     try:
         return os.open(typed, OPEN_FLAGS)
     except (OSError, ValueError) as error:  # ValueError: a NUL byte
@@ -63,7 +66,7 @@ def open_archive(typed: str) -> int:
 
 
 def read_at(descriptor: int, size_bytes: int, start_byte: int) -> bytes:
-    """The bytes from there, less only where the file ends. Raises SourceFailed."""
+    """Return bytes from an offset on; fewer only at the end of the file. Raises SourceFailed."""
     parts: list[bytes] = []
     while size_bytes:
         try:
@@ -79,7 +82,7 @@ def read_at(descriptor: int, size_bytes: int, start_byte: int) -> bytes:
 
 
 def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """What `read`, as of a binary file, gives until it gives nothing. Raises SourceFailed."""
+    """Yield the results of `read`, a method of a binary file, until it returns nothing. Raises SourceFailed."""
     while True:
         try:
             piece = read(_PIECE_BYTES)
@@ -91,7 +94,7 @@ def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 class FileInput:
-    """An archive of `size_bytes` bytes that is a file, from `position_byte` onwards."""
+    """A file of `size_bytes` bytes as an Input, from `position_byte` on."""
 
     def __init__(self, descriptor: int, size_bytes: int, position_byte: int = 0) -> None:
         self.position_byte = position_byte
@@ -101,6 +104,7 @@ class FileInput:
         self._window_start = 0
 
     def read(self, size_bytes: int) -> bytes:
+        """Return the next bytes; fewer only at the end of the file."""
         begin = self.position_byte - self._window_start
         if begin < 0 or begin + size_bytes > len(self._window):
             self._window = read_at(self._descriptor, max(size_bytes, _WINDOW_BYTES), self.position_byte)
@@ -110,16 +114,18 @@ class FileInput:
         return data
 
     def skip_to(self, byte: int) -> None:
+        """Move to an offset. Raises SourceFailed if it is beyond the end."""
         self.check_holds(byte, "a member")
         self.position_byte = byte
 
     def check_holds(self, end_byte: int, what: str) -> None:
+        """Raise SourceFailed if the file ends before an offset."""
         if end_byte > self._size_bytes:
             raise cut(self._size_bytes, end_byte, what)
 
 
 class StreamInput:
-    """An archive that comes in pieces. After an error it gives that again."""
+    """A stream of pieces as an Input. After an error, each call raises this error again."""
 
     def __init__(self, stream: Iterator[bytes]) -> None:
         self.position_byte = 0
@@ -129,6 +135,7 @@ class StreamInput:
         self._error: SourceFailed | None = None
 
     def read(self, size_bytes: int) -> bytes:
+        """Return the next bytes; fewer only at the end of the stream."""
         end = self._used + size_bytes
         if end <= len(self._piece):
             data = self._piece[self._used : end]
@@ -139,13 +146,14 @@ class StreamInput:
         return data
 
     def skip_to(self, byte: int) -> None:
+        """Read up to an offset. Raises SourceFailed if the stream ends before."""
         for part in self._parts(byte - self.position_byte):
             self.position_byte += len(part)
         if self.position_byte < byte:
             raise cut(self.position_byte, byte, "a member")
 
     def check_holds(self, end_byte: int, what: str) -> None:
-        """Where a stream ends is not known before."""
+        """Do nothing: the end of a stream is not known in advance."""
 
     def _parts(self, size_bytes: int) -> Iterator[bytes]:
         while size_bytes:
@@ -181,7 +189,7 @@ class _Engine(Protocol):
 
 
 class _GzipEngine:
-    """zlib's object, as an _Engine. It checks length and CRC-32 of the stream."""
+    """zlib's object as an _Engine. It checks length and CRC-32 of the stream."""
 
     def __init__(self) -> None:
         import zlib
@@ -229,7 +237,13 @@ def _zstd() -> tuple[_Engine, type[Exception]]:
 
 
 class Compression(NamedTuple):
-    """How a stream may be compressed: `magics` begin each of the parts that it consists of."""
+    """A kind of compression.
+
+    Attributes:
+        name: Name for messages.
+        magics: First bytes of each part of a compressed stream.
+        begin: Returns an engine for a part, and the type of its errors.
+    """
 
     name: str
     magics: tuple[bytes, ...]
@@ -246,14 +260,15 @@ _COMPRESSIONS: Final = (
 
 
 def _compression_of(head: bytes) -> Compression | None:
-    """How data with this beginning is compressed, or None."""
+    """Return the compression of data with this beginning, or None."""
     return next((found for found in _COMPRESSIONS if head.startswith(found.magics)), None)
 
 
 def decompressed(stream: Iterator[bytes]) -> Iterator[bytes]:
-    """The same pieces, decompressed if they are compressed, in pieces of at most 256 KiB. Raises SourceFailed.
+    """Yield the pieces of a stream, decompressed if they are compressed. Each has at most 256 KiB.
 
-    What begins with a header is no compressed data: its first name may begin as that does, "BZhang" say.
+    A stream that begins with a header of an archive is not compressed, even if the first name looks like compressed
+    data, such as "BZhang". Raises SourceFailed.
     """
     head = b""
     while len(head) < BLOCK_BYTES and (piece := next(stream, b"")):
@@ -264,8 +279,10 @@ def decompressed(stream: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _decompressed(stream: Iterator[bytes], found: Compression) -> Iterator[bytes]:
-    """Compressed parts one after the other, zeros between and behind them. What follows the last and is none is
-    left out, as gzip does."""
+    """Yield the contents of compressed parts that follow each other, with zeros between and behind them.
+
+    Other data after the last part is ignored, as gzip does.
+    """
     engine: _Engine | None = None
     failure: type[Exception] = Exception
     rest = b""
@@ -286,14 +303,16 @@ def _decompressed(stream: Iterator[bytes], found: Compression) -> Iterator[bytes
             if output:
                 yield output
     if engine is not None:
-        raise damaged(f"the {found.name} data ends too early: it is cut")
+        raise damaged(f"the {found.name} data is cut: it ends too early")
 
 
 def _begin(found: Compression) -> tuple[_Engine, type[Exception]]:
     try:
         return found.begin()
     except ImportError as error:
-        message = f"is compressed by {found.name}, which this Python does not have: decompress it first"
+        message = (
+            f"the archive is compressed with {found.name}, which this Python does not support: decompress it first"
+        )
         raise SourceFailed(message) from error
 
 

@@ -1,4 +1,4 @@
-"""Members of a tar archive as files to ingest, or as the reasons why they cannot be."""
+"""Converts members of a tar archive to files to ingest, or to problems."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,12 +15,14 @@ __all__ = ["Found", "Items", "damage", "key", "own_item", "shown"]
 Found = SourceFile | FileProblem
 
 _MAX_NAME: Final = 2 * MAX_PATH_BYTES
-"""Characters; an archive can have far longer names. Such a one is refused unseen, and shown in part."""
+"""Longest name in characters. Archives can have far longer names: such a member is refused, and its name shown
+in part."""
 _FOLDERS: Final = 1024
+"""How many folders the filter remembers."""
 
 
 class Items:
-    """How the members of one archive are named, and which are taken."""
+    """Names the members of one archive, and applies the filter."""
 
     def __init__(self, prefix: str, filter: PathFilter | None, warn: Callable[[str], None]) -> None:
         self._prefix = prefix
@@ -30,8 +32,13 @@ class Items:
         self._enters = lru_cache(maxsize=_FOLDERS)(self._is_entered)
 
     def item(self, member: Member, found: Found) -> Found | None:
-        """What to ingest for a member, or why it cannot be; None for what is left out. `found` is what the member
-        is by itself, or what a hard link is to, by any path."""
+        """Return the file to ingest for a member, or a problem. None if the member is left out.
+
+        Args:
+            member: The member.
+            found: The file or problem that the member is, or that the target of a hard link is. Its path is
+                ignored.
+        """
         if member.kind is MemberKind.NOTHING:
             return None
         name, removed = member_name(member.name)
@@ -40,7 +47,7 @@ class Items:
         path = prefixed(self._prefix, name)
         if not name or len(name) > _MAX_NAME:
             return FileProblem(shown(path or member.name), ProblemKind.NAME, check_name(name) or "")
-        if not self._takes(name):
+        if not self._is_included(name):
             return None
         if isinstance(found, FileProblem):
             return found._replace(path=shown(path))
@@ -49,49 +56,49 @@ class Items:
         return found._replace(path=path)
 
     def _warn_of(self, removed: str) -> None:
-        """Once for leading slashes, once for "..": an archive may have any number of the latter."""
+        """Warn once about leading slashes, and once about "..", of which an archive may have any number."""
         kind = ".." in removed
         if kind not in self._warned:
             self._warned.add(kind)
             self._warn(strip_warning(removed[:_MAX_NAME]))
 
-    def _takes(self, name: str) -> bool:
+    def _is_included(self, name: str) -> bool:
         if self._filter is None:
             return True
-        return self._enters(name.rpartition("/")[0]) and self._filter.takes(name)
+        return self._enters(name.rpartition("/")[0]) and self._filter.includes(name)
 
     def _is_entered(self, folder: str) -> bool:
-        """Whether a walk would come to the files of this folder: none of those above it is excluded."""
+        """Return True if a walk would reach this folder: no folder above it is excluded."""
         if self._filter is None or not folder:
             return True
         ends = (n for n, character in enumerate(f"{folder}/") if character == "/")
-        return all(self._filter.takes(f"{folder}/"[: end + 1]) for end in ends)
+        return all(self._filter.includes(f"{folder}/"[: end + 1]) for end in ends)
 
 
 def own_item(member: Member, locator: str) -> Found:
-    """What a member that is no hard link is by itself, with the path ""."""
+    """Return the file or problem that a member is, with the path "". The member is not a hard link."""
     if member.kind is MemberKind.FILE:
         return SourceFile("", member.size_bytes, member.modified_ns, locator)
     if member.kind is MemberKind.SYMLINK:
         return FileProblem("", ProblemKind.SYMLINK, "symbolic links are not followed")
     if member.kind is MemberKind.PART:
         message = (
-            "only the end of it is here, it begins in another volume: extract the volumes and ingest the files"
+            "this is only the end of a file that begins in another volume: extract the volumes and ingest the files"
         )
         return FileProblem("", ProblemKind.UNREADABLE, message)
     return FileProblem("", ProblemKind.SPECIAL, "not a regular file")
 
 
 def key(name: str) -> str:
-    """What the names of a hard link's target and of a member have in common if they are the same."""
+    """Return a text that is equal for the name of a member and for a link to it."""
     return member_name(name)[0]
 
 
 def damage(name: str, error: SourceFailed) -> FileProblem:
-    """Why an archive of that name could not be read to its end."""
+    """Return the problem for an archive that cannot be read to its end."""
     return FileProblem(name, ProblemKind(error.problem), error.message)
 
 
 def shown(name: str) -> str:
-    """The name of a member for messages."""
+    """Return a name for messages: printable, and in part if it is very long."""
     return printable(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}...")

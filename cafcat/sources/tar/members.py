@@ -1,8 +1,8 @@
-"""The members of a tar archive, one after the other, in memory that does not depend on the archive.
+"""The members of a tar archive, one after the other. Memory does not depend on the size of the archive.
 
 The format: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Extended Header"; GNU tar manual, "Basic Tar
-Format" and "Storing Sparse Files". tarfile decodes each header block. Which block follows which is decided here:
-TarFile takes damage for the end of the archive, keeps every member, and reads extended headers of any size at once.
+Format" and "Storing Sparse Files". tarfile only decodes each header block. Its class TarFile is not used: it takes
+damage for the end of the archive, keeps every member, and reads extended headers of any size at once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,10 +30,11 @@ from cafcat.sources.tar.headers import (
 __all__ = ["Input", "Member", "MemberKind", "Members", "contents"]
 
 _CONTENT_BYTES: Final = 1 << 20
+"""Largest block of contents in bytes."""
 _MAX_EXTENSION_BYTES: Final = 1 << 20
-"""Extended headers and long names: far above what any file needs, and they are read at once."""
+"""Largest extended header or long name in bytes: far more than any file needs. They are read at once."""
 _MAX_EXTENTS: Final = 1 << 18
-"""Pieces of one sparse file: 32 MiB of memory."""
+"""Most pieces of one sparse file: 32 MiB of memory."""
 
 _LONG_NAMES: Final = (b"L", b"K")
 _EXTENDED: Final = (b"x", b"X")  # X is Solaris' name for x
@@ -49,26 +50,26 @@ _ZEROS: Final = bytes(_CONTENT_BYTES)
 
 
 class Input(Protocol):
-    """The bytes of an archive, from a position onwards. What cannot be read raises SourceFailed."""
+    """The bytes of an archive from a position on. Errors are raised as SourceFailed."""
 
     position_byte: int
 
     def read(self, size_bytes: int) -> bytes:
-        """The next bytes: less than asked for only where the archive ends."""
+        """Return the next bytes; fewer only at the end of the archive."""
 
     def skip_to(self, byte: int) -> None:
-        """Raises SourceFailed if the archive is seen to end before."""
+        """Move forward to an offset. Raises SourceFailed if the archive is found to end before."""
 
     def check_holds(self, end_byte: int, what: str) -> None:
-        """Raises SourceFailed if it is known already that the archive ends before."""
+        """Raise SourceFailed if it is known already that the archive ends before an offset."""
 
 
 class MemberKind(Enum):
-    """What a member is to an ingest."""
+    """How an ingest treats a member."""
 
     FILE = auto()
     LINK = auto()
-    """A hard link: another name of a member before it."""
+    """A hard link: another name of an earlier member."""
     SYMLINK = auto()
     SPECIAL = auto()
     PART = auto()
@@ -88,14 +89,22 @@ _KINDS: Final = {
     b"M": MemberKind.PART,
     b"V": MemberKind.NOTHING,
 }
-"""All others are files: POSIX says so of those that a reader does not know."""
+"""Kinds by type flag. All other types are files: POSIX requires that for unknown types."""
 
 
 class Member(NamedTuple):
-    """A member: names as in the archive, undecodable bytes by surrogateescape; positions in bytes from its start.
+    """One member of an archive. Offsets are in bytes from the start of the archive.
 
-    offset_byte is where its first header is, start_byte where its stored bytes begin. extents are the
-    (offset, size) of the pieces that a sparse file consists of, None for any other.
+    Attributes:
+        kind: How an ingest treats the member.
+        name: Name in the archive. Undecodable bytes are stored with surrogateescape.
+        link_name: Name of the target of a link.
+        size_bytes: Size of the contents.
+        modified_ns: Time of the last modification, in nanoseconds since 1970 UTC.
+        offset_byte: Offset of its first header.
+        start_byte: Offset of its stored bytes.
+        stored_bytes: Number of stored bytes, which is smaller than size_bytes for a sparse file.
+        extents: (offset, size) of the pieces of a sparse file; None for any other member.
     """
 
     kind: MemberKind
@@ -110,12 +119,12 @@ class Member(NamedTuple):
 
     @property
     def next_byte(self) -> int:
-        """Where the next member's header is."""
+        """Offset of the next member's header."""
         return self.start_byte + whole_blocks(self.stored_bytes)
 
 
 class _Extension:
-    """What the headers before a member's own say about it."""
+    """Values from the headers before a member's own header."""
 
     __slots__ = ("lengths", "link_name", "name", "offsets", "records")
 
@@ -130,7 +139,7 @@ class _Extension:
         return any(key in self.records for key in _SPARSE_KEYS)
 
     def note_records(self, data: bytes, at: int) -> None:
-        """An extended header. Only the records that matter are kept."""
+        """Store the needed records of an extended header."""
         self.offsets, self.lengths = [], []
         for key, value in pax_records(data, at):
             self._note(key, value, at)
@@ -144,7 +153,7 @@ class _Extension:
             self.records[key] = value
 
     def extents(self, at: int) -> list[tuple[int, int]]:
-        """Those of a sparse file, from the records. Raises SourceFailed."""
+        """Return the pieces of a sparse file from the records. Raises SourceFailed."""
         offsets, lengths = self.offsets, self.lengths
         if b"GNU.sparse.map" in self.records:
             flat = [decimal_number(digits, at) for digits in self.records[b"GNU.sparse.map"].split(b",") if digits]
@@ -155,23 +164,24 @@ class _Extension:
 
 
 class Members:
-    """Reads members from where the input is. `defaults` are the pax records that hold for all that follow."""
+    """Reads members from the position of the input on. `defaults` are the global pax records so far."""
 
     def __init__(self, archive: Input, defaults: dict[bytes, bytes] | None = None) -> None:
         self.defaults = dict(defaults or {})
         self._archive = archive
 
     def __iter__(self) -> Iterator[Member]:
-        """All of them. Between two, the input may be read up to the end of the first one's contents.
+        """Yield all members. The caller may read the contents of a member before it requests the next one.
 
-        Raises SourceFailed where the archive is damaged, cut, or has no end marker; what came before is good.
+        Raises:
+            SourceFailed: The archive is damaged, cut, or has no end marker. The members before that are valid.
         """
         while (member := self.next()) is not None:
             yield member
             self._archive.skip_to(member.next_byte)
 
     def next(self) -> Member | None:
-        """The member that begins here, with the input at its contents; None at the end of the archive."""
+        """Return the member that begins here, with the input at its contents. None at the end of the archive."""
         offset = self._archive.position_byte
         extension: _Extension | None = None
         while True:
@@ -195,34 +205,38 @@ class Members:
     def _decoded(self, block: bytes, at: int, *, last: bool) -> TarInfo:
         if not block and last:
             raise damaged(
-                f"ends at byte {at:,} without its end marker: it may be cut" if at else "is empty: no tar"
+                f"the archive ends at byte {at:,} without an end marker: it may be cut"
+                if at
+                else "the file is empty"
             )
         if len(block) < BLOCK_BYTES:
             raise cut(at + len(block), at + BLOCK_BYTES, "a header")
         return decoded(block, at)
 
     def _check_rest(self) -> None:
-        """After a block of zeros. POSIX lets anything follow the end marker; but members that follow it, as where
-        archives were concatenated, must not go unnoticed. Reading to the end also checks compressed data, and lets
-        the writer of a pipe finish."""
-        looking = True
+        """Read the rest of the archive after a block of zeros. Raises SourceFailed if more members follow.
+
+        POSIX allows any data after the end marker. But members there, as in concatenated archives, must be
+        reported. Reading to the end also checks compressed data, and lets the writer of a pipe finish.
+        """
+        is_searching = True
         while block := self._archive.read(_CONTENT_BYTES):
             zeros = len(block) - len(block.lstrip(b"\0"))
-            if looking and zeros < len(block):
-                looking = False
+            if is_searching and zeros < len(block):
+                is_searching = False
                 begin = zeros - zeros % BLOCK_BYTES
                 if is_header(block[begin : begin + BLOCK_BYTES]):
                     at = self._archive.position_byte - len(block) + begin
                     raise damaged(
-                        f"more members follow its end marker, from byte {at:,} on, and are not taken: "
-                        "concatenated archives are ingested one by one"
+                        f"more members follow the end marker, from byte {at:,} on, and are not read: "
+                        "ingest concatenated archives one by one"
                     )
 
     def _body(self, header: TarInfo, at: int) -> bytes:
         if header.size > _MAX_EXTENSION_BYTES:
             raise damaged(
                 f"the extended header at byte {at:,} has {header.size:,} bytes, more than "
-                f"{_MAX_EXTENSION_BYTES:,}; nothing after it is taken"
+                f"{_MAX_EXTENSION_BYTES:,}: the rest of the archive is not read"
             )
         return self._exactly(whole_blocks(header.size))[: header.size]
 
@@ -246,14 +260,14 @@ class Members:
     def _member(self, offset: int, block: bytes, header: TarInfo, extension: _Extension) -> Member:
         records = self.defaults | extension.records if self.defaults else extension.records
         long_name = as_text(records.get(b"GNU.sparse.name") or records.get(b"path") or b"") or extension.name
-        # The type and the name as written: TarInfo makes of them what it takes for a folder.
+        # Type and name are read from the block: TarInfo changes them if it takes the member for a folder.
         name = long_name or own_name(block)
         stored = decimal_number(records[b"size"], offset) if records.get(b"size") else header.size
         kind = _KINDS.get(block[156:157], MemberKind.FILE)
         if block[156:157] in _WITHOUT_CONTENTS:
             stored = 0
         elif kind is MemberKind.FILE and name.endswith("/") and not stored:
-            kind = MemberKind.NOTHING  # how archives without a type for folders have them
+            kind = MemberKind.NOTHING  # archives without a type for folders store folders this way
         member = Member(
             kind,
             name,
@@ -273,7 +287,7 @@ class Members:
         return member
 
     def _with_old_map(self, member: Member, block: bytes) -> Member:
-        """Format "oldgnu": pairs of numbers in the header, and in blocks after it."""
+        """Return a sparse member in the format "oldgnu": pairs of numbers in the header, and in blocks after it."""
         at = member.offset_byte
         size = octal_number(block[483:495], at)
         extents = _pairs(block[386:482], at)
@@ -287,7 +301,10 @@ class Members:
         return member._replace(size_bytes=size, start_byte=self._archive.position_byte, extents=extents)
 
     def _with_pax_map(self, member: Member, extension: _Extension) -> Member:
-        """Formats 0.0 (a record for each number), 0.1 (a record of them all) and 1.0 (before the contents)."""
+        """Return a sparse member.
+
+        Its map is one record per number (format 0.0), one record (0.1), or stored before the contents (1.0).
+        """
         at, records = member.offset_byte, extension.records
         version = records.get(b"GNU.sparse.major"), records.get(b"GNU.sparse.minor")
         if version == (b"1", b"0"):
@@ -295,7 +312,9 @@ class Members:
         elif version in ((None, None), (b"0", b"0"), (b"0", b"1")):
             extents = extension.extents(at)
         else:
-            raise damaged(f"the member at byte {at:,} is sparse in an unknown way; nothing after it is taken")
+            raise damaged(
+                f"the member at byte {at:,} is sparse in an unknown format: the rest of the archive is not read"
+            )
         start = self._archive.position_byte
         stored = member.stored_bytes - (start - member.start_byte)
         size = decimal_number(records.get(b"GNU.sparse.realsize") or records.get(b"GNU.sparse.size") or b"", at)
@@ -309,7 +328,7 @@ class Members:
         return [(next(numbers), next(numbers)) for _ in range(count)]
 
     def _numbers(self, member: Member) -> Iterator[int]:
-        """Decimal numbers, one per line, in whole blocks at the beginning of the stored bytes."""
+        """Yield decimal numbers, one per line, in whole blocks at the beginning of the stored bytes."""
         lines = b""
         while True:
             line, newline, rest = lines.partition(b"\n")
@@ -325,8 +344,13 @@ class Members:
 def contents(
     size_bytes: int, extents: Sequence[tuple[int, int]] | None, read: Callable[[int], bytes]
 ) -> Iterator[bytes]:
-    """The contents of a member in blocks of at most 1 MiB; `read` gives exactly as many of its stored bytes as it
-    is asked for."""
+    """Yield the contents of a member in blocks of at most 1 MiB.
+
+    Args:
+        size_bytes: Size of the contents in bytes.
+        extents: (offset, size) of the stored pieces; zeros are between them. None: all bytes are stored.
+        read: Returns exactly this many of the next stored bytes.
+    """
     position = 0
     for offset, length in ((0, size_bytes),) if extents is None else extents:
         yield from _zeros(offset - position)
@@ -347,7 +371,8 @@ def _zeros(size_bytes: int) -> Iterator[bytes]:
 def _check_count(count: int, at: int) -> None:
     if count > _MAX_EXTENTS:
         raise damaged(
-            f"the sparse member at byte {at:,} has more than {_MAX_EXTENTS:,} pieces; nothing after it is taken"
+            f"the sparse member at byte {at:,} has more than {_MAX_EXTENTS:,} pieces: "
+            "the rest of the archive is not read"
         )
 
 

@@ -1,6 +1,6 @@
-"""A tar archive that is read once, front to back: standard input, or a compressed file. Nothing goes to disk.
+"""A tar archive that is read once, front to back: standard input, or a compressed file. Nothing is written to disk.
 
-A locator is where the contents of a member begin, in bytes from the start of the (decompressed) archive.
+A locator is the offset of the contents of a member, in bytes from the start of the decompressed archive.
 """
 
 import contextlib
@@ -24,18 +24,22 @@ from cafcat.support.spool import Spool
 
 __all__ = ["TarStreamSource"]
 
-_KEPT_FILE_BYTES: Final = SMALL_BYTES
-"""Files up to this size are kept until the next batch; a larger one ends its batch, and is read from the stream."""
+_BUFFERED_FILE_BYTES: Final = SMALL_BYTES
+"""Largest file that stays in memory until the next batch, in bytes. A larger file ends its batch, and is read
+from the stream."""
 _BATCH_BYTES: Final = 64 << 20
+"""Most contents of one batch in memory, in bytes."""
 _BATCH_ITEMS: Final = 5_000
+"""Most items of one batch."""
 _COPY_MEMORY_BYTES: Final = 16 << 20
+"""How many bytes of a copied file stay in memory. The rest is in a temporary file."""
 
 
 class TarStreamSource:
-    """The members of an archive, in its order; a name that comes twice comes twice.
+    """The members of an archive, in its order. A name that occurs twice is yielded twice.
 
-    What a batch gave can be opened until the next batch is asked for. A hard link is a file if its target is kept
-    in the same batch: else the contents have gone by.
+    Members of a batch can be opened until the next batch is requested. A hard link is a file if the contents of its
+    target are in the same batch. Otherwise it is a problem, because the contents have already been read.
     """
 
     def __init__(
@@ -46,11 +50,16 @@ class TarStreamSource:
         filter: PathFilter | None = None,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Args: typed: "-" for standard input, the name of a file, or an open binary stream (read once); prefix:
-        folder of the catalog that the names are put into; filter: which members are taken, by their names in the
-        archive; warn: is told when the beginning of a name is removed.
+        """Prepare to read an archive.
 
-        Raises InvalidInput if standard input is closed or a terminal.
+        Args:
+            typed: "-" for standard input, the name of a file, or an open binary stream, which is read once.
+            prefix: Folder of the catalog that the names are put into.
+            filter: Which members to ingest, by their names in the archive. None: all.
+            warn: Called with a warning when the beginning of a name is removed.
+
+        Raises:
+            InvalidInput: Standard input is closed or a terminal.
         """
         self._archive = _standard_input() if typed == "-" else typed
         if typed == "-":
@@ -62,13 +71,15 @@ class TarStreamSource:
         self._items = Items(prefix, filter, warn)
         self._batch = _Batch(StreamInput(iter(())), _no_check)
 
-    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same
-        """Return the archive, as TarFileSource does; a stream has a root of its own each time."""
+    def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same root
+        """Return the archive, as TarFileSource does. Each stream has a root of its own."""
         return self._root
 
     def batches(self) -> Iterator[list[SourceFile | FileProblem]]:
-        """All members, in groups of at most 5,000, with at most 64 MiB of contents in memory. What ends the archive
-        too early is one problem, the last item, with the archive's name."""
+        """Yield all members, in groups of at most 5,000, with at most 64 MiB of contents in memory.
+
+        If the archive ends too early, the last item is a problem with the name of the archive.
+        """
         try:
             with self._opened() as (read, check):
                 yield from self._read(read, check)
@@ -76,18 +87,18 @@ class TarStreamSource:
             yield [damage(self.name, error)]
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """The same one by one: a file can be opened until the next is asked for, and sometimes longer."""
+        """Yield all members. A file can be opened until the next one is requested, and sometimes longer."""
         for batch in self.batches():
             yield from batch
 
-    def keep(self, file: SourceFile) -> None:
-        """Let a large file be opened several times: reading it the first time copies it to a temporary file."""
+    def buffer(self, file: SourceFile) -> None:
+        """Let a large file be opened several times. The first reading copies it to a temporary file."""
         batch = self._batch
         if batch.copy is None and batch.large is not None and file.locator == _locator(batch.large):
             batch.copy = _Copy()
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Raises SourceFailed if the batch of the file has gone by."""
+        """Open a member. Raises SourceFailed if the stream has been read beyond its batch."""
         batch = self._batch
         content = batch.contents.get(file.locator)
         if content is not None:
@@ -97,7 +108,7 @@ class TarStreamSource:
             if batch.copy is not None:
                 blocks = partial(batch.copy.blocks, blocks)
             return FetchedFile(file, None, blocks, modified_ns=file.modified_ns)
-        raise SourceFailed("has gone by in the stream, which is read once", path=printable(file.path))
+        raise SourceFailed("cannot be read any more: the stream is read only once", path=printable(file.path))
 
     def _read(self, read: Callable[[int], bytes], check: Callable[[], None]) -> Iterator[list[Found]]:
         archive = StreamInput(decompressed(pieces(read)))
@@ -110,11 +121,11 @@ class TarStreamSource:
                 if self._batch.items:
                     yield self._batch.items
         finally:
-            self._batch = _Batch(archive, check)  # frees what was kept
+            self._batch = _Batch(archive, check)  # frees the contents
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[Callable[[int], bytes], Callable[[], None]]]:
-        """What reads the archive, and what fails if it changed meanwhile."""
+        """Provide a function that reads the archive, and one that fails if the archive has changed."""
         if isinstance(self._archive, str):
             descriptor = open_archive(self._archive)
             try:
@@ -124,17 +135,17 @@ class TarStreamSource:
             finally:
                 os.close(descriptor)
         elif self._is_begun:
-            raise SourceFailed("was read already, and can be read only once")
+            raise SourceFailed("the stream was read already, and can be read only once")
         else:
             self._is_begun = True
             yield getattr(self._archive, "read1", self._archive.read), _no_check
 
     def _fill(self, members: Iterator[Member]) -> bool:
-        """Fills the batch. False if the archive has come to its end, or cannot be read on."""
+        """Fill the batch. Return False at the end of the archive, or if it cannot be read further."""
         batch = self._batch
         try:
             for member in members:
-                self._take(member)
+                self._add(member)
                 if batch.is_full:
                     return True
             batch.check()
@@ -142,7 +153,7 @@ class TarStreamSource:
             batch.items.append(damage(self.name, _explained(error, batch.check)))
         return False
 
-    def _take(self, member: Member) -> None:
+    def _add(self, member: Member) -> None:
         batch = self._batch
         is_link = member.kind is MemberKind.LINK
         found = batch.target(member) if is_link else own_item(member, _locator(member))
@@ -150,17 +161,22 @@ class TarStreamSource:
         if item is None:
             return
         if isinstance(item, SourceFile) and not is_link:
-            batch.keep(member)
+            batch.buffer(member)
         batch.items.append(item)
         if not (isinstance(item, FileProblem) and item.kind is ProblemKind.NAME):
             batch.targets[key(member.name)] = item
 
 
 class _Batch:
-    """What can be opened now: contents by locator, and at the end at most one larger file, still in the stream."""
+    """Members that can be opened now: small ones in memory, and at the end at most one large one in the stream."""
 
     def __init__(self, archive: StreamInput, check: Callable[[], None]) -> None:
-        """Args: check: raises SourceFailed if the archive is not what it was when it was begun."""
+        """Begin an empty batch.
+
+        Args:
+            archive: The input, which is at a header.
+            check: Raises SourceFailed if the archive has changed since it was opened.
+        """
         self.archive = archive
         self.check = check
         self.items: list[Found] = []
@@ -168,36 +184,37 @@ class _Batch:
         self.large: Member | None = None
         self.copy: _Copy | None = None
         self.targets: dict[str, Found] = {}
-        self._kept_bytes = 0
+        self._buffered_bytes = 0
 
     @property
     def is_full(self) -> bool:
+        """True if no other member fits."""
         return (
             self.large is not None
             or len(self.items) >= _BATCH_ITEMS
-            or self._kept_bytes > _BATCH_BYTES - _KEPT_FILE_BYTES
+            or self._buffered_bytes > _BATCH_BYTES - _BUFFERED_FILE_BYTES
         )
 
-    def keep(self, member: Member) -> None:
-        """Reads the contents of a small file. Raises SourceFailed if they are not all there."""
-        if member.size_bytes > _KEPT_FILE_BYTES:
+    def buffer(self, member: Member) -> None:
+        """Read the contents of a small file, or note a large one. Raises SourceFailed if contents are missing."""
+        if member.size_bytes > _BUFFERED_FILE_BYTES:
             self.large = member
             return
         self.contents[_locator(member)] = b"".join(_Contents(self.archive, member))
-        self._kept_bytes += member.size_bytes
+        self._buffered_bytes += member.size_bytes
 
     def target(self, link: Member) -> Found:
-        """What a hard link is to, or a problem."""
+        """Return the target of a hard link, or a problem."""
         message = (
-            f"a hard link to {shown(link.link_name)!r}, whose contents have gone by in the stream: "
-            "ingest the archive from a file that is not compressed"
+            f"a hard link to {shown(link.link_name)!r}, whose contents were read before in the stream: "
+            "ingest the archive from an uncompressed file"
         )
         gone = FileProblem("", ProblemKind.UNREADABLE, message)
         return self.targets.get(key(link.link_name), gone)
 
 
 class _Copy:
-    """A copy of the large file of a batch, made while the file is read for the first time."""
+    """A copy of the large file of a batch, made when the file is read for the first time."""
 
     def __init__(self) -> None:
         self._spool = Spool("a member of a tar stream", _COPY_MEMORY_BYTES)
@@ -205,8 +222,12 @@ class _Copy:
         self._failure: SourceFailed | None = None
 
     def blocks(self, original: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
-        """The file in blocks: from the stream the first time, from the copy afterwards. Raises SourceFailed,
-        TemporaryFileFailed."""
+        """Yield the file in blocks: from the stream the first time, from the copy later.
+
+        Raises:
+            SourceFailed: The archive is damaged.
+            TemporaryFileFailed: The copy cannot be written.
+        """
         if self._failure is not None:
             raise self._failure
         if self._is_whole:
@@ -223,8 +244,11 @@ class _Copy:
 
 
 def _checked(blocks: Iterable[bytes], path: str, check: Callable[[], None]) -> Iterator[bytes]:
-    """The contents that are next in the stream: they can be read once, and only until the next batch. Raises
-    SourceFailed if the archive is damaged or was read on meanwhile."""
+    """Yield the contents that are next in the stream. They can be read once, before the next batch.
+
+    Raises:
+        SourceFailed: The archive is damaged, or was read further meanwhile.
+    """
     try:
         yield from blocks
         check()
@@ -234,7 +258,7 @@ def _checked(blocks: Iterable[bytes], path: str, check: Callable[[], None]) -> I
 
 
 class _Contents:
-    """The contents of a member that is next in the stream, once, in blocks of at most 1 MiB."""
+    """The contents of the member that is next in the stream, once, in blocks of at most 1 MiB."""
 
     def __init__(self, archive: StreamInput, member: Member) -> None:
         self._archive = archive
@@ -256,15 +280,15 @@ class _Contents:
 
     def _check_position(self) -> None:
         if self._archive.position_byte != self._position:
-            raise SourceFailed("has gone by in the stream, which is read once")
+            raise SourceFailed("cannot be read any more: the stream is read only once")
 
 
 def _no_check() -> None:
-    """A stream cannot be looked at."""
+    """Do nothing: a stream has no state that could be checked."""
 
 
 def _explained(error: SourceFailed, check: Callable[[], None]) -> SourceFailed:
-    """That the archive changed, if it did: it explains what looks like damage."""
+    """Return the error for a changed archive if it has changed: a change looks like damage."""
     try:
         check()
     except SourceFailed as changed:

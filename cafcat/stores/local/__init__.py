@@ -1,1 +1,1 @@
-"""Stores in folders of a local file system."""
+"""Stores in folders of the local file system."""

@@ -1,4 +1,4 @@
-"""What an error of the operating system means in a local store, and what to do about it."""
+"""Translates errors of the operating system in a local store, with hints what to do."""
 
 import errno
 
@@ -22,7 +22,14 @@ _HINTS = {
 
 
 def store_failed(doing: str, where: str, folder: str, error: OSError) -> StoreFailed:
-    """Args: doing: "write", "read", ...; where: the file; folder: that of the store."""
+    """Return the StoreFailed for an error of the operating system.
+
+    Args:
+        doing: The operation that failed: "write", "read", ...
+        where: Path of the file.
+        folder: Folder of the store, for the hint.
+        error: The error.
+    """
     hint = _HINTS.get(error.errno or 0)
     message = f"cannot {doing} {where}: {error.strerror or error}"
     return StoreFailed(message, hint=hint.format(folder=folder) if hint else None)

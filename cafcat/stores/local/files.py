@@ -1,4 +1,4 @@
-"""Reading exact byte ranges of local files."""
+"""Reads exact byte ranges of local files."""
 
 import errno
 import os
@@ -18,11 +18,19 @@ _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR)
 
 
 class LocalFile:
-    """A file of the local file system, open for reading, as a RandomReader for formats. Safe to share by
-    threads."""
+    """A local file that is open for reading, as a RandomReader for formats. Safe to share between threads.
+
+    The file is closed by `close`, or when the last reference to this object is gone.
+    """
 
     def __init__(self, path: str) -> None:
-        """Raises NotFound; InvalidInput if it is not a regular file; StoreFailed."""
+        """Open a file.
+
+        Raises:
+            NotFound: There is no such file.
+            InvalidInput: This is not a regular file, or not a path.
+            StoreFailed: The file cannot be opened.
+        """
         self.name = os.fspath(path)
         self._descriptor = -1
         try:
@@ -41,12 +49,14 @@ class LocalFile:
 
     @property
     def descriptor(self) -> int:
-        """-1 once it is closed."""
+        """File descriptor; -1 once the file is closed."""
         return self._descriptor
 
     def is_current(self) -> bool:
-        """Whether its name still means this file, and nothing was done to it since it was opened: the time of
-        change is that of content, names, owner and permissions."""
+        """Return True if the file's name still leads to this file, and the file has not changed since opening.
+
+        Every change of content, names, owner or permissions sets the status change time, which is compared.
+        """
         try:
             found = os.stat(self.name)
         except OSError:
@@ -54,8 +64,13 @@ class LocalFile:
         return self._identity == (found.st_dev, found.st_ino, found.st_ctime_ns)
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Exactly the bytes of `[start_byte, end_byte)`. Raises Corrupt if the file ends earlier: before
-        memory is taken for what is not there."""
+        """Return exactly the bytes `[start_byte, end_byte)`.
+
+        Raises:
+            Corrupt: The file is shorter. No memory was allocated for the missing bytes.
+            InvalidInput: The range is not valid.
+            StoreFailed: The file cannot be read.
+        """
         if not 0 <= start_byte <= end_byte <= self.size_bytes:
             self._check_span(start_byte, end_byte)
         data = self._part(start_byte, end_byte - start_byte)
@@ -65,12 +80,12 @@ class LocalFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def blocks(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB."""
+        """Yield the bytes `[start_byte, end_byte)` in blocks of at most 1 MiB. Raises as `read_at`."""
         self._check_span(start_byte, end_byte)
         return self._parts(start_byte, end_byte, BLOCK_BYTES)
 
     def close(self) -> None:
-        """Idempotent. A file that nobody has any more closes itself."""
+        """Close the file. Idempotent."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -86,7 +101,7 @@ class LocalFile:
         self.close()
 
     def _parts(self, start_byte: int, end_byte: int, block_bytes: int) -> Iterator[bytes]:
-        """What each read gives; the kernel gives at most 2 GiB at once."""
+        """Yield the results of the system calls. One call returns at most 2 GiB."""
         position = start_byte
         while position < end_byte:
             part = self._part(position, min(block_bytes, end_byte - position))

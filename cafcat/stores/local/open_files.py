@@ -1,8 +1,8 @@
-"""Files that stay open between reads, as long as they are what their names mean.
+"""Files that stay open between reads, as long as their names lead to them.
 
-Objects are immutable, but folders change: an object is pruned, put back from a backup, repaired, or damaged. So the
-name is looked at before every read, and a descriptor serves only if the file there is the one that was opened, and
-nothing was done to it since: whatever a read would find that opens the file, this finds, too.
+Objects are immutable, but folders change: an object is pruned, restored from a backup, repaired, or damaged. So the
+name is checked before every read. An open file is used only if its name still leads to it, and the file has not
+changed since it was opened. A read therefore has the same result as one that opens the file.
 """
 
 import os
@@ -16,9 +16,10 @@ from cafcat.stores.local.files import LocalFile
 __all__ = ["CachedFiles"]
 
 _MOST_FILES: Final = 64
-_KEPT_SECONDS: Final = 60.0
-"""A descriptor holds the space of an object that was deleted. After so long without a read, the next read of
-another object closes it."""
+"""Most files that are open at the same time."""
+_UNUSED_SECONDS: Final = 60.0
+"""How long an unused file stays open, in seconds: it holds the disk space of a deleted object. Later reads of
+other files close it."""
 
 
 class _CachedFile:
@@ -31,8 +32,7 @@ class _CachedFile:
         self.used = time.monotonic()
 
     def read(self, start_byte: int, end_byte: int) -> bytes | None:
-        """The bytes; None if the name means another file by now, if anything was done to this one, or if they
-        cannot be had for any reason."""
+        """Return the bytes. None if the file was replaced or changed, or if reading fails for any reason."""
         file = self._file
         if not file.is_current() or end_byte > file.size_bytes:
             return None
@@ -44,49 +44,51 @@ class _CachedFile:
 
 
 class CachedFiles:
-    """Descriptors of the files read last. Safe to share by threads: a file that is let go is closed when the last
-    thread that reads it has done so."""
+    """Descriptors of the files that were read last. Safe to share between threads.
+
+    A file that is dropped from the cache is closed when the last thread has finished reading it.
+    """
 
     def __init__(self, open_file: Callable[[str], LocalFile]) -> None:
-        """`open_file` opens the file of a key."""
+        """Begin with no open file. `open_file` opens the file of a key."""
         self._open_file = open_file
         self._files: dict[str, _CachedFile] = {}
         self._lock = Lock()
-        self._looked = 0.0
+        self._cleaned_at = 0.0
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
-        """As `LocalFile.read_at`, and raises as opening it."""
-        kept = self._files.get(key)
-        if kept is not None and (data := kept.read(start_byte, end_byte)) is not None:
-            kept.used = time.monotonic()
-            if kept.used > self._looked + _KEPT_SECONDS:
-                self._drop_unused(kept.used)
+        """Return the bytes `[start_byte, end_byte)` of an object. Raises as `open_file` and `LocalFile.read_at`."""
+        cached = self._files.get(key)
+        if cached is not None and (data := cached.read(start_byte, end_byte)) is not None:
+            cached.used = time.monotonic()
+            if cached.used > self._cleaned_at + _UNUSED_SECONDS:
+                self._drop_unused(cached.used)
             return data
         self.drop(key)
-        file = self._open_file(key)  # here, what is wrong is said
+        file = self._open_file(key)  # raises the error that the cached file hides
         data = file.read_at(start_byte, end_byte)
-        self._keep(key, _CachedFile(file))
+        self._cache(key, _CachedFile(file))
         return data
 
-    def _keep(self, key: str, kept: _CachedFile) -> None:
-        self._drop_unused(kept.used)
+    def _cache(self, key: str, cached: _CachedFile) -> None:
+        self._drop_unused(cached.used)
         with self._lock:
             while len(self._files) >= _MOST_FILES:
                 del self._files[min(self._files, key=lambda name: self._files[name].used)]
-            self._files[key] = kept
+            self._files[key] = cached
 
     def _drop_unused(self, now: float) -> None:
-        self._looked = now
+        self._cleaned_at = now
         with self._lock:
-            for key in [key for key, kept in self._files.items() if kept.used + _KEPT_SECONDS < now]:
+            for key in [key for key, cached in self._files.items() if cached.used + _UNUSED_SECONDS < now]:
                 del self._files[key]
 
     def drop(self, key: str) -> None:
-        """Lets go of one file, if it is kept."""
+        """Drop one file from the cache. A file that is not cached is ignored."""
         with self._lock:
             self._files.pop(key, None)
 
     def close(self) -> None:
-        """Lets go of all. Idempotent; what is read next is opened anew."""
+        """Drop all files. Idempotent. Later reads open files again."""
         with self._lock:
             self._files.clear()

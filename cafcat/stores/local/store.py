@@ -21,24 +21,28 @@ __all__ = ["LocalStore"]
 
 
 class LocalStore:
-    """Objects are files of a folder, by their keys; the folder is made when the first object is. Safe to
-    share by threads and processes.
+    """A store whose objects are the files below a folder. Safe to share between threads and processes.
 
-    Files that were read stay open for a while, until `close`.
+    The folder is created with the first object. Files that were read stay open for a while, until `close`.
     """
 
     def __init__(self, folder: Path, *, is_private: bool = False) -> None:
-        """is_private: close the folder, the one that holds it, and all files in it to other users. Otherwise the
-        umask decides."""
+        """Open a store. The folder may be missing.
+
+        Args:
+            folder: The folder, absolute or relative to the current one.
+            is_private: True to close the folder, its parent and all files in it to other users. False to apply the
+                umask.
+        """
         self._folder = os.path.abspath(folder)
-        self._kept = CachedFiles(self.open)
+        self._cache = CachedFiles(self.open)
         self._is_private = is_private
         self._synced: set[tuple[str, int]] = set()
-        """Folders, by path and inode, whose own names this process has synced, with those of all folders above."""
+        """Path and inode of each folder whose name, with those of all folders above, this process has synced."""
 
     def close(self) -> None:
-        """Closes the files that are still open. Idempotent; the store can still be used."""
-        self._kept.close()
+        """Close the files that are still open. Idempotent. The store can still be used."""
+        self._cache.close()
 
     @property
     def folder(self) -> str:
@@ -47,27 +51,48 @@ class LocalStore:
 
     @property
     def url(self) -> str:
-        """ "file:///srv/chunks", whatever the folder's name has in it percent-encoded."""
+        """URL of the folder, percent-encoded: "file:///srv/chunks"."""
         return Path(self._folder).as_uri()
 
     @property
+    def is_remote(self) -> bool:
+        """False, also for a network file system: the operating system hides the server."""
+        return False
+
+    @property
     def reads_in_flight(self) -> int:
-        """Files come from the page cache, or from a disk that reads ahead by itself."""
+        """1: files come from the page cache, or from a disk that reads ahead by itself."""
         return 1
 
-    def create(self, key: str, *, rewrites_head: bool = False) -> LocalUpload:  # noqa: ARG002 - any file can be
-        """Raises InvalidInput for a bad key, Conflict if the key is taken or being written, StoreFailed."""
+    def create(self, key: str, *, rewrites_head: bool = False) -> LocalUpload:  # noqa: ARG002 - any head can be rewritten
+        """Begin an upload.
+
+        Raises:
+            InvalidInput: The key is not allowed.
+            Conflict: The key is taken, or another upload of the key exists.
+            StoreFailed: The file cannot be created.
+        """
         path = self.locate(key)
         self._make_folder(os.path.dirname(path))
         return LocalUpload(path, self._folder, key, is_private=self._is_private)
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
-        """Exactly `[start_byte, end_byte)`. Raises NotFound, Corrupt if the object ends earlier,
-        StoreFailed."""
-        return self._kept.read(key, start_byte, end_byte)
+        """Return exactly the bytes `[start_byte, end_byte)` of an object.
+
+        Raises:
+            NotFound: There is no such object.
+            Corrupt: The object is shorter.
+            StoreFailed: The file cannot be read.
+        """
+        return self._cache.read(key, start_byte, end_byte)
 
     def open(self, key: str) -> LocalFile:
-        """An object as a file that is open for reading; nothing here keeps it. Raises NotFound, StoreFailed."""
+        """Open an object as a file. The store does not keep it open.
+
+        Raises:
+            NotFound: There is no such object.
+            StoreFailed: The file cannot be opened.
+        """
         path = self.locate(key)
         try:
             return LocalFile(path)
@@ -75,38 +100,38 @@ class LocalStore:
             raise NotFound(f"no object {key} in {self._folder}", chunk=path) from error
 
     def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """The same in blocks of at most 1 MiB."""
+        """Yield the bytes `[start_byte, end_byte)` of an object in blocks of at most 1 MiB. Raises as `read`."""
         with self.open(key) as file:
             yield from file.blocks(start_byte, end_byte)
 
     def stat(self, key: str) -> ObjectInfo:
-        """Raises NotFound, StoreFailed."""
+        """Return key and size of an object. Raises NotFound, StoreFailed."""
         with self.open(key) as file:
             return ObjectInfo(key, file.size_bytes)
 
     def delete(self, key: str) -> None:
-        """Removes an object, durably. No error if it is not there."""
-        self._kept.drop(key)
+        """Remove an object durably. A missing object is not an error."""
+        self._cache.drop(key)
         self._remove(self.locate(key))
 
-    def discard(self, key: str, upload_id: str | None = None) -> None:  # noqa: ARG002 - keys say it all here
-        """Removes what an upload left behind whose process died. No error if there is nothing."""
+    def discard(self, key: str, upload_id: str | None = None) -> None:  # noqa: ARG002 - a key has one upload
+        """Remove the unfinished upload of a key, whose process died. A missing upload is not an error."""
         self._remove(self.locate(key) + PARTIAL_SUFFIX)
 
     def uploads(self) -> Iterator[str]:
-        """Keys of the uploads that have not ended."""
+        """Yield the key of each unfinished upload."""
         for name in self._walk():
             if name.endswith(PARTIAL_SUFFIX):
                 yield name.removesuffix(PARTIAL_SUFFIX)
 
     def list(self, below: str = "") -> Iterator[ObjectInfo]:
-        """All objects, or those below a folder of keys, in order of key."""
+        """Yield all objects in order of key, or only those below a folder of keys."""
         for key in self._walk(below):
             if (size_bytes := self._size_of(key)) is not None:
                 yield ObjectInfo(key, size_bytes)
 
     def locate(self, key: str) -> str:
-        """The absolute path of an object's file."""
+        """Return the absolute path of an object's file. Raises InvalidInput for a key that is not allowed."""
         return f"{self._folder}/{check_key(key)}"
 
     def _remove(self, path: str) -> None:
@@ -119,7 +144,7 @@ class LocalStore:
             raise store_failed("remove", path, self._folder, error) from error
 
     def _walk(self, below: str = "") -> Iterator[str]:
-        """Names of all files, relative to the folder, in byte order."""
+        """Yield the names of all files, relative to the folder, in byte order."""
         pending = [below]
         while pending:
             name = pending.pop()
@@ -129,7 +154,7 @@ class LocalStore:
                 yield name
 
     def _names(self, key: str) -> Sequence[str]:
-        """Of a folder, in reverse order; those of folders end in "/"."""
+        """Return the names in a folder, in reverse order. Those of folders end in "/"."""
         folder = f"{self._folder}/{key}"
         try:
             with os.scandir(folder) as entries:
@@ -141,7 +166,7 @@ class LocalStore:
         return sorted(names, reverse=True)
 
     def _size_of(self, key: str) -> int | None:
-        """None for what is no object: something else's file, or one that was just deleted."""
+        """Return the size of an object. None for a file with another kind of name, and for a deleted one."""
         path = f"{self._folder}/{key}"
         try:
             check_key(key)
@@ -153,8 +178,10 @@ class LocalStore:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def _make_folder(self, folder: str) -> None:
-        """Make a folder of the store, with every folder above it that is missing. When this returns, the names of
-        all of them are durable, whoever made them: another process may have made one and not synced it yet."""
+        """Create a folder of the store, with all missing folders above it, and make their names durable.
+
+        Folders that exist are synced, too: another process may have created one and not synced it yet.
+        """
         try:
             with suppress(FileNotFoundError):
                 if (folder, os.stat(folder).st_ino) in self._synced:

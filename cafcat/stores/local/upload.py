@@ -1,8 +1,8 @@
-"""Writing one object into a folder, durably, and without ever replacing another.
+"""Writes one object into a folder, durably, and without ever replacing another.
 
-The bytes go to a temporary file beside the final name. Commit: fsync the file, link it to its name (which
-fails if the name is taken), remove the temporary name, fsync the folder. A file system without hard links
-gets an empty file created exclusively under the name, which the temporary file then replaces.
+The bytes go to a temporary file beside the final name. Commit: fsync the file, link it to its name (which fails if
+the name is taken), remove the temporary name, fsync the folder. On a file system without hard links, an empty file
+is created exclusively under the final name, and the temporary file then replaces it.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from cafcat.support.syncing import FOLDER_FLAGS, sync_file, sync_folder
 __all__ = ["LocalUpload"]
 
 _DIRECT_UNIT_BYTES = 4096
-"""O_DIRECT writes must begin and end at multiples of the device's block: this is one on every common
+"""Writes with O_DIRECT must begin and end at multiples of the device's block, in bytes. This suits every common
 device."""
 _O_DIRECT: int = getattr(os, "O_DIRECT", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,17 +28,26 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, er
 
 
 class LocalUpload:
-    """One object being written.
+    """One object that is being written.
 
-    Page-aligned whole blocks pass by the page cache (O_DIRECT) where the file system allows it: measured
+    Whole blocks in page-aligned memory bypass the page cache (O_DIRECT) where the file system allows it. This is
     nearly twice as fast as buffered writes (docs/performance.md). From the first other block on, writes are
     buffered.
     """
 
     def __init__(self, path: str, folder: str, key: str, *, is_private: bool = False) -> None:
-        """Args: path: final file name, its folder exists; folder: that of the store, for messages; is_private:
-        close the object to other users, else the umask decides.
-        Raises Conflict if the key, or an upload of it, is there; StoreFailed."""
+        """Create the temporary file.
+
+        Args:
+            path: Final path of the object. Its folder must exist.
+            folder: Folder of the store, for messages.
+            key: Key of the object, for messages.
+            is_private: True to close the object to other users. False to apply the umask.
+
+        Raises:
+            Conflict: The store has this key, or an unfinished upload of it.
+            StoreFailed: The file cannot be created.
+        """
         self._path = path
         self._temporary = path + PARTIAL_SUFFIX
         self._folder = folder
@@ -52,7 +61,9 @@ class LocalUpload:
         try:
             self._descriptor = self._create_private() if is_private else os.open(self._temporary, _CREATE, 0o666)
         except FileExistsError as error:
-            raise self._taken(f"somebody writes it, or died doing so: see {self._temporary}") from error
+            raise self._taken(
+                f"another process is writing it, or died while writing it: see {self._temporary}"
+            ) from error
         except OSError as error:
             raise store_failed("create", self._temporary, folder, error) from error
         try:
@@ -63,7 +74,7 @@ class LocalUpload:
             raise
 
     def write(self, data: bytes | memoryview) -> None:
-        """Appends. The data may be changed as soon as this returns."""
+        """Append bytes. The caller may change the buffer as soon as this returns. Raises StoreFailed."""
         self._check_usable()
         self._half_written = True
         try:
@@ -73,7 +84,11 @@ class LocalUpload:
         self._half_written = False
 
     def rewrite_head(self, data: bytes) -> None:
-        """Writes the first bytes anew, through the page cache: they are no whole block."""
+        """Replace the first bytes, through the page cache: they are not a whole block.
+
+        Raises:
+            StoreFailed: The file cannot be written.
+        """
         self._check_usable()
         self._half_written = True
         try:
@@ -86,22 +101,27 @@ class LocalUpload:
 
     @property
     def upload_id(self) -> str | None:
-        """None: the key says which file to remove."""
+        """None: the key suffices to find the temporary file."""
         return None
 
     @property
     def etag(self) -> str | None:
-        """None: file systems have none."""
+        """None: file systems have no entity tags."""
         return None
 
     def commit(self, crc64nvme: int | None = None) -> None:  # noqa: ARG002 - a file system keeps no checksum
-        """Makes the object durable under its key. Raises Conflict if the key was taken meanwhile."""
+        """Make the object durable under its key.
+
+        Raises:
+            Conflict: The key was taken meanwhile.
+            StoreFailed: The file cannot be written.
+        """
         self._check_usable()
         try:
             if self._final_mode is not None:
                 os.fchmod(self._descriptor, self._final_mode)
             sync_file(self._descriptor)
-            self._take_name()
+            self._link_name()
             sync_folder(os.path.dirname(self._path))
         except FileExistsError as error:
             self._failure = self._found()
@@ -111,15 +131,14 @@ class LocalUpload:
         self._end()
 
     def abort(self) -> None:
-        """Removes what was written. Never raises for what cannot be removed: `discard` of the store can
-        later."""
+        """Remove the temporary file. Errors are suppressed: `LocalStore.discard` can remove it later."""
         if not self._ended:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
             self._end()
 
     def _create_private(self) -> int:
-        """Create the file for the owner of its folder, who may not be this user. Raises OSError."""
+        """Create the file for the owner of its folder, who may be another user. Raises OSError."""
         folder = os.open(os.path.dirname(self._temporary), FOLDER_FLAGS)
         try:
             descriptor = os.open(os.path.basename(self._temporary), _CREATE, PRIVATE_FILE, dir_fd=folder)
@@ -137,27 +156,33 @@ class LocalUpload:
             except OSError as error:
                 if not (self._direct and error.errno == errno.EINVAL):
                     raise
-                self._direct = self._set_direct(False)  # memory not aligned, or a larger block than we know
+                self._direct = self._set_direct(False)  # the memory is not aligned, or the device has larger blocks
                 continue
             self._written_bytes += count
             rest = rest[count:]
 
-    def _set_direct(self, wanted: bool) -> bool:
-        """Whether O_DIRECT is on afterwards. Set after opening, because a refused open may have made the
-        file."""
+    def _set_direct(self, is_direct: bool) -> bool:
+        """Switch O_DIRECT on or off, and return True if it is on afterwards.
+
+        The flag is set after opening, because an open that fails with it may already have created the file.
+        """
         if not _O_DIRECT:
             return False
         flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
-        flags = flags | _O_DIRECT if wanted else flags & ~_O_DIRECT
+        flags = flags | _O_DIRECT if is_direct else flags & ~_O_DIRECT
         try:
             fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags)
         except OSError:
             return False
-        return wanted
+        return is_direct
 
     def _make_private(self) -> int | None:
-        """Nobody else reads half an object. Gives the mode that the umask (or the folder's ACL) allowed, to
-        be set in the end; None where the file system has no modes."""
+        """Close the unfinished file to other users.
+
+        Returns:
+            The mode that the umask (or the folder's ACL) allowed, which `commit` sets. None if the file system has
+            no modes.
+        """
         mode = os.fstat(self._descriptor).st_mode & 0o777
         try:
             os.fchmod(self._descriptor, 0o600)
@@ -165,33 +190,35 @@ class LocalUpload:
             return None
         return mode
 
-    def _take_name(self) -> None:
+    def _link_name(self) -> None:
         try:
             os.link(self._temporary, self._path)
         except FileExistsError:
-            # A network file system may have done it and lost the answer.
+            # A network file system may have created the link and lost the answer.
             if not os.path.samestat(os.fstat(self._descriptor), os.lstat(self._path)):
                 raise
         except OSError as error:
             if error.errno not in _NO_HARD_LINKS:
                 raise
-            self._take_name_without_links()
+            self._rename_without_links()
             return
         os.unlink(self._temporary)
 
-    def _take_name_without_links(self) -> None:
+    def _rename_without_links(self) -> None:
         os.close(os.open(self._path, _CREATE, 0o600))
         try:
             os.replace(self._temporary, self._path)
         except OSError:
-            os.unlink(self._path)  # our own claim, still empty
+            os.unlink(self._path)  # the empty file from above
             raise
 
     def _check_usable(self) -> None:
         if self._failure is not None:
-            raise StoreFailed(f"writing {self._path} failed before: {self._failure.message}") from self._failure
+            raise StoreFailed(
+                f"an earlier write to {self._path} failed: {self._failure.message}"
+            ) from self._failure
         if self._half_written:
-            raise StoreFailed(f"writing {self._path} was interrupted: how much was written is not known")
+            raise StoreFailed(f"writing {self._path} was interrupted: the number of written bytes is not known")
         if self._ended:
             raise InvalidInput(f"the upload of {self._key} has ended")
 
@@ -200,16 +227,19 @@ class LocalUpload:
         raise self._failure from error
 
     def _found(self) -> Conflict:
-        """Return the error for an object that is there. Its writer may have died before its name was durable, and
-        whoever finds the object relies on it: so the name is synced."""
+        """Sync the name of an existing object, and return the error for it.
+
+        The writer of that object may have died before its name was durable. Callers rely on the object that they
+        find.
+        """
         with contextlib.suppress(OSError):
             sync_folder(os.path.dirname(self._path))
-        return self._taken("an object of that key is there")
+        return self._taken("an object with this key exists")
 
     def _taken(self, message: str) -> Conflict:
-        return Conflict(f"the store has {self._key} already: {message}", chunk=self._path)
+        return Conflict(f"cannot write the object {self._key}: {message}", chunk=self._path)
 
     def _end(self) -> None:
         self._ended = True
-        with contextlib.suppress(OSError):  # nothing is left to lose: committed data were fsynced
+        with contextlib.suppress(OSError):  # an error here loses nothing: committed data were fsynced
             os.close(self._descriptor)

@@ -1,6 +1,7 @@
 """The parts of multipart uploads: how large, how many, and how one is read while it is sent.
 
-Limits: Amazon S3 User Guide, "Amazon S3 multipart upload limits": 10,000 parts, 5 MiB to 5 GiB each but the last.
+Limits: 10,000 parts, each but the last of 5 MiB to 5 GiB (Amazon S3 User Guide, "Amazon S3 multipart upload
+limits").
 """
 
 import hashlib
@@ -14,28 +15,47 @@ from cafcat.model import MAX_CHUNK_BYTES
 __all__ = ["MAX_PARTS", "PartBody", "PartPlan", "plan_parts"]
 
 MAX_PARTS: Final = 10_000
+"""Most parts of one upload."""
 
 _MIB: Final = 1 << 20
 _MIN_PART_BYTES: Final = 5 * _MIB
+"""Smallest size of a part in bytes, except for the last one."""
 _BEST_PART_BYTES: Final = 16 * _MIB
-"""Larger ones save few requests, and cost more to send again."""
+"""Preferred size of a part in bytes. Larger parts save few requests, and cost more to send again."""
 _MOST_IN_FLIGHT: Final = 8
+"""Most parts that are sent at the same time."""
 
 
 class PartPlan(NamedTuple):
-    """Parts of so many bytes, so many of them on their way at once while the next one is filled."""
+    """Sizes for one upload.
+
+    Attributes:
+        part_bytes: Size of a part in bytes.
+        in_flight: How many parts are sent at the same time, while the next one is filled.
+    """
 
     part_bytes: int
     in_flight: int
 
     @property
     def memory_bytes(self) -> int:
+        """Memory that the parts take, in bytes."""
         return self.part_bytes * (self.in_flight + 1)
 
 
 def plan_parts(memory_bytes: int, largest_bytes: int = MAX_CHUNK_BYTES) -> PartPlan:
-    """Parts with which an object of `largest_bytes` has at most 10,000, within that memory: 16 MiB if it allows
-    eight of them in flight, else smaller ones, else fewer. Raises InvalidInput if the memory is too small."""
+    """Choose parts so that the largest object has at most 10,000 of them.
+
+    The parts have 16 MiB if the memory allows eight of them in flight. With less memory, the parts become smaller,
+    and then fewer.
+
+    Args:
+        memory_bytes: Memory for the parts, in bytes.
+        largest_bytes: Size of the largest object in bytes.
+
+    Raises:
+        InvalidInput: The memory is too small for two parts.
+    """
     least = max(_MIN_PART_BYTES, _whole_mib(-(-largest_bytes // MAX_PARTS)))
     affordable = memory_bytes // (_MOST_IN_FLIGHT + 1) // _MIB * _MIB
     part_bytes = max(least, min(_BEST_PART_BYTES, affordable))
@@ -52,7 +72,7 @@ def _whole_mib(size_bytes: int) -> int:
 
 
 class PartBody:
-    """The beginning of a buffer as a file that is read: boto3 copies whatever is no file."""
+    """The beginning of a buffer as a file for reading. boto3 copies bodies that are not files."""
 
     def __init__(self, buffer: mmap, size_bytes: int) -> None:
         self._whole = memoryview(buffer)
@@ -63,22 +83,23 @@ class PartBody:
         return len(self._view)
 
     def read(self, size_bytes: int | None = -1) -> bytes:
-        """At most so many bytes; all that are left if negative or None."""
+        """Return at most this many bytes, or all that are left if the number is negative or None."""
         left = len(self._view) - self._position
         count = left if size_bytes is None or size_bytes < 0 else min(size_bytes, left)
         start, self._position = self._position, self._position + count
         return bytes(self._view[start : self._position])
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """As of files."""
+        """Move the position as `io.IOBase.seek` does, and return it."""
         self._position = (0, self._position, len(self._view))[whence] + offset
         return self._position
 
     def tell(self) -> int:
+        """Return the position in bytes."""
         return self._position
 
     def md5(self) -> bytes:
-        """Of all bytes."""
+        """Return the MD5 of all bytes."""
         return hashlib.md5(self._view, usedforsecurity=False).digest()
 
     def __enter__(self) -> Self:

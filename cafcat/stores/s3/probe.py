@@ -1,4 +1,4 @@
-"""Trying what an S3 server can do: small objects below the store's prefix, all removed afterwards."""
+"""Tests the features of an S3 server with small objects below the store's prefix, which are removed afterwards."""
 
 import base64
 import contextlib
@@ -22,7 +22,7 @@ __all__ = ["S3Probe"]
 _PART_BYTES: Final = 5 << 20
 _TAIL: Final = b"the last part may be small"
 _MOST_SKEW_SECONDS: Final = 300
-"""A third of the difference at which S3 refuses signatures."""
+"""Largest accepted difference between the clocks, in seconds: a third of that at which S3 refuses signatures."""
 _UPLOAD_CHECKS: Final = (
     ("entity tag", ServerCheck.ENTITY_TAG),
     ("checksum of the object", ServerCheck.CHECKSUM),
@@ -31,10 +31,10 @@ _UPLOAD_CHECKS: Final = (
 
 
 class S3Probe:
-    """One pass over the features of a server. What fails goes into the `checks` of the store."""
+    """One pass over the features of a server. Failed checks are added to the `checks` of the store."""
 
     def __init__(self, store: S3Store) -> None:
-        """Take a store whose `checks` have no verdicts yet."""
+        """Prepare to test a store. Its `checks` must be empty."""
         self._store = store
         self._checks = store.checks
         self._connection = store.connection
@@ -45,7 +45,7 @@ class S3Probe:
         self._has_promise = False
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a finding for each feature. Errors as of `probe`."""
+        """Yield a finding for each feature. Raises as `cafcat.stores.probing.probe`."""
         try:
             yield self._multipart()
             for feature, check in _UPLOAD_CHECKS:
@@ -64,7 +64,7 @@ class S3Probe:
             self._clean()
 
     def _key(self, name: str) -> str:
-        """The key of an object in the store; the object is removed at the end."""
+        """Return the key of an object that `_clean` removes at the end."""
         key = f"{self._folder}/{name}"
         if key not in self._keys:
             self._keys.append(key)
@@ -94,13 +94,13 @@ class S3Probe:
     def _ranges(self) -> Finding:
         size_bytes = _PART_BYTES + len(_TAIL)
         key = self._key("parts")
-        right = (
+        is_right = (
             self._store.read(key, _PART_BYTES, size_bytes) == _TAIL
             and self._store.read(key, 0, size_bytes) == bytes(_PART_BYTES) + _TAIL
         )
-        detail = "answered with status 200 instead of 206" if self._connection.ranges_are_200 else ""
+        detail = "the server answers with status 200 instead of 206" if self._connection.ranges_are_200 else ""
         remedy = "ranges are read with boto3, which costs more CPU time" if detail else ""
-        return Finding("ranges", right, detail, remedy, is_needed=True)
+        return Finding("ranges", is_right, detail, remedy, is_needed=True)
 
     def _listing(self) -> Finding:
         self._put("é &+%20", b"")
@@ -112,14 +112,16 @@ class S3Probe:
             self._put(name, b"")
         listed = [found.key for found in self._store.list(f"{self._folder}/")]
         works = listed == sorted(listed, key=str.encode)
-        return Finding("order of listing", works, "" if works else "not that of the keys' bytes; cafcat needs none")
+        return Finding(
+            "order of listing", works, "" if works else "not the order of the keys' bytes; cafcat does not need it"
+        )
 
     def _put(self, name: str, data: bytes, **options: Any) -> None:
         with translated("write", self._store.locate(self._key(name))):
             self._client.put_object(**self._where(name), Body=data, **options)
 
     def _part_checksums(self) -> Finding:
-        """Send a part with the checksum of other bytes."""
+        """Send a part with the checksum of other bytes, which the server should refuse."""
         where = self._where("wrong part")
         other = hashlib.md5(b"other", usedforsecurity=False).digest()
         with translated("write", self._store.url):
@@ -154,7 +156,7 @@ class S3Probe:
         return self._by_check(feature, ServerCheck.CONDITIONAL_WRITES)
 
     def _unfinished(self) -> None:
-        """Begin an upload, look for the upload, and abort the upload."""
+        """Begin an upload, look for it in the list, and abort it."""
         where = self._where("unfinished")
         with translated("write", self._store.url):
             upload_id = self._client.create_multipart_upload(**where)["UploadId"]

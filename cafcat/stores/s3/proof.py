@@ -1,7 +1,7 @@
 """Proof that an object in a bucket is the one that was uploaded (decision 0011).
 
-A HEAD request decides. Where size and checksum or entity tag agree, the object is ours. Where only the size agrees,
-the object is read back once, and our own CRC-64/NVME decides.
+A HEAD request decides. If the size and a checksum or entity tag are right, the object is the uploaded one. If only
+the size is right, the object is read back once and compared by its CRC-64/NVME.
 """
 
 from collections.abc import Collection
@@ -18,13 +18,14 @@ __all__ = ["Expected", "prove"]
 
 
 class Expected(NamedTuple):
-    """What a completed upload should have become.
+    """Properties that the object of a completed upload should have.
 
     Attributes:
-        size_bytes: Of the object.
+        size_bytes: Size of the object in bytes.
         crc64nvme: CRC-64/NVME of the object.
-        etags: Entity tags that the object may have: the completion's, and the one that S3 makes of the parts' tags.
-        has_promise: The server promised to check and keep the CRC-64/NVME.
+        etags: Entity tags that the object may have: the tag in the answer to the completion, and the tag that S3
+            computes from the parts' tags.
+        has_promise: The server promised to check and store the CRC-64/NVME.
         parts_differ: The tag of some part was not the MD5 of its bytes.
         is_completed: The server confirmed the completion.
     """
@@ -38,13 +39,19 @@ class Expected(NamedTuple):
 
 
 def prove(connection: S3Connection, checks: ServerChecks, key: str, expected: Expected) -> str | None:
-    """Return the entity tag of the object under a key, once it is proven to be the expected one.
+    """Return the entity tag of the object under a key, if it is the expected object.
+
+    Args:
+        connection: The bucket.
+        checks: The checks that the server failed. Newly failed checks are added.
+        key: Key in the bucket.
+        expected: The properties of the uploaded object.
 
     Raises:
         NotFound: There is no object.
         Conflict: There is another object.
         StoreFailed: The server fails.
-        AccessDenied: The server refuses.
+        AccessDenied: The server refuses the credentials.
     """
     name = f"{connection.url}/{key}"
     client: Any = connection.client
@@ -56,7 +63,7 @@ def prove(connection: S3Connection, checks: ServerChecks, key: str, expected: Ex
         _may_trust(failing, checks, expected) or _read_back(connection, key, expected)
     )
     if not is_ours:
-        message = f"{name} is not what was written there: {found['ContentLength']:,} bytes, tag {etag}"
+        message = f"{name} is not the object that was written: {found['ContentLength']:,} bytes, tag {etag}"
         raise Conflict(message, chunk=name)
     if expected.is_completed:
         for check in failing:
@@ -65,12 +72,12 @@ def prove(connection: S3Connection, checks: ServerChecks, key: str, expected: Ex
 
 
 def _failing(found: Any, etag: str | None, expected: Expected) -> list[ServerCheck]:
-    """The checks that stand against the object; none if the object is proven."""
+    """Return the checks that the object fails. The list is empty if the CRC-64/NVME is right."""
     checksum = found.get("ChecksumCRC64NVME")
     if checksum == to_base64(expected.crc64nvme):
         return []
     failing = []
-    if expected.has_promise:  # without a promise it may be a checksum of the parts' checksums
+    if expected.has_promise:  # otherwise the server may show a checksum of the parts' checksums
         failing.append(ServerCheck.CHECKSUM)
     if etag is None or etag not in expected.etags:
         failing.append(ServerCheck.ENTITY_TAG)
@@ -80,9 +87,10 @@ def _failing(found: Any, etag: str | None, expected: Expected) -> list[ServerChe
 
 
 def _may_trust(failing: Collection[ServerCheck], checks: ServerChecks, expected: Expected) -> bool:
-    """Whether the server is known to fail these checks, and other checks proved the parts and the completion.
+    """Return True if the object is proven, or the failing checks are known to fail on this server.
 
-    A server whose part tags prove nothing, or that got no MD5 of the parts, is never trusted.
+    The second case also needs proof of the parts and the completion by other checks. A server is never trusted if
+    the tags of parts prove nothing, or if it got no MD5 of the parts.
     """
     if not failing:
         return True

@@ -1,16 +1,18 @@
-"""Features of S3 servers that a server was found to lack, and what cafcat does instead."""
+"""Features that S3 servers lack, and what cafcat does instead."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from threading import RLock
-from typing import Final, Protocol
+from typing import Final
 
-__all__ = ["REMEDIES", "ServerCheck", "ServerChecks", "Verdicts"]
+from cafcat.stores.kind import Verdicts
+
+__all__ = ["REMEDIES", "ServerCheck", "ServerChecks"]
 
 
 class ServerCheck(StrEnum):
-    """A check that servers can fail. The values are stored in the catalog."""
+    """A check that S3 servers can fail. The values are stored in the catalog."""
 
     ENTITY_TAG = "entity_tag"
     """HEAD shows the entity tag of the completed upload."""
@@ -48,31 +50,21 @@ REMEDIES: Final[Mapping[ServerCheck, str]] = {
         "it ignores If-None-Match. cafcat looks whether a key is free right before it completes an upload"
     ),
 }
-"""Per failed check: what the server does, and what cafcat does about it."""
-
-
-class Verdicts(Protocol):
-    """Where failed checks are remembered: beyond this process if there is a catalog."""
-
-    def failed(self, store_url: str) -> Collection[str]:
-        """Return the values of ServerCheck that the server of a store failed earlier."""
-
-    def remember(self, store_url: str, check: str) -> bool:
-        """Remember a failed check. Return False if the check was remembered before, by whichever process."""
+"""For each failed check: what the server does, and what cafcat does about it."""
 
 
 class ServerChecks:
-    """The checks that the server of one store failed, each reported once. Safe to share between threads."""
+    """The checks that the server of one store failed. Each is reported once. Safe to share between threads."""
 
     def __init__(
         self, store_url: str, verdicts: Verdicts | None = None, warn: Callable[[str], object] | None = None
     ) -> None:
-        """Nothing is loaded before the first question.
+        """Prepare without loading anything.
 
         Args:
             store_url: URL of the store.
-            verdicts: What earlier processes found. By default nothing is known, and nothing is remembered.
-            warn: Called with the message about each newly failed check. By default, the logger "cafcat" is used.
+            verdicts: Loads and stores failed checks. None: they are remembered only in this process.
+            warn: Called with the message about each newly failed check. None: the logger "cafcat" is used.
         """
         self._store_url = store_url
         self._verdicts = verdicts
@@ -81,7 +73,7 @@ class ServerChecks:
         self._lock = RLock()
 
     def __contains__(self, check: ServerCheck) -> bool:
-        """Return whether the server failed this check."""
+        """Return True if the server failed this check."""
         return check in self._failed
 
     @property
@@ -99,7 +91,7 @@ class ServerChecks:
             return self._known
 
     def fail(self, check: ServerCheck) -> None:
-        """Remember a failed check, and warn unless the check was remembered before."""
+        """Remember a failed check. Warn, unless the check was remembered before."""
         with self._lock:
             if check in self._failed:
                 return

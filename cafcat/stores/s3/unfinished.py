@@ -1,4 +1,4 @@
-"""Multipart uploads that were neither completed nor aborted: listing and aborting them."""
+"""Lists and aborts unfinished multipart uploads."""
 
 import contextlib
 from typing import Final
@@ -11,6 +11,7 @@ from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
 __all__ = ["abort_uploads", "check_reachable", "uploads_of"]
 
 _ABORT_ROUNDS: Final = 5
+"""How often uploads are listed and aborted again."""
 
 
 def abort_uploads(
@@ -18,19 +19,19 @@ def abort_uploads(
 ) -> None:
     """Abort every upload of a key, except the one with the id `keep`.
 
-    Lists the uploads again after each round, because a part on its way can keep an upload alive. A server that
-    cannot list or abort uploads is reported once; its uploads stay.
+    The uploads are listed again after each round, because a part that is being sent can keep an upload alive. A
+    server that cannot list or abort uploads is reported once, and its uploads stay.
 
     Args:
         connection: The bucket.
-        checks: What the server is known to lack.
-        key: In the bucket.
-        upload_id: Aborted first, without a list.
-        keep: The id of an upload that stays.
+        checks: The checks that the server failed.
+        key: Key in the bucket.
+        upload_id: Id of an upload that is aborted first, without listing. None: there is none.
+        keep: Id of an upload that stays. None: all are aborted.
 
     Raises:
         StoreFailed: The server fails, or lists the same uploads again and again.
-        AccessDenied: The server refuses.
+        AccessDenied: The server refuses the credentials.
     """
     if upload_id is not None:
         _abort(connection, checks, key, upload_id)
@@ -41,7 +42,7 @@ def abort_uploads(
         for found in left:
             _abort(connection, checks, key, found)
     raise StoreFailed(
-        f"the uploads of {connection.url}/{key} cannot be removed: the server still lists them after "
+        f"cannot remove the unfinished uploads of {connection.url}/{key}: the server still lists them after "
         f"{_ABORT_ROUNDS} attempts",
         hint="run cafcat recover later",
     )
@@ -60,7 +61,10 @@ def _abort(connection: S3Connection, checks: ServerChecks, key: str, upload_id: 
 def uploads_of(connection: S3Connection, checks: ServerChecks, prefix: str) -> list[tuple[str, str]]:
     """Return key and id of every unfinished upload whose key begins with a prefix.
 
-    Empty for a server that cannot list uploads, which is reported once.
+    The result is empty for a server that cannot list uploads. Such a server is reported once.
+
+    Raises:
+        StoreFailed, AccessDenied: The server fails or refuses.
     """
     if ServerCheck.LIST_UPLOADS in checks:
         return []
@@ -76,12 +80,12 @@ def uploads_of(connection: S3Connection, checks: ServerChecks, prefix: str) -> l
 
 
 def check_reachable(connection: S3Connection) -> None:
-    """Ask the server whether the bucket is there.
+    """Check with a HEAD request that the bucket exists.
 
     Raises:
         NotFound: There is no such bucket.
         StoreFailed: The server does not answer.
-        AccessDenied: The server refuses.
+        AccessDenied: The server refuses the credentials.
     """
     with translated("look at", connection.url):
         connection.client.head_bucket(Bucket=connection.bucket)

@@ -1,8 +1,9 @@
-"""Writing one object into a bucket: a multipart upload, parts on their way while the next one is filled.
+"""Writes one object into a bucket with a multipart upload. Parts are sent while the next one is filled.
 
-Nobody sees the object before CompleteMultipartUpload, which does not replace another (If-None-Match: *). If the
-server promises to check CRC-64/NVME, every part carries its own, and the completion that of all bytes. Other
-servers get Content-MD5, and the tag of each part has to be that MD5. A HEAD request decides what a completion did.
+The object is invisible before CompleteMultipartUpload, which does not replace another object (If-None-Match: *). If
+the server promises to check CRC-64/NVME, every part is sent with its own checksum, and the completion with that of
+all bytes. Other servers get Content-MD5, and the tag of each part must be this MD5. After the completion, a HEAD
+request shows whether the object is the right one.
 """
 
 import base64
@@ -26,18 +27,20 @@ from cafcat.support.checksums import combined, crc64nvme, to_base64
 __all__ = ["S3Upload"]
 
 _UNKNOWN_CHECKSUM: Final = ("NotImplemented", "InvalidRequest", "InvalidArgument", "UnsupportedArgument")
+"""Error codes of servers that do not know the checksum algorithm."""
 _COMPLETE_ATTEMPTS: Final = 3
+"""How often a completion is sent."""
 
 
 class _BufferedPart(NamedTuple):
-    """A part that is not sent yet."""
+    """A part that has not been sent yet."""
 
     buffer: mmap
     size_bytes: int
 
 
 class S3Upload:
-    """One object being written. `write` copies, and waits while all parts are full or on their way."""
+    """One object that is being written. `write` copies the bytes, and waits while all buffers are in use."""
 
     def __init__(
         self,
@@ -48,19 +51,19 @@ class S3Upload:
         *,
         rewrites_head: bool = False,
     ) -> None:
-        """Begin the upload: one request.
+        """Begin the upload with one request.
 
         Args:
             connection: The bucket.
-            checks: What the server is known to lack.
-            key: In the bucket, not in the store.
-            plan: Size and number of parts on their way.
-            rewrites_head: The first part is sent last, with its new head.
+            checks: The checks that the server failed.
+            key: Key in the bucket (not in the store).
+            plan: Size and number of the parts that are sent at once.
+            rewrites_head: True to send the first part last, after `rewrite_head`.
 
         Raises:
             NotFound: There is no such bucket.
             StoreFailed: The server fails.
-            AccessDenied: The server refuses.
+            AccessDenied: The server refuses the credentials.
         """
         self._connection = connection
         self._checks = checks
@@ -70,20 +73,20 @@ class S3Upload:
         self._plan = plan
         self._size_bytes = 0
         self._checksum = 0
-        self._holds_head = rewrites_head
+        self._keeps_head = rewrites_head
         self._head: _BufferedPart | None = None
         self._etag: str | None = None
         self._failure: CafcatError | None = None
         self._ended = False
         self._parts_differ = False
-        # Where the tag of an object is not made of its parts' tags, it may be the MD5 of the object. That takes all
-        # bytes in order, and so cannot be had if the first ones change at the end.
+        # Some servers use the MD5 of the whole object as its tag. It is computed from all bytes in order, which is
+        # impossible if the first bytes change at the end.
         tags_differ = ServerCheck.ENTITY_TAG in checks
         self._md5 = hashlib.md5(usedforsecurity=False) if tags_differ and not rewrites_head else None
         self._upload_id, self._has_promise = self._begin()
-        # Maps are given back when they are closed, and take memory only as far as they are filled.
+        # Memory maps return their memory when they are closed, and use it only as far as they are filled.
         self._free: SimpleQueue[mmap] = SimpleQueue()
-        # A first part that waits takes the memory of one on its way, unless that is the only one.
+        # A first part that waits uses the memory of one part in flight, unless that is the only one.
         in_flight = max(1, plan.in_flight - rewrites_head)
         for _ in range(in_flight):
             self._free.put(mmap(-1, plan.part_bytes))
@@ -94,27 +97,32 @@ class S3Upload:
 
     @property
     def upload_id(self) -> str | None:
+        """Id of the multipart upload."""
         return self._upload_id
 
     @property
     def has_promise(self) -> bool:
-        """Whether the server promised to check and keep the CRC-64/NVME of the object."""
+        """True if the server promised to check and store the CRC-64/NVME of the object."""
         return self._has_promise
 
     @property
     def etag(self) -> str | None:
+        """Entity tag of the committed object, None before."""
         return self._etag
 
     def write(self, data: bytes | memoryview) -> None:
-        """Appends. The data may be changed as soon as this returns. Raises StoreFailed, also for an earlier
-        part."""
+        """Append bytes. The caller may change the buffer as soon as this returns.
+
+        Raises:
+            StoreFailed: An earlier part could not be sent.
+        """
         self._check_usable()
         rest = memoryview(data).cast("B")
         while rest:
-            taken = rest[: self._plan.part_bytes - self._used]
-            self._part[self._used : self._used + len(taken)] = taken
-            self._used += len(taken)
-            rest = rest[len(taken) :]
+            piece = rest[: self._plan.part_bytes - self._used]
+            self._part[self._used : self._used + len(piece)] = piece
+            self._used += len(piece)
+            rest = rest[len(piece) :]
             if self._used == self._plan.part_bytes:
                 self._send_part()
         self._size_bytes += len(data) if isinstance(data, bytes) else data.nbytes
@@ -122,18 +130,22 @@ class S3Upload:
     def commit(self, crc64nvme: int | None = None) -> None:
         """Complete the upload, and check that the server has the bytes that were written.
 
+        Args:
+            crc64nvme: CRC-64/NVME of the bytes, computed by the caller. None: only the checksum of this class is
+                used.
+
         Raises:
-            Conflict: The key is taken, or the object is another one.
-            StoreFailed: The server fails.
+            Conflict: The key is taken, or the server has another object.
+            StoreFailed: The server fails, or the bytes changed in memory.
         """
         self._check_usable()
         try:
-            if self._used or not (self._parts or self._head):  # an object of no bytes has one part of none
+            if self._used or not (self._parts or self._head):  # an empty object has one empty part
                 self._send_part()
             self._send_head()
             parts = sorted((part.result() for part in self._parts), key=lambda part: part["PartNumber"])
             if crc64nvme is not None and crc64nvme != self._checksum:
-                raise StoreFailed(f"the bytes of {self._name} changed in memory on their way to the store")
+                raise StoreFailed(f"the bytes of {self._name} changed in memory before they were sent")
             self._etag = self._complete(parts)
         except CafcatError as error:
             self._failure = error
@@ -144,16 +156,17 @@ class S3Upload:
         self._end()
 
     def abort(self) -> None:
-        """Removes what was written. Never raises for what cannot be removed: `discard` of the store can later."""
+        """Remove the parts. Errors are suppressed: `S3Store.discard` can remove them later."""
         if not self._ended:
             self._end()
             with contextlib.suppress(CafcatError):
                 abort_uploads(self._connection, self._checks, self._key, self._upload_id)
 
     def _begin(self) -> tuple[str, bool]:
-        """Return the upload's id, and whether the server promises to check and keep CRC-64/NVME.
+        """Return the upload's id, and whether the server promises to check and store CRC-64/NVME.
 
-        A request that needed a second attempt may have begun two uploads: all others of the key are aborted.
+        A request that needed a second attempt may have begun two uploads. Then all other uploads of the key are
+        aborted.
         """
         with translated("write", self._name):
             answer = self._create()
@@ -180,29 +193,33 @@ class S3Upload:
             return client.create_multipart_upload(**options)
 
     def rewrite_head(self, data: bytes) -> None:
-        """Changes the first part, which was not sent yet."""
+        """Replace the first bytes. The first part has not been sent yet.
+
+        Raises:
+            InvalidInput: The upload was begun without rewrites_head, or has ended.
+        """
         self._check_usable()
         if self._used:
             self._send_part()
         if self._head is None:
-            raise InvalidInput(f"the head of {self._name} was not to be changed, or is gone")
+            raise InvalidInput(f"the head of {self._name} cannot be changed: the upload was not begun for that")
         buffer, size_bytes = self._head
         others_bytes = self._size_bytes - size_bytes
         with memoryview(buffer) as view, view[:size_bytes] as part:
-            # The checksum is linear: what the old part gave to it is taken off by giving it once more.
+            # The checksum is linear: adding the old part a second time removes it.
             others = combined(crc64nvme(part), self._checksum, others_bytes)
             part[: len(data)] = data
             self._checksum = combined(crc64nvme(part), others, others_bytes)
 
     def _send_part(self) -> None:
-        """Sends what is in the buffer; or keeps it, if it is the first part, and its head is to be changed."""
+        """Send the part in the buffer. The first part is kept back if its head is going to be rewritten."""
         buffer, size_bytes = self._part, self._used
         with memoryview(buffer) as view, view[:size_bytes] as part:
             self._checksum = crc64nvme(part, self._checksum)
             if self._md5 is not None:
                 self._md5.update(part)
-        if self._holds_head:
-            self._holds_head, self._head = False, _BufferedPart(buffer, size_bytes)
+        if self._keeps_head:
+            self._keeps_head, self._head = False, _BufferedPart(buffer, size_bytes)
             self._part, self._used = mmap(-1, self._plan.part_bytes), 0
             return
         number = len(self._parts) + (1 if self._head is None else 2)
@@ -220,7 +237,7 @@ class S3Upload:
         self._parts.append(self._pool.submit(self._upload_part, number, buffer, size_bytes, checksum))
 
     def _upload_part(self, number: int, buffer: mmap, size_bytes: int, checksum: int) -> dict[str, Any]:
-        """In a thread of the pool. The buffer goes back when the server has its bytes."""
+        """Send a part, in a thread of the pool. The buffer is free again when the server has the bytes."""
         try:
             if self._failure is not None:
                 raise self._failure
@@ -230,10 +247,10 @@ class S3Upload:
                     **self._where,  # type: ignore[arg-type]
                     UploadId=self._upload_id,
                     PartNumber=number,
-                    Body=body,  # type: ignore[arg-type]  # all of a file that boto3 asks for
+                    Body=body,  # type: ignore[arg-type]  # PartBody has the methods that boto3 calls
                     **_part_checksum(checksum, md5),
                 )
-            # A server may ignore Content-MD5, and keep what was altered on its way.
+            # A server may ignore Content-MD5, and store bytes that were altered on their way.
             if md5 is not None and unquoted(answer["ETag"]) != md5.hex():
                 self._parts_differ = True
             return {"PartNumber": number, "ETag": answer["ETag"]}
@@ -245,14 +262,14 @@ class S3Upload:
 
     def _as_failure(self, error: BaseException) -> CafcatError:
         if isinstance(error, NotFound):
-            return StoreFailed(f"the upload of {self._name} is not there any more: {error.message}")
+            return StoreFailed(f"the multipart upload of {self._name} does not exist any more: {error.message}")
         return error if isinstance(error, CafcatError) else StoreFailed(f"writing {self._name} failed: {error!r}")
 
     def _complete(self, parts: list[dict[str, Any]]) -> str | None:
-        """Return the object's entity tag. A HEAD request decides, whatever the completion was answered."""
+        """Return the object's entity tag. A HEAD request decides whether the completion succeeded."""
         for attempt in range(1, _COMPLETE_ATTEMPTS + 1):
             answered, is_completed, is_gone = None, False, False
-            failure = StoreFailed(f"{self._name} was written, and is not there")
+            failure = StoreFailed(f"{self._name} was written, but the server does not have it")
             try:
                 answered, is_completed = self._ask_to_complete(parts), True
             except (Conflict, NotFound, StoreFailed) as error:
@@ -267,7 +284,7 @@ class S3Upload:
         raise AssertionError("unreachable")
 
     def _ask_to_complete(self, parts: list[dict[str, Any]]) -> str | None:
-        """Return the entity tag that the server answers."""
+        """Send the completion, and return the entity tag in the answer."""
         if ServerCheck.CONDITIONAL_WRITES in self._checks:
             self._check_key_is_free()
         options: dict[str, Any] = {"IfNoneMatch": "*", "MpuObjectSize": self._size_bytes}
@@ -281,10 +298,10 @@ class S3Upload:
         return unquoted(answer.get("ETag"))
 
     def _check_key_is_free(self) -> None:
-        """Raise Conflict if there is an object. For servers that would replace the object."""
+        """Raise Conflict if there is an object. Some servers would replace it."""
         with contextlib.suppress(NotFound):
             RemoteObject(self._connection, self._key).head()
-            raise Conflict(f"cannot write {self._name}: there is an object with this key", chunk=self._name)
+            raise Conflict(f"cannot write {self._name}: an object with this key exists", chunk=self._name)
 
     def _prove(self, etags: tuple[str | None, ...], *, is_completed: bool) -> str | None:
         expected = Expected(
@@ -316,8 +333,11 @@ def _part_checksum(checksum: int, md5: bytes | None) -> Any:
 
 
 def _etag_of(parts: list[dict[str, Any]]) -> str | None:
-    """What S3 makes the entity tag of an object in parts: the MD5 of the parts' MD5s, and their number. It proves
-    that an object is ours; a server that makes others keeps no such proof."""
+    """Return the entity tag that S3 gives an object in parts: the MD5 of the parts' MD5s, and the number of parts.
+
+    An object with this tag is the uploaded one. None if the parts' tags are not MD5s: then this proof does not
+    exist.
+    """
     try:
         digests = b"".join(bytes.fromhex(part["ETag"].strip('"')) for part in parts)
     except ValueError:

@@ -1,0 +1,20 @@
+"""Files on web servers as a kind of source: single files in a list, because a web server has no listing."""
+
+from typing import Final
+
+from cafcat.sources.kind import SourceContext, SourceKind, UrlFiles
+
+__all__ = ["HTTP"]
+
+
+class _HttpKind(SourceKind):
+    """Opens http:// and https:// URLs of a list."""
+
+    def url_files(self, context: SourceContext) -> UrlFiles:  # noqa: ARG002 - web servers have no options
+        """Return the opener of single files by http(s) URL."""
+        from cafcat.sources.http.files import HttpFiles
+
+        return HttpFiles()
+
+
+HTTP: Final = _HttpKind()

@@ -1,0 +1,60 @@
+"""http:// and https:// URLs: how they are parsed, named in the catalog, and shown without secrets."""
+
+import os
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
+
+from cafcat.errors import InvalidInput
+from cafcat.sources.names import url_without_user
+from cafcat.sources.roots import root_of
+
+if TYPE_CHECKING:
+    from urllib3.util import Url
+
+__all__ = ["parsed_url", "shown_url", "url_name", "url_root"]
+
+_HTTP: Final = re.compile(r"https?://", re.IGNORECASE)
+_VISIBLE_ASCII: Final = "".join(map(chr, range(0x21, 0x7F)))
+_QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
+
+
+def parsed_url(url: str) -> "Url":
+    """Return the parts of a URL, normalized and percent-encoded as in RFC 3986.
+
+    Raises:
+        InvalidInput: This is not an http(s) URL, or it has no host. The message shows no secret.
+    """
+    from urllib3.exceptions import LocationValueError
+    from urllib3.util import parse_url
+
+    parts = None
+    with suppress(LocationValueError):  # the message of this error contains the whole URL
+        parts = parse_url(quote(os.fsencode(url), safe=_VISIBLE_ASCII)) if _HTTP.match(url) else None
+    if parts is None or not parts.host:
+        raise InvalidInput(f"not an http:// or https:// URL: {shown_url(url)}")
+    return parts
+
+
+def url_name(url: str) -> str:
+    """Return the name of a file in the catalog: "host/path", percent-decoded.
+
+    Port, user, query and fragment are not part of the name. Bytes that are not UTF-8 are decoded as os.fsdecode
+    does. Raises InvalidInput as `parsed_url`.
+    """
+    parts = parsed_url(url)
+    return (parts.host or "").strip("[]") + unquote(parts.path or "/", errors="surrogateescape")
+
+
+def shown_url(url: str) -> str:
+    """Return a URL for messages, without user, password, query and fragment, which may be secrets."""
+    return url_without_user(_QUERY.sub("", url))
+
+
+def url_root(url: str, path: str) -> str:
+    """Return the root of a file: see `root_of`.
+
+    The query is left out: it may hold a secret, and signed URLs of one file differ in it.
+    """
+    return root_of(_QUERY.sub("", url), path)

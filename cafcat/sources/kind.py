@@ -1,0 +1,106 @@
+"""Kinds of sources: how a source, or a single file of a list, is opened by the scheme of its URL."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from cafcat.errors import InvalidInput
+from cafcat.model import SourceFile
+from cafcat.sources.base import OpenFile, Source
+from cafcat.sources.names import printable
+
+if TYPE_CHECKING:
+    from cafcat.sources.filter import PathFilter
+
+__all__ = ["SourceContext", "SourceKind", "UrlFiles"]
+
+
+def _no_options(_url: str) -> Mapping[str, str]:
+    return {}
+
+
+def _no_position(_server: str) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """Values that cafcat passes to a SourceKind when a source is opened.
+
+    Attributes:
+        prefix: Folder of the catalog that all names are put into; "" for none.
+        filter: Which files to ingest (--include, --exclude). None: all files.
+        options_of: Returns the options in cafcat.toml for a URL: those of the table [stores.NAME] whose `url` is
+            the beginning of the URL. The kind of *store* with the same scheme defines them (`StoreKind.options`).
+        own_urls: URLs of cafcat's own stores. Their objects are not ingested.
+        inventory: Path or URL of a list of the files that replaces the listing (--inventory). None: list the files.
+        resume_position: Returns where the listing of a server continues, None for its start. A kind calls this at
+            most once, with the URL of the server, and only for a ResumableSource.
+    """
+
+    prefix: str = ""
+    filter: "PathFilter | None" = None
+    options_of: Callable[[str], Mapping[str, str]] = _no_options
+    own_urls: Sequence[str] = ()
+    inventory: str | None = None
+    resume_position: Callable[[str], str | None] = _no_position
+
+
+class UrlFiles(Protocol):
+    """Opens single files by the URLs in a list (--files-from). Safe to share between threads.
+
+    The locator of each SourceFile is the URL as it stands in the list.
+    """
+
+    def name_of(self, url: str) -> str:
+        """Return the name that the file at a URL gets in the catalog. Raises InvalidInput if it is not a URL."""
+
+    def shown(self, url: str) -> str:
+        """Return a URL for messages: printable, without password and other secrets."""
+
+    def root_of(self, file: SourceFile) -> str:
+        """Return the root of a file: see `RootedSource`."""
+
+    def look(self, file: SourceFile) -> SourceFile:
+        """Return the file with its size, time and entity tag.
+
+        Raises:
+            SourceFailed: This file cannot be read.
+            AccessDenied: The credentials are refused, which ends the run.
+        """
+
+    def open(self, file: SourceFile) -> OpenFile:
+        """Open a file in the version that `look` found. Raises as `look`, also if the file has changed since."""
+
+
+class SourceKind:
+    """How cafcat opens the sources of one URL scheme.
+
+    To add a kind: subclass this, override `open`, `url_files` or both, and register an instance under its scheme.
+    Built-in kinds are registered in `cafcat/sources/registry.py`, third-party kinds as entry points of the group
+    `cafcat.sources`.
+    """
+
+    reads_inventories: bool = False
+    """True if `open` uses `SourceContext.inventory`."""
+
+    def open(self, url: str, context: SourceContext) -> Source:
+        """Return the source at a URL, as in `cafcat ingest URL`.
+
+        Raises:
+            InvalidInput: The URL is not valid, or is only allowed in a list, which is the default.
+            NotFound: There is nothing at the URL.
+            AccessDenied, SourceFailed, StoreFailed: The source cannot be listed.
+        """
+        del context
+        hint = "put the URL into a file, and name that file with --files-from"
+        raise InvalidInput(f"{printable(url)} is one file and cannot be listed", hint=hint)
+
+    def url_files(self, context: SourceContext) -> UrlFiles:
+        """Return the opener of the files in a list (--files-from) that have this scheme. This sends no request.
+
+        Raises:
+            InvalidInput: URLs of this scheme are not allowed in a list, which is the default.
+        """
+        del context
+        raise InvalidInput("URLs of this kind cannot be in a list", hint="name the source itself")

@@ -1,0 +1,95 @@
+"""Single objects by s3:// URL, as they stand in a list of names."""
+
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from cafcat.errors import AccessDenied, CafcatError, NotFound, SourceFailed
+from cafcat.model import ProblemKind, SourceFile
+from cafcat.remote.access import S3Access
+from cafcat.remote.address import parse_s3
+from cafcat.remote.errors import ObjectDenied
+from cafcat.sources.base import OpenFile
+from cafcat.sources.names import printable, url_without_user
+from cafcat.sources.roots import root_of
+
+if TYPE_CHECKING:
+    from cafcat.remote.reading import ObjectHead
+
+__all__ = ["S3UrlFiles"]
+
+
+class S3UrlFiles:
+    """Objects of any number of buckets. Safe to share between threads."""
+
+    def __init__(self, options_of: Callable[[str], Mapping[str, str]]) -> None:
+        """Prepare without a request. `options_of` returns the options of S3Access for a URL."""
+        self._options_of = options_of
+        self._lock = Lock()
+        self._buckets: dict[tuple[str, S3Access], _Bucket] = {}
+
+    def name_of(self, url: str) -> str:
+        """Return the key of the object. Raises InvalidInput if this is not the URL of a bucket."""
+        return parse_s3(url).key
+
+    def shown(self, url: str) -> str:
+        """Return the URL without user and password. "?" and "#" are part of the key."""
+        return url_without_user(url)
+
+    def root_of(self, file: SourceFile) -> str:
+        """Return the bucket, and the part of the key that is not in the name."""
+        return root_of(file.locator, file.path)
+
+    def look(self, file: SourceFile) -> SourceFile:
+        """Return the file with its size, time and entity tag. Raises SourceFailed, AccessDenied."""
+        return self._bucket_of(file.locator).look(file)
+
+    def open(self, file: SourceFile) -> OpenFile:
+        """Open the version of the object that `look` found. Raises SourceFailed, AccessDenied."""
+        return self._bucket_of(file.locator).open(file)
+
+    def _bucket_of(self, url: str) -> "_Bucket":
+        key = parse_s3(url).bucket, S3Access.of(self._options_of(url))
+        with self._lock:
+            if key not in self._buckets:
+                self._buckets[key] = _Bucket(*key)
+            return self._buckets[key]
+
+
+class _Bucket:
+    """The objects of one bucket. The locator of each SourceFile is its URL."""
+
+    def __init__(self, bucket: str, access: S3Access) -> None:
+        from cafcat.remote.connection import S3Connection
+        from cafcat.sources.s3.objects import S3Objects
+
+        self._connection = S3Connection(bucket, access)
+        self._objects = S3Objects(self._connection)
+
+    def look(self, file: SourceFile) -> SourceFile:
+        try:
+            head = self._head(parse_s3(file.locator).key)
+        except CafcatError as error:
+            if isinstance(error, AccessDenied) and not isinstance(error, ObjectDenied):
+                raise
+            kind = ProblemKind.VANISHED if isinstance(error, NotFound) else ProblemKind.UNREADABLE
+            raise SourceFailed(error.message, path=printable(file.path), problem=kind.value) from error
+        return file._replace(size_bytes=head.size_bytes, modified_ns=head.modified_ns, etag=head.etag)
+
+    def open(self, file: SourceFile) -> OpenFile:
+        return self._objects.open(file._replace(locator=parse_s3(file.locator).key))
+
+    def _head(self, key: str) -> "ObjectHead":
+        """Send a HEAD request.
+
+        If the server refuses it, read one byte with a GET request. Only the answer to a GET has a document that
+        shows whether the credentials are refused, or only this object.
+        """
+        from cafcat.remote.reading import RemoteObject
+
+        remote = RemoteObject(self._connection, key)
+        try:
+            return remote.head()
+        except ObjectDenied:
+            remote.read_at(0, 1)
+            raise

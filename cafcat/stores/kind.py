@@ -1,0 +1,175 @@
+"""Kinds of stores: how a store is opened, by the scheme of its URL."""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from cafcat.errors import InvalidInput
+from cafcat.stores.base import READ_REQUESTS, Store, StoredFolder, StoredObject
+
+__all__ = [
+    "UPLOAD_MEMORY",
+    "ArchiveObject",
+    "ObjectAddress",
+    "ObjectInFolder",
+    "StoreContext",
+    "StoreKind",
+    "Verdicts",
+]
+
+UPLOAD_MEMORY: Final = 256_000_000
+"""Default memory for the parts of one upload to a remote store, in bytes."""
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^?#\x00-\x1f\x7f\ud800-\udfff]*)")
+
+
+class Verdicts(Protocol):
+    """Remembers which checks a server failed, beyond the end of this process if there is a catalog."""
+
+    def failed(self, store_url: str) -> Collection[str]:
+        """Return the names of the checks that the server of a store failed earlier."""
+
+    def remember(self, store_url: str, check: str) -> bool:
+        """Remember a failed check. Return False if it was remembered before, by any process."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContext:
+    """Values that cafcat passes to a StoreKind when a store is opened.
+
+    Attributes:
+        options: Values of the store's table [stores.NAME] in cafcat.toml, as the functions in `StoreKind.options`
+            returned them.
+        upload_memory: Memory for the parts of one upload to a remote store, in bytes.
+        read_requests: Most requests to a remote store that are in flight while files are read.
+        private_folder: If the store is this folder, other users must not be able to read it. None: there is none.
+        verdicts: Remembers failed checks of servers. None: nothing is remembered beyond this process.
+        warn: Called with a message about each check that a server newly fails. None: the message is logged.
+    """
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    upload_memory: int = UPLOAD_MEMORY
+    read_requests: int = READ_REQUESTS
+    private_folder: str | None = None
+    verdicts: Verdicts | None = None
+    warn: Callable[[str], object] | None = None
+
+
+class ObjectAddress(NamedTuple):
+    """Where the path or URL of an object, or of a folder of objects, leads.
+
+    Attributes:
+        name: The absolute path or the URL, for messages.
+        store_url: URL of the folder that the object is in. It can be opened as a store.
+        key: Key of the object in that store; "" if the folder itself is meant.
+    """
+
+    name: str
+    store_url: str
+    key: str
+
+
+class ObjectInFolder(Protocol):
+    """An object that is read in parts, and the folder that it is in."""
+
+    @property
+    def name(self) -> str:
+        """Path or URL of the object, for messages."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Size in bytes."""
+
+    def read_at(self, start_byte: int, end_byte: int) -> bytes:
+        """Return exactly the bytes `[start_byte, end_byte)`. Raises Corrupt if the object is shorter."""
+
+    def parent_folder(self) -> "StoredFolder":
+        """Return the folder that the object is in."""
+
+
+class StoreKind:
+    """How cafcat opens the stores of one URL scheme.
+
+    To add a kind: subclass this, override `open`, and register an instance under its scheme. Built-in kinds are
+    registered in `cafcat/stores/registry.py`, third-party kinds as entry points of the group `cafcat.stores`. The
+    other methods have defaults that suit URLs of the form SCHEME://NAME/FOLDER.
+    """
+
+    options: Mapping[str, Callable[[str], str]] = {}
+    """Keys that a table [stores.NAME] in cafcat.toml may have beside `url`. Each function returns the value in its
+    normal form, or raises InvalidInput with a message that continues "KEY ..."."""
+
+    def open(self, url: str, context: StoreContext) -> Store:
+        """Return the store at a URL. This sends no request, and creates nothing.
+
+        Raises:
+            InvalidInput: The URL is not valid.
+        """
+        raise NotImplementedError
+
+    def normal_url(self, text: str) -> str:
+        """Return the URL of a store as settings keep it: one spelling for each store.
+
+        Raises:
+            InvalidInput: This is not the URL of a store. The message continues "url ..." and shows nothing of the
+                text, which may contain a password.
+        """
+        match = _URL.fullmatch(text)
+        if match is None:
+            raise InvalidInput("is not a URL of the form SCHEME://NAME/FOLDER")
+        return f"{match[1].lower()}://{match[2].rstrip('/')}"
+
+    def same_store_key(self, url: str) -> str:
+        """Return a text that is equal for all URLs in normal form that mean the same store."""
+        return url
+
+    def address(self, url: str) -> ObjectAddress:
+        """Split the URL of an object into the URL of its folder and its key.
+
+        A URL that ends in "/", or has nothing after the name of the store, is a folder.
+
+        Raises:
+            InvalidInput: The URL is not valid.
+        """
+        scheme, _, path = url.partition("://")
+        folder, slash, key = path.rpartition("/") if "/" in path else (path, "", "")
+        store_url = f"{scheme.lower()}://{folder}"
+        return ObjectAddress(f"{store_url}{slash}{key}" if key else store_url, store_url, key)
+
+    def open_object(self, address: ObjectAddress, context: StoreContext) -> ObjectInFolder:
+        """Open one object, whether or not cafcat wrote it. `context` is that of `address.name`.
+
+        Raises:
+            NotFound: There is no such object.
+            InvalidInput, AccessDenied, StoreFailed: The object cannot be read.
+        """
+        return StoredObject(self.open(address.store_url, context), address.key)
+
+
+class ArchiveObject:
+    """An object that is not read through a store: an ObjectInFolder made of its parts."""
+
+    def __init__(
+        self,
+        name: str,
+        size_bytes: int,
+        read_at: Callable[[int, int], bytes],
+        open_store: Callable[[], Store],
+    ) -> None:
+        """Combine the parts.
+
+        Args:
+            name: Path or URL of the object, for messages.
+            size_bytes: Size in bytes.
+            read_at: Reads bytes `[start_byte, end_byte)`, as RandomReader.read_at does.
+            open_store: Opens the folder that the object is in. Called by `parent_folder` only.
+        """
+        self.name = name
+        self.size_bytes = size_bytes
+        self.read_at = read_at
+        self._open_store = open_store
+
+    def parent_folder(self) -> "StoredFolder":
+        """Return the folder that the object is in."""
+        return StoredFolder(self._open_store())

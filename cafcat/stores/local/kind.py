@@ -1,0 +1,71 @@
+"""Folders of the local file system as a kind of store."""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+from cafcat.errors import InvalidInput
+from cafcat.stores.base import Store
+from cafcat.stores.kind import ArchiveObject, ObjectAddress, ObjectInFolder, StoreContext, StoreKind
+
+__all__ = ["LOCAL"]
+
+_FILE_URL: Final = re.compile(r"file:(?=/)", re.IGNORECASE)
+_FOLDER_URL: Final = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL | re.IGNORECASE)
+
+
+class _LocalKind(StoreKind):
+    """Opens folders, by path or by file:// URL (RFC 8089)."""
+
+    def open(self, url: str, context: StoreContext) -> Store:
+        """Return the store in a folder. The folder may not exist."""
+        from cafcat.stores.local.store import LocalStore
+
+        folder = _path_of(url)
+        private = context.private_folder
+        is_private = private is not None and os.path.abspath(folder) == os.path.abspath(private)
+        return LocalStore(Path(folder), is_private=is_private)
+
+    def normal_url(self, text: str) -> str:
+        """Return the URL as it is. `same_store_key` recognizes the other spellings."""
+        return text
+
+    def same_store_key(self, url: str) -> str:
+        """Return the path of a folder: "file:///srv/chunks/" and "/srv/chunks" are one folder."""
+        match = _FOLDER_URL.fullmatch(url)
+        return os.path.normpath(unquote(match[1])) if match else url
+
+    def address(self, url: str) -> ObjectAddress:
+        """Split a path or URL. An existing folder has the key ""."""
+        path = os.path.abspath(_path_of(url))
+        if os.path.isdir(path):
+            return ObjectAddress(path, Path(path).as_uri(), "")
+        return ObjectAddress(path, Path(os.path.dirname(path)).as_uri(), os.path.basename(path))
+
+    def open_object(self, address: ObjectAddress, context: StoreContext) -> ObjectInFolder:
+        """Open a file by its path, whatever its name: the names of stored objects have more restrictions."""
+        from cafcat.stores.local.files import LocalFile
+
+        file = LocalFile(address.name)
+        return ArchiveObject(
+            file.name, file.size_bytes, file.read_at, lambda: self.open(address.store_url, context)
+        )
+
+
+def _path_of(url_or_path: str) -> str:
+    """Return the path that a path or a file:// URL means, percent-decoded. Raises InvalidInput."""
+    if not _FILE_URL.match(url_or_path):
+        return url_or_path
+    parts = urlsplit(url_or_path)
+    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+        hint = "a file URL is file:///absolute/path, with ? and # as %3F and %23"
+        raise InvalidInput(f"not the URL of a file or folder of this machine: {url_or_path}", hint=hint)
+    path = unquote_to_bytes(parts.path)
+    if b"\0" in path:
+        raise InvalidInput(f"a path has no NUL byte: {url_or_path}")
+    return os.fsdecode(path)
+
+
+LOCAL: Final = _LocalKind()
