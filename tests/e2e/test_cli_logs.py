@@ -148,10 +148,8 @@ def test_repair_says_what_stays_damaged(cafcat: Cafcat, clp_program: Path) -> No
     for options in ([], ["--yes"]):
         result = cafcat("repair", "--from-copy", *options, code=5)
         assert result.lines == ["nothing that can be repaired", "1 archive of logs stays damaged"]
-        assert (
-            f"warning: chunk {chunk} is an archive of logs, which cannot be repaired: replace its file by a copy of the chunk,"
-            in result.err
-        )
+        remedy = "which cannot be repaired: replace its file by a copy of the chunk,"
+        assert f"warning: chunk {chunk} is an archive of logs, {remedy}" in result.err
     assert cafcat("repair", "--from-copy", "--json", code=5).document["summary"]["logs_damaged"] == 1
     archive.unlink()
     shutil.copy(copy, archive)
