@@ -20,8 +20,11 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 class Unreadable(Exception):
-    """The right bytes of one file cannot be read from one object. reason: the error of the store or the
-    checksum."""
+    """The right bytes of one file cannot be read from one object.
+
+    Attributes:
+        reason: The error of the store, or of the checksum.
+    """
 
     def __init__(self, reason: CafcatError) -> None:
         super().__init__(str(reason))
@@ -37,17 +40,20 @@ def entry_of(row: ChunkRow) -> Entry:
 def contents(
     store: Store, key: str, files: Iterable[Entry]
 ) -> Generator[tuple[Entry, Iterator[bytes]], None, None]:
-    """Yield each file with the bytes of its span, in blocks of at most 1 MiB. Near files share a request, and from
-    a remote store several requests are in flight.
+    """Yield each file with the bytes of its span, in blocks of at most 1 MiB.
 
-    Memory does not depend on the number of files. The blocks of a file are iterated before the next file is taken,
-    or not at all. They raise Corrupt, NotFound, AccessDenied, Conflict or StoreFailed if the bytes of this file
-    cannot be read, even if other bytes of the object can. Close the generator if not all files are needed.
+    Near files share a request, and from a remote store several requests are in flight. Memory does not depend on
+    the number of files. Iterate over the blocks of a file before the next file, or not at all. Close the generator
+    if not all files are needed.
 
     Args:
         store: Where the object is.
         key: Key of the object.
         files: Files in the order of their bytes.
+
+    Raises:
+        Corrupt, NotFound, AccessDenied, Conflict, StoreFailed: Raised by the blocks of a file whose bytes cannot be
+            read, even if other bytes of the object can.
     """
     reads = coalesce(store.url, key, files, coalescing_of(store))
     with closing(fetch(store, reads)) as answers:
@@ -56,16 +62,20 @@ def contents(
 
 
 def _contents_of(store: Store, read: RangeRead[Entry], answer: Answer) -> Iterator[tuple[Entry, Iterator[bytes]]]:
-    """Yield the files of one read. A function of its own, so that its bytes are released before the next answer is
-    waited for."""
+    """Yield the files of one read.
+
+    This is a function of its own, so that its bytes are released before the next answer arrives.
+    """
     spans = _Spans(store, read, answer)
     for file in read.files:
         yield file, spans.blocks(file)
 
 
 class _Spans:
-    """The bytes of one read, for its files. If the read fails, each file is read on its own: the failure may
-    concern the bytes of another file."""
+    """The bytes of one read, for its files.
+
+    If the read fails, each file is read on its own, because the failure may concern the bytes of another file.
+    """
 
     def __init__(self, store: Store, read: RangeRead[Entry], answer: Answer) -> None:
         self._store = store
@@ -75,6 +85,7 @@ class _Spans:
         self._is_single = read.in_blocks
 
     def blocks(self, file: Entry) -> Iterator[bytes]:
+        """Yield the bytes of the span of a file."""
         start, end = file.start_byte, file.end_byte
         if start == end:
             return

@@ -89,8 +89,11 @@ class _Content:
             pass
 
     def crc32c_of(self, entry: Entry, archive_format: Format) -> int:
-        """Return the CRC-32C of the content of an entry whose span begins here, and read up to the end of the span.
-        Raises Corrupt, too, if the content cannot be decoded."""
+        """Return the CRC-32C of the content of an entry whose span begins here, and read to the end of the span.
+
+        Raises:
+            Corrupt: The span cannot be decoded. Errors of the store are raised unchanged.
+        """
         checksum = 0
         for block in decoded(archive_format, entry, self._parts_until(entry.end_byte)):
             checksum = crc32c(block, checksum)

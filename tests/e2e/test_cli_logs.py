@@ -130,7 +130,7 @@ def test_undelete_names_the_other_archive(cafcat: Cafcat, clp_program: Path) -> 
     result = cafcat("undelete", "-r", f"{old}.clp", code=3)
     assert result.text == ("brought back 0 files (0 B); left alone 7 whose log files are in another archive now\n")
     [new] = {document["uuid"] for document in cafcat("chunks", "ls", "--json").documents} - {old}
-    assert f"cafcat: {old}.clp/0: records of the log file 'app/logs/day1/app.log' are in archive {new} now" in (
+    assert f"cafcat: {old}.clp/0: archive {new} has the records of the log file 'app/logs/day1/app.log' now" in (
         result.err
     )
     assert cafcat("search", "level: *", "--count").text == "8\n"
@@ -148,9 +148,8 @@ def test_repair_says_what_stays_damaged(cafcat: Cafcat, clp_program: Path) -> No
     for options in ([], ["--yes"]):
         result = cafcat("repair", "--from-copy", *options, code=5)
         assert result.lines == ["nothing that can be repaired", "1 archive of logs stays damaged"]
-        assert (
-            f"warning: chunk {chunk} is an archive of logs, which is not repaired: if it has a copy," in result.err
-        )
+        remedy = "which cannot be repaired: replace its file by a copy of the chunk,"
+        assert f"warning: chunk {chunk} is an archive of logs, {remedy}" in result.err
     assert cafcat("repair", "--from-copy", "--json", code=5).document["summary"]["logs_damaged"] == 1
     archive.unlink()
     shutil.copy(copy, archive)

@@ -19,8 +19,8 @@ FILES = {**TREE, "tree/a.txt": b"newer\n"}
 del FILES["tree/b.bin"]
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 REMEDIES = (
-    "if its catalog was lost: `cafcat rebuild {store}`, or `cafcat restore --from {store}` for a backup; "
-    "to read its archives from this catalog, too: `cafcat adopt`"
+    "if its catalog was lost, run `cafcat rebuild {store}`, or `cafcat restore --from {store}` to load a backup; "
+    "to read its archives from this catalog, too, run `cafcat adopt`"
 )
 
 
@@ -75,7 +75,7 @@ def tell(cafcat: Cafcat, store: str) -> None:
 
 def refuse(cafcat: Cafcat, store: str) -> None:
     """Verbs that write chunks or backups refuse before they write."""
-    remedies = REMEDIES.format(store=store) + "; to have two catalogs write there: --join-store"
+    remedies = REMEDIES.format(store=store) + "; to let two catalogs write there, use --join-store"
     for arguments in (["ingest", "tree"], ["ingest", "tree", "--dry-run"], ["backup", "--keep", "1"]):
         refused = cafcat(*arguments, code=1)
         assert f"the store {store} belongs to catalog " in refused.err

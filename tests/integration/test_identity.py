@@ -134,7 +134,7 @@ def test_a_store_of_an_earlier_version_is_joined_by_its_own_catalog_only(world: 
     commit(world.repository, {"old": b"old"})
     forget_names(world)
     other = world.empty()
-    with pytest.raises(Conflict, match="has chunks that this catalog does not know"):
+    with pytest.raises(Conflict, match="has chunks that are not in this catalog"):
         ingest(other, tmp_path / "b", {"y": b"2"})
     ingest(world.repository, tmp_path / "a", {"x": b"1"})
     assert marker_of(world, world.repository).has_unnamed
@@ -292,7 +292,7 @@ def joined_local(local: World, tmp_path: Path) -> cafcat.Repository:
 def test_backups_of_a_shared_store_are_told_apart(local: World, joined_local: cafcat.Repository) -> None:
     ours, theirs = local.repository.backup(), joined_local.backup()
     empty = local.empty()
-    with pytest.raises(InvalidInput, match="has backups of 2 catalogs, the newest are ") as caught:
+    with pytest.raises(InvalidInput, match="has backups of 2 catalogs; the newest are ") as caught:
         empty.restore()
     assert f"{ours.object_key} of catalog {identity_of(local.repository)}" in caught.value.message
     assert f"{theirs.object_key} of catalog {identity_of(joined_local)}" in caught.value.message
@@ -314,7 +314,7 @@ def test_a_restored_catalog_goes_on_at_once(local: World, tmp_path: Path) -> Non
 def test_a_catalog_that_had_joined_before_it_was_rebuilt_leaves_no_marker(local: World, tmp_path: Path) -> None:
     ingest(local.repository, tmp_path / "a", {"x": b"1"})
     empty = local.empty()
-    empty.join(local.objects, join_store=True)
+    join_store(empty.session, local.objects, allow_shared=True)
     assert len(catalogs_of(local.objects)) == 2
     assert empty.rebuild().catalog == identity_of(local.repository)
     assert catalogs_of(local.objects) == [identity_of(local.repository)]

@@ -153,7 +153,7 @@ def test_undelete_brings_no_log_file_back_twice(
     heard = Heard()
     report = local.with_progress(heard).undelete(folders=["."])
     assert (report.files, report.files_taken, report.files_failed) == (7, 7, 0)
-    message = f"records of the log file 'logs/src/app0/day 0.jsonl' are in archive {second} now"
+    message = f"archive {second} has the records of the log file 'logs/src/app0/day 0.jsonl' now"
     assert heard.problems[0] == (f"{first}.clp/0", "taken", message)
     assert {path.partition("/")[0] for path, *_ in heard.problems} == {f"{first}.clp"}
     assert search(local, "n: *") == all_of(logs)

@@ -528,12 +528,13 @@ import os, signal, sys, cafcat
 from pathlib import Path
 folder = Path(sys.argv[2])
 with cafcat.open(database_url=sys.argv[1], home=folder / "home", store=folder / "store") as repository:
-    checked = []
-    def tell(one):
-        checked.append(one)
-        if len(checked) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-    repository.verify(level="data", jobs=int(sys.argv[3]), on_checked=tell)
+    class KillAfterTwo(cafcat.Progress):
+        checked = 0
+        def emit(self, event):
+            self.checked += 1
+            if self.checked == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+    repository.with_progress(KillAfterTwo()).verify(level="data", jobs=int(sys.argv[3]))
 """
 
 

@@ -57,7 +57,7 @@ def export_archive(
 
     Args:
         session: The session.
-        reading: Reads the files.
+        reader: Reads the files.
         prefixes: Folders and files; empty for the whole catalog.
         output: The file to write.
         name: Name of the format; None to derive it from the name of the file.
