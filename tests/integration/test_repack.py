@@ -393,7 +393,7 @@ class Counting:
     """A local store of one object that records its requests, and fails to read some bytes."""
 
     url = "file:///counting"
-    folder = "/counting"
+    is_remote = False
     reads_in_flight = 1
 
     def __init__(self, data: bytes, bad: range = range(0)) -> None:
