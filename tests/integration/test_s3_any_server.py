@@ -1,5 +1,6 @@
 """What has to work on every S3 server: see docs/s3.md."""
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from cafcat.errors import CafcatError, Corrupt, NotFound
+from cafcat.errors import CafcatError, Conflict, Corrupt, NotFound
 from cafcat.remote.access import S3Access
 from cafcat.stores.base import ObjectInfo
 from cafcat.stores.s3.parts import MAX_PARTS, plan_parts
@@ -69,6 +70,23 @@ def test_objects_of_no_part_one_part_and_several_come_back(store: S3Store, size_
         assert store.read("chunk.caf", 3, size_bytes - 3) == data[3:-3]
     with pytest.raises(Corrupt):
         store.read("chunk.caf", 0, size_bytes + 1)
+
+
+@pytest.mark.parametrize("size_bytes", [MIB, 40 * MIB])
+def test_an_upload_that_lost_its_key_and_its_parts_is_a_conflict(
+    store: S3Store, s3_bucket: str, s3_server: S3Server, size_bytes: int
+) -> None:
+    """SeaweedFS removes all other uploads of a key when one of them completes."""
+    upload = store.create("chunk.caf")
+    upload.write(content(size_bytes))
+    put(store, "chunk.caf", b"of another writer")
+    client = s3_server.client()
+    with contextlib.suppress(client.exceptions.NoSuchUpload):
+        client.abort_multipart_upload(Bucket=s3_bucket, Key="chunks/chunk.caf", UploadId=upload.upload_id)
+    with pytest.raises(Conflict):
+        upload.commit()
+    upload.abort()
+    assert store.read("chunk.caf", 0, 17) == b"of another writer"
 
 
 def test_the_largest_object_fits_into_10000_parts() -> None:

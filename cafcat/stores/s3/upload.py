@@ -262,8 +262,23 @@ class S3Upload:
 
     def _as_failure(self, error: BaseException) -> CafcatError:
         if isinstance(error, NotFound):
-            return StoreFailed(f"the multipart upload of {self._name} does not exist any more: {error.message}")
+            return self._as_conflict() or StoreFailed(
+                f"the multipart upload of {self._name} does not exist any more: {error.message}"
+            )
         return error if isinstance(error, CafcatError) else StoreFailed(f"writing {self._name} failed: {error!r}")
+
+    def _as_conflict(self) -> Conflict | None:
+        """Return a Conflict if another writer created the object.
+
+        SeaweedFS removes all other uploads of a key as soon as one upload completes.
+        """
+        try:
+            self._check_key_is_free()
+        except Conflict as conflict:
+            return conflict
+        except CafcatError:
+            return None
+        return None
 
     def _complete(self, parts: list[dict[str, Any]]) -> str | None:
         """Return the object's entity tag. A HEAD request decides whether the completion succeeded."""
@@ -310,6 +325,8 @@ class S3Upload:
         return prove(self._connection, self._checks, self._key, expected)
 
     def _check_usable(self) -> None:
+        if isinstance(self._failure, Conflict):
+            raise self._failure
         if self._failure is not None:
             raise StoreFailed(f"writing {self._name} failed: {self._failure.message}") from self._failure
         if self._ended:
