@@ -7,9 +7,11 @@ import signal
 import pytest
 
 from tests.hypothesis_profiles import load_profile, replay_hint
-from tests.s3_proxy import s3_proxy, s3_proxy_environment
-from tests.s3_server import make_bucket, s3_bucket, s3_environment, s3_server
-from tests.services import (
+from tests.worlds.lanes import add_markers
+from tests.worlds.memory import disk_path, use_memory
+from tests.worlds.servers.s3_proxy import s3_proxy, s3_proxy_environment
+from tests.worlds.servers.s3_server import make_bucket, s3_bucket, s3_environment, s3_server
+from tests.worlds.servers.services import (
     database_url,
     database_url_15,
     databases,
@@ -20,8 +22,6 @@ from tests.services import (
     postgres_server,
     quick_databases,
 )
-from tests.worlds.lanes import add_markers
-from tests.worlds.memory import disk_path, use_memory
 
 __all__ = [
     "database_url",

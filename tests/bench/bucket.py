@@ -16,7 +16,7 @@ from tests.bench.data import FOLDER_FILES, small_files
 from tests.bench.finding import read_many
 from tests.bench.table import Row, at_most, pair_ratios
 from tests.bench.timing import Way, in_turn, seconds_of, timed
-from tests.s3_server import DEVELOPERS_OWN, S3Server, any_server, empty_bucket, new_bucket
+from tests.worlds.servers.s3_server import DEVELOPERS_OWN, S3Server, any_server, empty_bucket, new_bucket
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

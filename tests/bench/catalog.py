@@ -19,9 +19,9 @@ from cafcat.embedded.roles import SUPERUSER
 from tests.bench.bench import forget_settings
 from tests.bench.machine import described, shown_command
 from tests.bench.table import number
-from tests.services import Databases, temporary_server
-from tests.size_verbs import READING, READING_ALL, WRITING, Verb, prepared
-from tests.size_world import FILES, SizeWorld
+from tests.worlds.servers.services import Databases, temporary_server
+from tests.worlds.size_verbs import READING, READING_ALL, WRITING, Verb, prepared
+from tests.worlds.size_world import FILES, SizeWorld
 
 SIZES = (10_000, 1_000_000)
 Times = dict[str, float]

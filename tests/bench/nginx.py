@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.s3_server import S3Server
+from tests.worlds.servers.s3_server import S3Server
 
 __all__ = ["delayed", "nginx_server"]
 

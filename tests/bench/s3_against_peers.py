@@ -24,7 +24,7 @@ from pathlib import Path
 import cafcat
 from cafcat.repository import Repository
 from tests.bench.bucket import object_store
-from tests.s3_server import DEVELOPERS_OWN, S3Server, any_server, empty_bucket, new_bucket
+from tests.worlds.servers.s3_server import DEVELOPERS_OWN, S3Server, any_server, empty_bucket, new_bucket
 
 FILE_BYTES = 4096
 READS = 400

@@ -10,7 +10,7 @@ from cafcat.remote.connection import S3Connection
 from cafcat.sources.base import Source
 from cafcat.sources.s3.bucket import S3Source
 from cafcat.testing.sources import RawFiles, SourceSuite, found
-from tests.s3_server import S3Server, needs, parameters
+from tests.worlds.servers.s3_server import S3Server, needs, parameters
 
 ODD_NAMES = {"a\\b": "backslashes", "new\nline": "newlines", "\x01": "control_characters"}
 """Names of the suite that some servers do not keep, and the feature that they lack."""

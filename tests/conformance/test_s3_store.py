@@ -6,7 +6,7 @@ from botocore.exceptions import ClientError
 from cafcat.remote.access import S3Access
 from cafcat.stores.s3.store import S3Store
 from cafcat.testing.stores import StoreSuite
-from tests.s3_server import S3Server, needs, parameters
+from tests.worlds.servers.s3_server import S3Server, needs, parameters
 
 PREFIX = "some folder/chünks"
 

@@ -12,8 +12,8 @@ from cafcat.model import FileProblem, SourceFile
 from cafcat.sources.base import OpenFile, Source
 from cafcat.sources.lists.name_list import NameListSource
 from cafcat.testing.sources import RawFiles, SourceSuite, found
-from tests.s3_server import S3Server
-from tests.web_server import WebServer, web_server
+from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.servers.web_server import WebServer, web_server
 
 __all__ = ["web_server"]
 

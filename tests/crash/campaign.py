@@ -27,10 +27,10 @@ from tests.crash.checker import Seen, crc32c, problems
 from tests.crash.places import Bucket, Folder, Place
 from tests.crash.verbs import VERBS, Verb, here
 from tests.crash.world import Outcome, State, World, fast_databases, zygote
-from tests.s3_server import kind_of_server, new_bucket
 from tests.s3_servers.kinds import DEFAULT_KIND, KINDS
-from tests.services import Databases
 from tests.worlds.memory import memory_folder
+from tests.worlds.servers.s3_server import kind_of_server, new_bucket
+from tests.worlds.servers.services import Databases
 
 DIED = "a process of ingest died (exit code -9)"
 PARTIAL = re.compile(r"\.cafcat-[0-9a-f]{16}\.partial")

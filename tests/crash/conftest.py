@@ -6,8 +6,8 @@ import pytest
 
 from tests.crash.campaign import world
 from tests.crash.world import World
-from tests.services import Databases
 from tests.worlds.memory import in_memory
+from tests.worlds.servers.services import Databases
 
 
 @pytest.fixture(scope="session", params=["folder", "s3"])

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from tests import places
-from tests.places import PREFIX
-from tests.s3_server import S3Server
+from tests.worlds import places
+from tests.worlds.places import PREFIX
+from tests.worlds.servers.s3_server import S3Server
 
 __all__ = ["Bucket", "Folder", "Place"]
 

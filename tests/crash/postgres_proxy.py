@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.serving import ServesWhileEntered
+from tests.worlds.servers.serving import ServesWhileEntered
 
 __all__ = ["Cut", "PostgresProxy"]
 

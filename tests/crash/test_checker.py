@@ -9,7 +9,7 @@ import pytest
 from tests.crash.checker import Seen, problems
 from tests.crash.verbs import SMALL, copied, packed, put_outside, removed_names, write_archive, write_files
 from tests.crash.world import World
-from tests.log_archives import container
+from tests.worlds.archives.log_archives import container
 
 pytestmark = pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
 _seen: dict[str, Seen] = {}

@@ -14,7 +14,7 @@ from tests.crash.campaign import DIED, crash, prepare, spread
 from tests.crash.team import Victim
 from tests.crash.verbs import SMALL, VERBS, here, ingest_by_two, packed, write_files
 from tests.crash.world import Outcome, World
-from tests.services import missing_service
+from tests.worlds.servers.services import missing_service
 
 ALONE = [name for name, verb in VERBS.items() if verb.victim is None]
 QUICK = ("ingest", "copy")

@@ -14,8 +14,8 @@ from cafcat.formats import registry
 from cafcat.testing.formats import pack
 from tests.crash.team import Victim
 from tests.crash.world import World
-from tests.log_archives import container
-from tests.written_formats import WRITTEN
+from tests.worlds.archives.log_archives import container
+from tests.worlds.archives.written_formats import WRITTEN
 
 __all__ = ["VERBS", "Verb", "here"]
 

@@ -18,8 +18,8 @@ from cafcat.embedded.roles import SUPERUSER
 from tests.crash.checker import Seen, look
 from tests.crash.places import Place
 from tests.crash.team import Victim
-from tests.services import Databases, temporary_server
 from tests.worlds.memory import in_memory
+from tests.worlds.servers.services import Databases, temporary_server
 
 __all__ = ["Outcome", "State", "World", "Zygote", "fast_databases", "zygote"]
 

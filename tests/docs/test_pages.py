@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import cafcat
-from tests.services import Databases
+from tests.worlds.servers.services import Databases
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.services import Databases
-from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.worlds.commands import Command, command_line
+from tests.worlds.servers.services import Databases
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 CLI_PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 SECRET = "correct-horse"  # noqa: S105

@@ -7,9 +7,9 @@ from cafcat.events import ArchiveAdopted
 from cafcat.formats.caf.format import CAF
 from cafcat.operations.adopt.report import AdoptReport
 from cafcat.testing.formats import pack
-from tests.damage import flip
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
-from tests.log_archives import write_container
+from tests.worlds.archives.damage import flip
+from tests.worlds.archives.log_archives import write_container
 
 FILES = {"a/1": b"one", "b": b"two" * 1000}
 

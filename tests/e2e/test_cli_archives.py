@@ -25,11 +25,11 @@ from cafcat.formats.clp.packing import pack_head
 from cafcat.operations.convert.run import ConvertReport
 from cafcat.operations.export.run import ExportReport
 from cafcat.testing.formats import BytesArchive, ListSink, pack
-from tests.car_archives import cid, directory, file, leaf, v1
 from tests.e2e.conftest import CLI_PAGE, TREE, WAITING_LOCKS, Cafcat, documented_keys
-from tests.s3_server import S3Server
-from tests.waiting import PATIENCE_SECONDS, wait_until
-from tests.written_formats import WRITTEN
+from tests.worlds.archives.car_archives import cid, directory, file, leaf, v1
+from tests.worlds.archives.written_formats import WRITTEN
+from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 NAMES = {formats.by_name(name).suffix: name for name in WRITTEN}
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"

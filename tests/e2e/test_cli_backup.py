@@ -10,7 +10,7 @@ from cafcat.operations.backup.report import BackupReport
 from cafcat.operations.backup.run import FoundBackup
 from cafcat.operations.restore.report import RestoreReport
 from tests.e2e.conftest import Cafcat, documented_keys, write_tree
-from tests.services import Databases
+from tests.worlds.servers.services import Databases
 
 
 @pytest.fixture

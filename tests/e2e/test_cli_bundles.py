@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from cafcat.formats.databundle.bundles.bundle import NewBundleFile, write_bundle
-from tests.bundles import everything
 from tests.e2e.conftest import CLI_PAGE, Cafcat
 from tests.e2e.test_cli_archives import NOWHERE, in_archive
-from tests.s3_server import S3Server
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.worlds.archives.bundles import everything
+from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 FILES = {f"d/{n}": b"content %d\n" % n * 500 for n in range(5)} | {"zeros": bytes(700_000), "empty": b""}
 

@@ -11,8 +11,8 @@ import pytest
 from cafcat.events import ChunkCopied, CopyRecovered
 from cafcat.operations.copy.report import CopyReport
 from cafcat.operations.recover.report import RecoverReport
-from tests.damage import flip
 from tests.e2e.conftest import BIG, Cafcat, documented_keys, interrupted
+from tests.worlds.archives.damage import flip
 
 
 def fill(cafcat: Cafcat, *names: str) -> list[str]:

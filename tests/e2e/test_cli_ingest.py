@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.e2e.conftest import Cafcat
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 SUMMARY_KEYS = {
     "run",

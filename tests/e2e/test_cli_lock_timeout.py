@@ -15,7 +15,7 @@ import pytest
 from cafcat.formats.caf.format import CAF
 from cafcat.testing.formats import pack
 from tests.e2e.conftest import Cafcat
-from tests.waiting import wait_until
+from tests.worlds.waiting import wait_until
 
 # An ingest that is stopped in the transaction of its commit, after its changes of file_locations.
 STOPPED = """

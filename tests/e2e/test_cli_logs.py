@@ -6,10 +6,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from cafcat.logs.searching import SearchReport
-from tests.damage import flip
 from tests.e2e.conftest import Cafcat, Result, documented_keys
-from tests.log_archives import clp_program, compressed_logs, log_lines
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.worlds.archives.damage import flip
+from tests.worlds.archives.log_archives import clp_program, compressed_logs, log_lines
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 __all__ = ["clp_program"]
 

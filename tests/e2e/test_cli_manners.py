@@ -13,7 +13,7 @@ import pytest
 
 from cafcat import __version__
 from tests.e2e.conftest import SECRET, TREE, Cafcat
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from cafcat.events import CatalogsDiffer
 from cafcat.operations.rebuild.damage import Damage
 from cafcat.operations.rebuild.report import RebuildReport
 from tests.e2e.conftest import Cafcat, documented_keys, write_tree
-from tests.services import Databases
+from tests.worlds.servers.services import Databases
 
 
 @pytest.fixture

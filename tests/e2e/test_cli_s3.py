@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from tests.e2e.conftest import Cafcat
-from tests.s3_server import S3Server
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 SECRET = "this-is-a-very-wrong-secret"  # noqa: S105
 TOKEN = "this-is-a-session-token"  # noqa: S105

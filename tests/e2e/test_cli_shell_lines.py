@@ -12,7 +12,7 @@ from cafcat.cli.verbs import COMPLETION_VARIABLE
 from cafcat.formats.caf.format import CAF
 from cafcat.testing.formats import pack
 from tests.e2e.conftest import Cafcat
-from tests.shells import SHELLS, run_line
+from tests.worlds.shells import SHELLS, run_line
 
 NAMES = [
     "a\ntouch pwned #",

@@ -16,7 +16,7 @@ import pytest
 import cafcat as library
 from cafcat.snapshots.writing import SnapshotReport
 from tests.e2e.conftest import TREE, WAITING_LOCKS, Cafcat, documented_keys
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 READING = """
 import sys

@@ -13,7 +13,7 @@ from cafcat.catalog.stores.stores import StoreRow
 from cafcat.operations.stores.migrate import MigrateReport
 from cafcat.operations.stores.move import StoreMoveReport
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
-from tests.services import Databases
+from tests.worlds.servers.services import Databases
 
 CONTENT = {"tree/a": b"a" * 1000, "tree/b": b"b" * 2000}
 

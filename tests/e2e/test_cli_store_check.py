@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from tests.e2e.conftest import Cafcat
-from tests.s3_proxy import Fault, Request, S3Proxy
-from tests.s3_server import S3Server, needs
+from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy
+from tests.worlds.servers.s3_server import S3Server, needs
 
 LACKS = {"ListMultipartUploads": Fault.NOT_IMPLEMENTED, "AbortMultipartUpload": Fault.NOT_ALLOWED}
 

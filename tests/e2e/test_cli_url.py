@@ -19,9 +19,9 @@ import pytest
 from cafcat.errors import InvalidInput
 from cafcat.support.arguments import parse_duration
 from tests.e2e.conftest import TREE, Cafcat, write_tree
-from tests.s3_proxy import S3Proxy
-from tests.s3_server import S3Server
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.servers.s3_proxy import S3Proxy
+from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from cafcat.events import ObjectChecked
 from cafcat.model import Finding, FindingKind, VerifyLevel
 from cafcat.operations.verify.report import VerifyReport
-from tests.damage import flip
 from tests.e2e.conftest import CLI_PAGE, WAITING_LOCKS, Cafcat, documented_keys
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.worlds.archives.damage import flip
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 TEXT = CLI_PAGE.read_text()
 

@@ -13,9 +13,9 @@ import typer
 
 from cafcat.cli.app import app
 from tests.e2e.conftest import Cafcat, Result
-from tests.log_archives import clp_program
-from tests.services import Databases
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.archives.log_archives import clp_program
+from tests.worlds.servers.services import Databases
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 __all__ = ["clp_program"]
 

@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 
 from tests.e2e.conftest import TREE, Cafcat, Result, write_tree
-from tests.services import Databases
+from tests.worlds.servers.services import Databases
 
 FILES = {**TREE, "tree/a.txt": b"newer\n"}
 del FILES["tree/b.bin"]

@@ -18,8 +18,8 @@ import pytest
 
 import cafcat
 from cafcat.stores.keys import is_chunk_key
-from tests.s3_proxy import S3Proxy
-from tests.s3_server import S3Server
+from tests.worlds.servers.s3_proxy import S3Proxy
+from tests.worlds.servers.s3_server import S3Server
 
 MIB = 1 << 20
 PAGE = 1000

@@ -25,10 +25,10 @@ from cafcat.formats.databundle.layout import RECORD_BYTES, TRAILER_BYTES, parse_
 from cafcat.model import Entry
 from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink, pack
-from tests import car_archives as car
-from tests.bundles import inline_shard
 from tests.fuzz.mutations import damaged_bytes
-from tests.vector_files import VECTORS
+from tests.worlds.archives import car_archives as car
+from tests.worlds.archives.bundles import inline_shard
+from tests.worlds.archives.vector_files import VECTORS
 
 __all__ = [
     "Wrong",

@@ -13,7 +13,7 @@ from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, TarWriter
 from cafcat.testing.formats import CONTENTS, ODD_NAMES, pack
 from tests.fuzz.formats import car_files, chunkio_files, clp_archives, databundle_chunks
 from tests.fuzz.mutations import footed, sealed
-from tests.vector_files import VECTORS
+from tests.worlds.archives.vector_files import VECTORS
 
 __all__ = ["KINDS", "Seed", "seeds_of"]
 

@@ -23,7 +23,7 @@ from tests.fuzz.campaign import Plan, Report, run_campaign
 from tests.fuzz.cases import Case, Watch, damaged
 from tests.fuzz.seeds import KINDS, seeds_of
 from tests.fuzz.targets import TARGETS
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 WHOLE = pack(CAF, [("a", b"hello", 1), ("b", b"", None)])[0]
 

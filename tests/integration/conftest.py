@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from tests.catalog_world import Opener
-from tests.places import FOLDER_OR_SLOW_BUCKET, Bucket, Folder, Place
-from tests.s3_server import S3Server
+from tests.worlds.catalog_world import Opener
 from tests.worlds.memory import in_memory
+from tests.worlds.places import FOLDER_OR_SLOW_BUCKET, Bucket, Folder, Place
+from tests.worlds.servers.s3_server import S3Server
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.waiting import PATIENCE_SECONDS
 from tests.worlds.commands import Command
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 __all__ = ["environment", "popen", "run", "start_all"]
 

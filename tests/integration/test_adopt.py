@@ -28,13 +28,13 @@ from cafcat.operations.adopt.report import AdoptReport
 from cafcat.operations.verify import index_check as check_index
 from cafcat.stores.local.files import LocalFile
 from cafcat.testing.formats import ListSink, pack
-from tests.car_archives import cid, leaf, v1
-from tests.catalog_world import MODIFIED, Opener, commit, live, sql
-from tests.damage import flip
-from tests.killing import killed_at_each_step
-from tests.listeners import Following, Heard, follow, problems
-from tests.places import Bucket, Folder
-from tests.vector_files import FIXTURES_OF_OTHERS, VECTORS, vector_path
+from tests.worlds.archives.car_archives import cid, leaf, v1
+from tests.worlds.archives.damage import flip
+from tests.worlds.archives.vector_files import FIXTURES_OF_OTHERS, VECTORS, vector_path
+from tests.worlds.catalog_world import MODIFIED, Opener, commit, live, sql
+from tests.worlds.kills.killing import killed_at_each_step
+from tests.worlds.listeners import Following, Heard, follow, problems
+from tests.worlds.places import Bucket, Folder
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from cafcat.formats.databundle.messages import messages
 from cafcat.model import VerifyLevel
 from cafcat.operations.adopt.report import AdoptReport
 from cafcat.support.checksums import crc32c
-from tests.bundles import everything, foreign_bundle, hide_leveldb, inline_shard
-from tests.catalog_world import Opener, commit, live
-from tests.damage import flip
-from tests.killing import killed_at_each_step
-from tests.listeners import Following, Heard, follow, problems
-from tests.places import Bucket, Folder
+from tests.worlds.archives.bundles import everything, foreign_bundle, hide_leveldb, inline_shard
+from tests.worlds.archives.damage import flip
+from tests.worlds.catalog_world import Opener, commit, live
+from tests.worlds.kills.killing import killed_at_each_step
+from tests.worlds.listeners import Following, Heard, follow, problems
+from tests.worlds.places import Bucket, Folder
 
 NOISE = random.Random(21).randbytes(3 << 20)
 FILES = {

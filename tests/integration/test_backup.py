@@ -23,10 +23,10 @@ from cafcat.operations.chosen_stores import join_store, store_to_write
 from cafcat.settings.database import Database
 from cafcat.stores.local.store import LocalStore
 from cafcat.support.checksums import crc32c
-from tests.catalog_world import begin, commit, sql
-from tests.listeners import Listener, follow
-from tests.rebuild_world import World, leave_whole, local, world
-from tests.services import Databases
+from tests.worlds.catalog_world import begin, commit, sql
+from tests.worlds.listeners import Listener, follow
+from tests.worlds.rebuild_world import World, leave_whole, local, world
+from tests.worlds.servers.services import Databases
 
 __all__ = ["local", "world"]
 

@@ -17,10 +17,10 @@ from cafcat.errors import AccessDenied, Conflict, Corrupt, InvalidInput, NotFoun
 from cafcat.model import Location, ProblemKind
 from cafcat.stores.local.store import LocalStore
 from cafcat.stores.s3.store import S3Store
-from tests.listeners import Following
-from tests.s3_proxy import Fault, Request, S3Proxy
-from tests.s3_server import S3Server, empty_bucket
-from tests.web_server import HttpServer
+from tests.worlds.listeners import Following
+from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy
+from tests.worlds.servers.s3_server import S3Server, empty_bucket
+from tests.worlds.servers.web_server import HttpServer
 
 CONTENT = random.Random(1)
 SMALL = {f"tree/n{number:04}": b"%d," % number * (number % 97) for number in range(1000)}

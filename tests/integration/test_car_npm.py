@@ -14,7 +14,7 @@ import pytest
 from cafcat.formats.car import CAR, CarReader
 from cafcat.formats.car.cid import cid_to_text
 from cafcat.testing.formats import BytesArchive, pack
-from tests.services import missing_service
+from tests.worlds.servers.services import missing_service
 
 PACKAGES = ("@ipld/car@5", "ipfs-car@3", "ipfs-unixfs-exporter@16")
 LONG = (

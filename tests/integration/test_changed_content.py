@@ -12,7 +12,7 @@ import pytest
 import cafcat
 from cafcat.errors import Conflict, InvalidInput
 from cafcat.model import Comparison, OnConflict
-from tests.catalog_world import sql
+from tests.worlds.catalog_world import sql
 
 TIME_NS = 1_795_255_200_123_456_000
 

@@ -10,10 +10,10 @@ import pytest
 from cafcat.catalog.transfer.comparing import ComparedTable
 from cafcat.errors import CatalogOutdated, CatalogUnavailable, InvalidInput
 from cafcat.events import CatalogsDiffer
-from tests.catalog_world import commit, sql
-from tests.listeners import Following
-from tests.rebuild_world import World, worlds
-from tests.services import Databases
+from tests.worlds.catalog_world import commit, sql
+from tests.worlds.listeners import Following
+from tests.worlds.rebuild_world import World, worlds
+from tests.worlds.servers.services import Databases
 
 FILES = {"a/first": b"first", "a/second": b"second", "b": b"", "ü/\t\n\\N\\": b"odd", "z": b"last"}
 

@@ -18,13 +18,13 @@ from cafcat.events import ChunkCopied, CopyRecovered
 from cafcat.model import OnConflict
 from cafcat.operations.copy.report import CopyReport
 from cafcat.operations.recover.report import RecoverReport
-from tests.catalog_world import commit
-from tests.copy_world import PAIRS, World, check, end_leases, folder_of, rebuilt_from_copies, world
-from tests.killing import killed_at_each_step
-from tests.listeners import Following, Heard, Once
-from tests.places import Folder
-from tests.s3_proxy import Fault, S3Proxy
-from tests.services import Databases
+from tests.worlds.catalog_world import commit
+from tests.worlds.copy_world import PAIRS, World, check, end_leases, folder_of, rebuilt_from_copies, world
+from tests.worlds.kills.killing import killed_at_each_step
+from tests.worlds.listeners import Following, Heard, Once
+from tests.worlds.places import Folder
+from tests.worlds.servers.s3_proxy import Fault, S3Proxy
+from tests.worlds.servers.services import Databases
 
 __all__ = ["world"]
 

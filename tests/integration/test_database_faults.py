@@ -26,8 +26,8 @@ from tests.crash.places import Folder
 from tests.crash.postgres_proxy import Cut, PostgresProxy
 from tests.crash.world import World
 from tests.integration.held_commands import environment, popen, run, start_all
-from tests.services import Databases, debian_programs, temporary_server
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.servers.services import Databases, debian_programs, temporary_server
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 WRITERS = 4
 FILES = 250

@@ -16,7 +16,7 @@ from cafcat.embedded.server import EmbeddedServer
 from tests.crash.checker import look, problems
 from tests.crash.places import Folder
 from tests.crash.world import Outcome, World, zygote
-from tests.services import Databases
+from tests.worlds.servers.services import Databases
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 

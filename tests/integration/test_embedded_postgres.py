@@ -23,8 +23,8 @@ from cafcat.embedded.roles import SUPERUSER
 from cafcat.embedded.server import EmbeddedServer
 from cafcat.embedded.state import read_postmaster
 from cafcat.errors import CatalogUnavailable
-from tests.services import missing_service
-from tests.waiting import wait_until
+from tests.worlds.servers.services import missing_service
+from tests.worlds.waiting import wait_until
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 LIMIT_SECONDS = 60

@@ -17,12 +17,12 @@ from cafcat.catalog import repeatable_read
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, OutputFailed, Refused, StoreFailed, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.testing.formats import BytesArchive
-from tests.catalog_world import MODIFIED, commit, sql
-from tests.copy_world import FILES, World, folder_of, world
-from tests.damage import flip
 from tests.integration.test_snapshot_writing import NAMES, ODD, Meanwhile, files_of_at_most, left_in
-from tests.places import Folder
-from tests.written_formats import WRITTEN
+from tests.worlds.archives.damage import flip
+from tests.worlds.archives.written_formats import WRITTEN
+from tests.worlds.catalog_world import MODIFIED, commit, sql
+from tests.worlds.copy_world import FILES, World, folder_of, world
+from tests.worlds.places import Folder
 
 __all__ = ["world"]
 

@@ -14,11 +14,11 @@ import pytest
 import cafcat
 from cafcat.errors import CafcatError, Corrupt, StoreFailed, Unavailable
 from cafcat.reading import replicas as places
-from tests.catalog_world import commit
-from tests.copy_world import FILES, LARGE, World, folder_of, world
-from tests.damage import flip
-from tests.places import Bucket, Folder
-from tests.s3_proxy import Fault, Request, S3Proxy
+from tests.worlds.archives.damage import flip
+from tests.worlds.catalog_world import commit
+from tests.worlds.copy_world import FILES, LARGE, World, folder_of, world
+from tests.worlds.places import Bucket, Folder
+from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy
 
 __all__ = ["world"]
 

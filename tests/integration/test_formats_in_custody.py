@@ -19,13 +19,13 @@ from cafcat.operations.index_section import IndexSection
 from cafcat.operations.verify.chunk_check import check_target
 from cafcat.support.checksums import crc32c
 from cafcat.writing.chunk import OpenChunk
-from tests.catalog_world import MODIFIED, Opener, begin, sql, state_of
-from tests.damage import flip
-from tests.listeners import Following, follow
-from tests.places import Bucket, Folder, Place
-from tests.rebuild_world import World, leave_whole, local, world
-from tests.recover_world import chunk_objects, counted, die_before_commit, die_half_way, end_leases, states
-from tests.written_formats import TREE, WRITTEN, byte_of, make_tree, same_tree
+from tests.worlds.archives.damage import flip
+from tests.worlds.archives.written_formats import TREE, WRITTEN, byte_of, make_tree, same_tree
+from tests.worlds.catalog_world import MODIFIED, Opener, begin, sql, state_of
+from tests.worlds.listeners import Following, follow
+from tests.worlds.places import Bucket, Folder, Place
+from tests.worlds.rebuild_world import World, leave_whole, local, world
+from tests.worlds.recover_world import chunk_objects, counted, die_before_commit, die_half_way, end_leases, states
 
 __all__ = ["local", "world"]
 

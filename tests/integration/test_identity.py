@@ -15,9 +15,9 @@ from cafcat.operations import joining
 from cafcat.operations.chosen_stores import join_store
 from cafcat.stores.local.store import LocalStore
 from cafcat.stores.marker import Marker, catalogs_of, marker_key, read_marker, remove_marker, write_marker
-from tests.catalog_world import commit, sql
-from tests.listeners import follow
-from tests.rebuild_world import World, leave_whole, local, world
+from tests.worlds.catalog_world import commit, sql
+from tests.worlds.listeners import follow
+from tests.worlds.rebuild_world import World, leave_whole, local, world
 
 __all__ = ["local", "world"]
 

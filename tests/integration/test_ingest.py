@@ -24,8 +24,8 @@ from cafcat.support.checksums import crc32c
 from cafcat.writing.chunk import OpenChunk
 from cafcat.writing.limits import Limits
 from cafcat.writing.sink import BlockSink
-from tests.listeners import Following, Heard
-from tests.open_files import open_files
+from tests.worlds.listeners import Following, Heard
+from tests.worlds.open_files import open_files
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import cafcat
 from cafcat.errors import CatalogLocked, Conflict, InvalidInput, StoreFailed, Unavailable
 from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
 from cafcat.support.checksums import crc32c
-from tests.listeners import Following, Heard
+from tests.worlds.listeners import Following, Heard
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 

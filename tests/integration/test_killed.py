@@ -13,12 +13,12 @@ import pytest
 
 import cafcat
 from cafcat.support.checksums import crc32c
-from tests.killing import environment, run_until_killed
+from tests.worlds.kills.killing import environment, run_until_killed
 
 # Runs `cafcat ingest` and kills itself at the Nth boundary call: whatever makes something durable or visible.
 KILLER = """
 import sys
-from tests.killed_steps import Steps
+from tests.worlds.kills.killed_steps import Steps
 
 steps = Steps(int(sys.argv[1]), after=True)
 steps.count_files()

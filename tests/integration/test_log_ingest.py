@@ -18,14 +18,14 @@ from cafcat.formats.clp.metadata import ANNOTATION
 from cafcat.model import IngestReport, OnConflict, VerifyLevel
 from cafcat.stores.base import StoredObject
 from cafcat.support.temporary_folder import temporary_folder
-from tests.catalog_world import Opener, live, sql
-from tests.killing import environment, run_until_killed
-from tests.listeners import Following, Heard, follow, problems
-from tests.log_archives import clp_program, log_lines, searched_by_hand
-from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
-from tests.places import Bucket, Folder, Place
-from tests.rebuild_world import worlds
-from tests.services import Databases
+from tests.worlds.archives.log_archives import clp_program, log_lines, searched_by_hand
+from tests.worlds.catalog_world import Opener, live, sql
+from tests.worlds.kills.killing import environment, run_until_killed
+from tests.worlds.kills.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
+from tests.worlds.listeners import Following, Heard, follow, problems
+from tests.worlds.places import Bucket, Folder, Place
+from tests.worlds.rebuild_world import worlds
+from tests.worlds.servers.services import Databases
 
 __all__ = ["clp_program"]
 
@@ -427,7 +427,7 @@ def test_clp_s_itself_reads_what_cafcat_notes(
 
 KILLER = """
 import sys
-from tests.killed_steps import Steps
+from tests.worlds.kills.killed_steps import Steps
 
 steps = Steps(int(sys.argv[1]), after=True)
 steps.count_files()

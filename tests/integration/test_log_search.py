@@ -15,10 +15,16 @@ from cafcat.formats.clp.reader import ClpReader
 from cafcat.logs.searching import SearchReport
 from cafcat.model import VerifyLevel
 from cafcat.stores.local.files import LocalFile
-from tests.catalog_world import Opener, sql
-from tests.damage import flip
-from tests.log_archives import clp_program, compressed_logs, log_lines, searched_by_hand, write_container
-from tests.places import Bucket, Folder
+from tests.worlds.archives.damage import flip
+from tests.worlds.archives.log_archives import (
+    clp_program,
+    compressed_logs,
+    log_lines,
+    searched_by_hand,
+    write_container,
+)
+from tests.worlds.catalog_world import Opener, sql
+from tests.worlds.places import Bucket, Folder
 
 __all__ = ["clp_program"]
 

@@ -9,11 +9,11 @@ import cafcat
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.model import LogUnit, TimeRange
 from cafcat.testing.formats import BytesArchive
-from tests.catalog_world import sql
-from tests.listeners import follow
-from tests.log_archives import container, write_container
-from tests.rebuild_world import worlds
-from tests.services import Databases
+from tests.worlds.archives.log_archives import container, write_container
+from tests.worlds.catalog_world import sql
+from tests.worlds.listeners import follow
+from tests.worlds.rebuild_world import worlds
+from tests.worlds.servers.services import Databases
 
 DAY = 86_400_000
 RANGES = [("app/a.log", 0, 10), ("app/b/c.log", 10, 10), ("/var/log/x", 10, 30)]

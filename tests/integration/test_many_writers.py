@@ -11,8 +11,8 @@ import pytest
 from tests.crash.checker import Seen, look, problems
 from tests.crash.places import Folder
 from tests.integration.held_commands import environment, popen, start_all
-from tests.services import Databases
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.servers.services import Databases
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 PATHS = [f"shared/{number:03}" for number in range(60)]
 

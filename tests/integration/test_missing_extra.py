@@ -14,10 +14,10 @@ from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.messages import messages
 from cafcat.model import Finding, OnConflict
 from cafcat.writing.chunk import OpenChunk
-from tests.catalog_world import begin, sql
-from tests.damage import flip
-from tests.listeners import Following, Heard
-from tests.rebuild_world import World, leave_whole, local
+from tests.worlds.archives.damage import flip
+from tests.worlds.catalog_world import begin, sql
+from tests.worlds.listeners import Following, Heard
+from tests.worlds.rebuild_world import World, leave_whole, local
 
 __all__ = ["local"]
 

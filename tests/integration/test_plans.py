@@ -15,10 +15,10 @@ import pytest
 import cafcat
 from cafcat.catalog.connection import open_connection
 from cafcat.embedded.roles import SUPERUSER
-from tests.plans import Limits, Plan, collected, excesses, explained, has_auto_explain, with_plans
-from tests.services import Databases, debian_programs, temporary_server
-from tests.size_verbs import FILLING, READING, READING_ALL, WRITING, Verb, prepared
-from tests.size_world import FILES, STATES, SizeWorld
+from tests.worlds.plans import Limits, Plan, collected, excesses, explained, has_auto_explain, with_plans
+from tests.worlds.servers.services import Databases, debian_programs, temporary_server
+from tests.worlds.size_verbs import FILLING, READING, READING_ALL, WRITING, Verb, prepared
+from tests.worlds.size_world import FILES, STATES, SizeWorld
 
 ROWS = [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)]
 FEWER_ROWS = 50_000

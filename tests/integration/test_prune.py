@@ -16,13 +16,13 @@ from cafcat.events import ChunkPruned
 from cafcat.model import OnConflict
 from cafcat.operations.prune.report import PruneReport
 from cafcat.stores.base import Upload
-from tests.catalog_world import Opener, commit, live, sql, state_of
-from tests.killing import killed_at_each_step
-from tests.listeners import Following, Heard, problems
-from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
-from tests.places import Folder, Place
-from tests.removal_world import check, rebuilt
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.catalog_world import Opener, commit, live, sql, state_of
+from tests.worlds.kills.killing import killed_at_each_step
+from tests.worlds.kills.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
+from tests.worlds.listeners import Following, Heard, problems
+from tests.worlds.places import Folder, Place
+from tests.worlds.removal_world import check, rebuilt
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 DAY = 86_400
 

@@ -17,8 +17,8 @@ from cafcat.catalog.connection import PgConnection
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.model import Folder, Location, ProblemKind
 from cafcat.stores.local.store import LocalStore
-from tests.damage import flip
-from tests.open_files import open_files
+from tests.worlds.archives.damage import flip
+from tests.worlds.open_files import open_files
 
 CONTENT = random.Random(1)
 LARGE = CONTENT.randbytes(9_000_000)

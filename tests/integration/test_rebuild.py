@@ -25,11 +25,11 @@ from cafcat.operations.rebuild.options import RebuildOptions
 from cafcat.stores.base import Store
 from cafcat.stores.local.store import LocalStore
 from cafcat.support.checksums import crc32c
-from tests.catalog_world import MODIFIED, begin, commit, reasons, sql
-from tests.killing import environment, run_until_killed
-from tests.listeners import Following, Listener
-from tests.rebuild_world import World, leave_whole, local, world
-from tests.services import Databases
+from tests.worlds.catalog_world import MODIFIED, begin, commit, reasons, sql
+from tests.worlds.kills.killing import environment, run_until_killed
+from tests.worlds.listeners import Following, Listener
+from tests.worlds.rebuild_world import World, leave_whole, local, world
+from tests.worlds.servers.services import Databases
 
 __all__ = ["local", "world"]
 
@@ -238,7 +238,7 @@ KILLED = """
 import os, sys
 import cafcat
 from cafcat.catalog.transfer.rebuilding import Stage
-from tests.killed_steps import Steps
+from tests.worlds.kills.killed_steps import Steps
 
 steps = Steps()
 steps.begin_at(Stage, "plan", int(sys.argv[1]))

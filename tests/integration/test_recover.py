@@ -18,11 +18,11 @@ from cafcat.operations.recover import run as recovering
 from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import ListSink
 from cafcat.writing.chunk import OpenChunk
-from tests.catalog_world import MODIFIED, begin, commit, reasons, sql
-from tests.killing import STEPS, killed_at_each_step
-from tests.listeners import Following, Listener
-from tests.places import Folder, Place
-from tests.recover_world import (
+from tests.worlds.catalog_world import MODIFIED, begin, commit, reasons, sql
+from tests.worlds.kills.killing import STEPS, killed_at_each_step
+from tests.worlds.listeners import Following, Listener
+from tests.worlds.places import Folder, Place
+from tests.worlds.recover_world import (
     FILES,
     check,
     chunk_objects,
@@ -36,7 +36,7 @@ from tests.recover_world import (
     recover,
     states,
 )
-from tests.services import Databases
+from tests.worlds.servers.services import Databases
 
 __all__ = ["place"]
 

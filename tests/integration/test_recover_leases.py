@@ -10,10 +10,10 @@ from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.model import OnConflict
 from cafcat.operations.recover import run as recovering
 from cafcat.operations.recover.report import RecoverReport
-from tests.catalog_world import Opener, begin, commit, sql
-from tests.listeners import Following, Once
-from tests.places import Folder, Place
-from tests.recover_world import (
+from tests.worlds.catalog_world import Opener, begin, commit, sql
+from tests.worlds.listeners import Following, Once
+from tests.worlds.places import Folder, Place
+from tests.worlds.recover_world import (
     FILES,
     check,
     chunk_objects,

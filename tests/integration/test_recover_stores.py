@@ -10,10 +10,10 @@ import cafcat
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.model import OnConflict
-from tests.catalog_world import Opener, begin, commit, sql
-from tests.listeners import Following
-from tests.places import Bucket, Folder, Place
-from tests.recover_world import (
+from tests.worlds.catalog_world import Opener, begin, commit, sql
+from tests.worlds.listeners import Following
+from tests.worlds.places import Bucket, Folder, Place
+from tests.worlds.recover_world import (
     FILES,
     check,
     chunk_objects,
@@ -27,7 +27,7 @@ from tests.recover_world import (
     recover,
     states,
 )
-from tests.waiting import wait_until
+from tests.worlds.waiting import wait_until
 
 __all__ = ["place"]
 

@@ -20,14 +20,14 @@ from cafcat.errors import CatalogUnavailable, InvalidInput, NotFound, StoreFaile
 from cafcat.model import FileProblem, OnConflict
 from cafcat.operations.rm.report import RemoveReport
 from cafcat.operations.undelete.report import UndeleteReport
-from tests.catalog_world import Opener, commit, live, reasons, sql, state_of
-from tests.killing import STEPS, killed_at_each_step
-from tests.listeners import Following, Heard, problems
-from tests.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
-from tests.places import Folder, Place
-from tests.removal_world import check, rebuilt
-from tests.services import Databases
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.worlds.catalog_world import Opener, commit, live, reasons, sql, state_of
+from tests.worlds.kills.killing import STEPS, killed_at_each_step
+from tests.worlds.kills.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
+from tests.worlds.listeners import Following, Heard, problems
+from tests.worlds.places import Folder, Place
+from tests.worlds.removal_world import check, rebuilt
+from tests.worlds.servers.services import Databases
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 FILES = {"a/first": b"first", "a/second": bytes(range(256)), "b/empty": b"", "ü/日本": b"unicode"}
 

@@ -23,13 +23,13 @@ from cafcat.operations.rewriting import Rewriter, chunk_target, live_files
 from cafcat.stores.local.files import LocalFile
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from cafcat.writing.limits import Limits
-from tests.catalog_world import MODIFIED, Opener, commit, sql, state_of
-from tests.killing import killed_at_each_step
-from tests.listeners import AfterFiles, Following, Heard, follow, problems
-from tests.meanwhile import in_background, wait_for_a_waiting_statement
-from tests.places import Folder, Place
-from tests.removal_world import check, rebuilt
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.catalog_world import MODIFIED, Opener, commit, sql, state_of
+from tests.worlds.kills.killing import killed_at_each_step
+from tests.worlds.kills.meanwhile import in_background, wait_for_a_waiting_statement
+from tests.worlds.listeners import AfterFiles, Following, Heard, follow, problems
+from tests.worlds.places import Folder, Place
+from tests.worlds.removal_world import check, rebuilt
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 CONTENT = random.Random(1)
 LARGE = CONTENT.randbytes(2_500_000)

@@ -18,12 +18,12 @@ from cafcat.operations.repair.run import Repair
 from cafcat.operations.rewriting import Rewriter, chunk_target
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.writing.limits import Limits
-from tests.catalog_world import Opener, commit, sql, state_of
-from tests.killing import killed_at_each_step
-from tests.listeners import AfterFiles, Heard, follow, problems
-from tests.places import Folder, Place
-from tests.removal_world import check
-from tests.s3_server import S3Server
+from tests.worlds.catalog_world import Opener, commit, sql, state_of
+from tests.worlds.kills.killing import killed_at_each_step
+from tests.worlds.listeners import AfterFiles, Heard, follow, problems
+from tests.worlds.places import Folder, Place
+from tests.worlds.removal_world import check
+from tests.worlds.servers.s3_server import S3Server
 
 CONTENT = random.Random(1)
 LARGE = CONTENT.randbytes(2_500_000)

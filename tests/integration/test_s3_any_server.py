@@ -13,11 +13,11 @@ from cafcat.remote.access import S3Access
 from cafcat.stores.base import ObjectInfo
 from cafcat.stores.s3.parts import MAX_PARTS, plan_parts
 from cafcat.stores.s3.store import S3Store
-from tests.places import Bucket
-from tests.s3_proxy import Fault, S3Proxy
-from tests.s3_server import S3Server, needs
-from tests.server_verdicts import MEMORY, Remembered, open_remembering
-from tests.uploads import MIB, content, put
+from tests.worlds.places import Bucket
+from tests.worlds.servers.s3_proxy import Fault, S3Proxy
+from tests.worlds.servers.s3_server import S3Server, needs
+from tests.worlds.servers.server_verdicts import MEMORY, Remembered, open_remembering
+from tests.worlds.servers.uploads import MIB, content, put
 
 
 @pytest.fixture

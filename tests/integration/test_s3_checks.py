@@ -12,10 +12,10 @@ from cafcat.errors import Conflict, Corrupt, NotFound
 from cafcat.remote.reading import RemoteObject
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
 from cafcat.stores.s3.store import S3Store
-from tests.s3_proxy import Fault, Request, S3Proxy
-from tests.s3_server import S3Server, needs
-from tests.server_verdicts import Remembered, open_remembering
-from tests.uploads import MIB, content, put
+from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy
+from tests.worlds.servers.s3_server import S3Server, needs
+from tests.worlds.servers.server_verdicts import Remembered, open_remembering
+from tests.worlds.servers.uploads import MIB, content, put
 
 HEADERS = {
     "tag": b"etag",

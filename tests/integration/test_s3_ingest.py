@@ -14,9 +14,9 @@ from cafcat.model import FileProblem, IngestReport, OnConflict
 from cafcat.operations.chosen_stores import join_store, store_to_write
 from cafcat.repository import Repository
 from cafcat.stores.keys import is_chunk_key
-from tests.listeners import Following, Heard, Listener
-from tests.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
-from tests.s3_server import S3Server
+from tests.worlds.listeners import Following, Heard, Listener
+from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
+from tests.worlds.servers.s3_server import S3Server
 
 MIB = 1 << 20
 

@@ -15,13 +15,13 @@ import pytest
 import cafcat
 from cafcat.stores.keys import is_chunk_key
 from cafcat.support.checksums import crc32c
-from tests.killing import environment, run_until_killed
-from tests.s3_server import S3Server
+from tests.worlds.kills.killing import environment, run_until_killed
+from tests.worlds.servers.s3_server import S3Server
 
 KILLER = """
 import sys
 import botocore.client, obstore
-from tests.killed_steps import Steps
+from tests.worlds.kills.killed_steps import Steps
 
 steps = Steps(int(sys.argv[1]), after=True)
 steps.count(botocore.client.BaseClient, "_make_api_call")

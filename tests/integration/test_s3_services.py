@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING
 import pytest
 from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError, ResponseStreamingError
 
-from tests.s3_proxy import ANYWHERE, Fault, Request, S3Proxy, faults_in_order, operation_of, seeded_faults
-from tests.s3_server import S3Server, empty_bucket, kind_of_server, needs
 from tests.s3_servers.keeper import answers
 from tests.s3_servers.kinds import DEFAULT_KIND, KINDS
-from tests.waiting import PATIENCE_SECONDS
 from tests.worlds.memory import DISK_VARIABLE
+from tests.worlds.servers.s3_proxy import (
+    ANYWHERE,
+    Fault,
+    Request,
+    S3Proxy,
+    faults_in_order,
+    operation_of,
+    seeded_faults,
+)
+from tests.worlds.servers.s3_server import S3Server, empty_bucket, kind_of_server, needs
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
@@ -141,7 +149,7 @@ def test_nothing_is_left_of_a_killed_session(tmp_path: Path) -> None:
     shared, objects = tmp_path / "shared", tmp_path / "objects"
     objects.mkdir()
     code = (
-        "import sys, pathlib, signal; from tests.s3_server import kind_of_server\n"
+        "import sys, pathlib, signal; from tests.worlds.servers.s3_server import kind_of_server\n"
         "from tests.s3_servers.kinds import DEFAULT_KIND, KINDS\n"
         "with kind_of_server(KINDS[DEFAULT_KIND], pathlib.Path(sys.argv[1])) as server:\n"
         "    print(server.endpoint_url, flush=True); signal.pause()"

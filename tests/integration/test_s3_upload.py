@@ -11,10 +11,10 @@ from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, StoreFa
 from cafcat.remote.access import S3Access
 from cafcat.stores.s3.store import S3Store
 from cafcat.support.checksums import crc64nvme
-from tests import uploads
-from tests.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
-from tests.s3_server import S3Server
-from tests.uploads import MIB, content
+from tests.worlds.servers import uploads
+from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy, faults_in_order, seeded_faults
+from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.servers.uploads import MIB, content
 
 SMALLEST_MEMORY = 16_000_000
 """Parts of 5 MiB, two of them in flight."""

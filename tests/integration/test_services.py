@@ -3,7 +3,7 @@
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.services import url_of
+from tests.worlds.servers.services import url_of
 
 
 def test_a_fresh_database_is_empty_and_its_own(empty_database_url: str) -> None:

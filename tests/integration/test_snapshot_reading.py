@@ -22,11 +22,11 @@ from cafcat.formats.registry import by_name
 from cafcat.model import OnConflict
 from cafcat.snapshots import cached_chunks
 from cafcat.stores.local.files import LocalFile
-from tests.catalog_world import Opener, begin, commit
-from tests.damage import flip
-from tests.open_files import open_files
-from tests.places import Folder, Place
-from tests.written_formats import TREE, WRITTEN, byte_of, make_tree
+from tests.worlds.archives.damage import flip
+from tests.worlds.archives.written_formats import TREE, WRITTEN, byte_of, make_tree
+from tests.worlds.catalog_world import Opener, begin, commit
+from tests.worlds.open_files import open_files
+from tests.worlds.places import Folder, Place
 
 FILES = {f"tree/n{number:03}": b"%d" % number * number for number in range(200)} | {"empty": b"", "large": b""}
 FILES["large"] = random.Random(5).randbytes(3_000_000)

@@ -18,9 +18,9 @@ import cafcat
 from cafcat.catalog import repeatable_read
 from cafcat.errors import Conflict, InvalidInput, NotFound, OutputFailed
 from cafcat.model import MAX_PATH_BYTES
-from tests.catalog_world import MODIFIED, commit, sql
-from tests.listeners import Listener
-from tests.places import Folder
+from tests.worlds.catalog_world import MODIFIED, commit, sql
+from tests.worlds.listeners import Listener
+from tests.worlds.places import Folder
 
 ODD = [
     "a",

@@ -11,10 +11,10 @@ import pytest
 
 import cafcat
 from cafcat.errors import Conflict, Locked, StoreFailed
-from tests.catalog_world import Opener, begin, commit, sql
-from tests.meanwhile import in_background, wait_for_a_waiting_statement
-from tests.places import Folder
-from tests.recover_world import end_leases, leave_whole
+from tests.worlds.catalog_world import Opener, begin, commit, sql
+from tests.worlds.kills.meanwhile import in_background, wait_for_a_waiting_statement
+from tests.worlds.places import Folder
+from tests.worlds.recover_world import end_leases, leave_whole
 
 FILES = {"a/one": b"one" * 100, "a/two": b"two" * 100}
 DEAD_OWNER = "from cafcat.catalog.chunks.owners import owner_name; print(owner_name('run 1'), end='')"

@@ -12,9 +12,9 @@ from cafcat.errors import AccessDenied, InvalidInput
 from cafcat.operations.prune.report import PruneReport
 from cafcat.stores.base import ObjectInfo, Upload
 from cafcat.stores.local.store import LocalStore
-from tests.catalog_world import Opener, commit, sql
-from tests.listeners import Following
-from tests.places import Folder
+from tests.worlds.catalog_world import Opener, commit, sql
+from tests.worlds.listeners import Following
+from tests.worlds.places import Folder
 
 FILES = {"a/one": b"one" * 100, "b/two": bytes(range(256)) * 5000}
 SERVED = "s3://served/chunks"

@@ -15,9 +15,9 @@ from cafcat.model import OnConflict, Verdict
 from cafcat.operations.chosen_stores import store_to_write
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.marker import Marker, marker_key, write_marker
-from tests.catalog_world import Opener, begin, commit, sql
-from tests.listeners import Following
-from tests.places import Bucket, Folder, Place
+from tests.worlds.catalog_world import Opener, begin, commit, sql
+from tests.worlds.listeners import Following
+from tests.worlds.places import Bucket, Folder, Place
 
 FIRST = {"a/one": b"one" * 100, "a/empty": b""}
 SECOND = {"b/two": bytes(range(256)) * 5000}

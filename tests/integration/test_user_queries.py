@@ -16,7 +16,7 @@ from cafcat.catalog.schema import HEAD_REVISION, _config
 from cafcat.embedded.roles import OWNER, READER, SUPERUSER
 from cafcat.embedded.server import EmbeddedServer
 from cafcat.errors import CafcatError, InvalidInput
-from tests.services import Databases, debian_programs
+from tests.worlds.servers.services import Databases, debian_programs
 
 MARK = "pwned"
 STATEMENTS = {

@@ -29,10 +29,10 @@ from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.report import VerifyReport
 from cafcat.testing.formats import pack
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
-from tests.catalog_world import sql
-from tests.damage import flip
-from tests.listeners import Following
-from tests.s3_server import S3Server
+from tests.worlds.archives.damage import flip
+from tests.worlds.catalog_world import sql
+from tests.worlds.listeners import Following
+from tests.worlds.servers.s3_server import S3Server
 
 INDEX, DATA = VerifyLevel.INDEX, VerifyLevel.DATA
 MODIFIED = 1_795_255_200_123_456_789

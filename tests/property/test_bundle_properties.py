@@ -16,7 +16,7 @@ from cafcat.formats.databundle.layout import RECORD_BYTES
 from cafcat.model import Entry
 from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive
-from tests.bundles import foreign_bundle, inline_shard, rows_of, spans_alone, stored
+from tests.worlds.archives.bundles import foreign_bundle, inline_shard, rows_of, spans_alone, stored
 
 SHARD = "shard-00000000"
 COMPRESSIONS = pytest.mark.parametrize("compression", ["none", "snappy", "zlib"])

@@ -14,7 +14,7 @@ from cafcat.formats.car.index import INDEX_SORTED, MULTIHASH_INDEX_SORTED, Index
 from cafcat.formats.car.manifest import trailer
 from cafcat.model import MAX_PATH_BYTES, Entry
 from cafcat.testing.formats import BytesArchive, pack
-from tests.car_archives import cid, directory, file, leaf, node, v1, v2, without_manifest
+from tests.worlds.archives.car_archives import cid, directory, file, leaf, node, v1, v2, without_manifest
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(

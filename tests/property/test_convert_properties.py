@@ -11,7 +11,7 @@ from cafcat.formats import registry as formats
 from cafcat.formats.caf.format import CAF
 from cafcat.testing.formats import BytesArchive, pack
 from tests.property.test_chunkio_properties import FILES
-from tests.written_formats import WRITTEN
+from tests.worlds.archives.written_formats import WRITTEN
 
 # Each example syncs several files.
 few = settings(max_examples=40, suppress_health_check=list(HealthCheck))

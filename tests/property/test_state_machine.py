@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
 from cafcat.model import OnConflict
-from tests import state_world as world
-from tests.services import Databases
-from tests.state_dict import Followed
-from tests.state_world import LOGS, Raw
-from tests.written_formats import WRITTEN
+from tests.worlds import state_world as world
+from tests.worlds.archives.written_formats import WRITTEN
+from tests.worlds.servers.services import Databases
+from tests.worlds.state_dict import Followed
+from tests.worlds.state_world import LOGS, Raw
 
 PATHS = ["t/a", "t/b", "t/folder/c", "t/folder/d", "t/folder/deep/e", "t/é", "t/new\nline", "t/%_\\x"]
 FOLDERS = ["t/folder", "t/folder/deep", "t", "far"]

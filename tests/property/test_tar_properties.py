@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cafcat.model import SourceFile
-from tests.tar_archives import FORMATS, Taken, from_file, from_stream, link, taken, tar
+from tests.worlds.archives.tar_archives import FORMATS, Taken, from_file, from_stream, link, taken, tar
 
 NAMES = st.text(
     st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=130

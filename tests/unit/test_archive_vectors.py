@@ -15,7 +15,13 @@ import pytest
 import cafcat
 from cafcat.errors import CafcatError, Corrupt, Refused, Unsupported
 from cafcat.support.checksums import crc32c
-from tests.vector_files import FIXTURES_OF_OTHERS, VECTORS, needs_fixtures, vector_path, with_fixtures
+from tests.worlds.archives.vector_files import (
+    FIXTURES_OF_OTHERS,
+    VECTORS,
+    needs_fixtures,
+    vector_path,
+    with_fixtures,
+)
 
 SUFFIXES = {".caf": "caf", ".car": "car", ".cio": "chunkio", ".clp": "clp-s"}
 OWN = sorted(str(path.relative_to(VECTORS)) for path in VECTORS.rglob("*") if path.suffix in SUFFIXES)

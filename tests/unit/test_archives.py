@@ -21,9 +21,9 @@ from cafcat.model import Entry
 from cafcat.reading.outputs import Output
 from cafcat.support.read_ahead import ReadAhead
 from cafcat.testing.formats import BytesArchive, ListSink, pack
-from tests.car_archives import directory, leaf, v1
-from tests.listeners import Listener
-from tests.written_formats import WRITTEN
+from tests.worlds.archives.car_archives import directory, leaf, v1
+from tests.worlds.archives.written_formats import WRITTEN
+from tests.worlds.listeners import Listener
 
 MIB = 1 << 20
 FILES = [

@@ -28,7 +28,7 @@ from cafcat.stores.base import StoredFolder, StoredObject
 from cafcat.stores.local.store import LocalStore
 from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, pack
-from tests.bundles import foreign_bundle, hide_leveldb, inline_shard, leveldb, spans_alone, stored
+from tests.worlds.archives.bundles import foreign_bundle, hide_leveldb, inline_shard, leveldb, spans_alone, stored
 
 SHARD = "shard-00000000"
 FILES = [("a", b"a" * 300), ("b", b"text of b\n" * 40), ("c", b"c")]

@@ -19,7 +19,7 @@ from cafcat.formats.registry import by_name, detect
 from cafcat.model import Entry
 from cafcat.stores.local.files import LocalFile
 from cafcat.testing.formats import BytesArchive, pack
-from tests import vector_files
+from tests.worlds.archives import vector_files
 
 VECTORS = vector_files.VECTORS / "caf"
 

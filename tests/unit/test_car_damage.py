@@ -14,8 +14,8 @@ from cafcat.formats.car.cid import BLAKE3, DAG_PB, RAW, block_matches, cid_to_te
 from cafcat.formats.format_choice import FormatChoice
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive, pack
-from tests.car_archives import Block, cid_of, directory, leaf, v1, v2
-from tests.car_archives import cid as cid_with
+from tests.worlds.archives.car_archives import Block, cid_of, directory, leaf, v1, v2
+from tests.worlds.archives.car_archives import cid as cid_with
 
 LEAVES = [leaf(b"block %d" % n * 10) for n in range(5)]
 TREE = directory(*((b"file%d" % n, LEAVES[n][0]) for n in range(5)))

@@ -16,9 +16,9 @@ from cafcat.formats.car.index import INDEX_SORTED, MULTIHASH_INDEX_SORTED, Index
 from cafcat.formats.car.sections import MAX_SECTION_BYTES, SectionStream
 from cafcat.formats.car.varint import encode
 from cafcat.testing.formats import BytesArchive
-from tests import vector_files
-from tests.car_archives import cbor, cid, cid_of, directory, header, leaf, section, v1, v2
-from tests.vector_files import FIXTURES_OF_OTHERS, needs_fixtures, vector_path, with_fixtures
+from tests.worlds.archives import vector_files
+from tests.worlds.archives.car_archives import cbor, cid, cid_of, directory, header, leaf, section, v1, v2
+from tests.worlds.archives.vector_files import FIXTURES_OF_OTHERS, needs_fixtures, vector_path, with_fixtures
 
 VECTORS = vector_files.VECTORS / "car"
 A, B = leaf(b"first block"), leaf(b"second")

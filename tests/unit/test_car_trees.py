@@ -11,7 +11,7 @@ from cafcat.formats.car.cid import DAG_PB, RAW, cid_to_text
 from cafcat.formats.car.varint import encode
 from cafcat.model import Entry
 from cafcat.testing.formats import BytesArchive
-from tests.car_archives import Block, cid, cid_of, directory, file, leaf, node, v1
+from tests.worlds.archives.car_archives import Block, cid, cid_of, directory, file, leaf, node, v1
 
 A, B, C = leaf(b"a" * 100), leaf(b"b" * 50), leaf(b"c")
 

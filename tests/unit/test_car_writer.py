@@ -21,7 +21,7 @@ from cafcat.formats.car.tree_writer import TreeWriter
 from cafcat.model import Entry, NewFile
 from cafcat.support.sorting import ExternalSort
 from cafcat.testing.formats import BytesArchive, ListSink, pack
-from tests.car_archives import without_manifest
+from tests.worlds.archives.car_archives import without_manifest
 
 MIB = 1 << 20
 Files = list[tuple[str, bytes, int | None]]

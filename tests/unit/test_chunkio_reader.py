@@ -22,7 +22,7 @@ from cafcat.model import Entry
 from cafcat.operations.index_section import IndexSection
 from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink, pack
-from tests import vector_files
+from tests.worlds.archives import vector_files
 
 VECTORS = vector_files.VECTORS / "chunkio"
 USER = bytes(range(16))

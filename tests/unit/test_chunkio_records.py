@@ -26,7 +26,7 @@ from cafcat.formats.chunkio.records_reader import RecordReader
 from cafcat.formats.chunkio.records_writer import RecordWriter
 from cafcat.formats.chunkio.siphash import hasher, siphash
 from cafcat.testing.formats import BytesArchive, FailingSink, ListSink
-from tests import vector_files
+from tests.worlds.archives import vector_files
 
 VECTORS = vector_files.VECTORS / "chunkio"
 NAMES = ["boundary_m17", "boundary_m40", "boundary_p0", "corrupt_content10", "corrupt_header10", "empty_content"]

@@ -12,7 +12,7 @@ from cafcat.cli.output import location_document, one_line, printable, timestamp
 from cafcat.cli.progress import LISTED_PROBLEMS, ShownProgress
 from cafcat.errors import Conflict, Corrupt, InvalidInput, Locked, NotFound
 from cafcat.model import FileProblem, Location, ProblemKind
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 
 def call(**options: bool) -> Call:

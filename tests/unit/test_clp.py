@@ -32,8 +32,8 @@ from cafcat.formats.clp.program import query_below
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import BytesArchive, ListSink
-from tests import vector_files
-from tests.log_archives import SECTIONS
+from tests.worlds.archives import vector_files
+from tests.worlds.archives.log_archives import SECTIONS
 
 VECTORS = vector_files.VECTORS / "clp"
 NAMES = ["v0.3.1_multi_stream", "v0.3.1_no_timestamp", "v0.3.1_two_files", "v0.5.0_two_files"]

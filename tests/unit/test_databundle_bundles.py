@@ -40,7 +40,7 @@ from cafcat.formats.databundle.messages import messages
 from cafcat.formats.databundle.rows import record_value
 from cafcat.model import ProblemKind
 from cafcat.support.checksums import crc32c
-from tests.bundles import foreign_bundle, hide_leveldb, inline_shard, leveldb, rows_of, spans_alone
+from tests.worlds.archives.bundles import foreign_bundle, hide_leveldb, inline_shard, leveldb, rows_of, spans_alone
 
 NOISE = random.Random(8).randbytes(2 << 20)
 FILES = {

@@ -11,7 +11,7 @@ import pytest
 from cafcat.errors import InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
 from cafcat.sources.local.directory import DirectorySource
-from tests.normal_user import as_normal_user
+from tests.worlds.normal_user import as_normal_user
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from cafcat.reading import fetch as fetching
 from cafcat.reading.fetch import fetch, object_blocks
 from cafcat.reading.plan import RangeRead
 from cafcat.support.in_order import in_order
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 DATA = bytes(range(256)) * 4000
 Read = RangeRead[RangeRead]  # type: ignore[type-arg]

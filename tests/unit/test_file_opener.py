@@ -13,7 +13,7 @@ from cafcat.model import NewFile, SourceFile
 from cafcat.sources.local import files as module
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.sources.local.files import FileOpener, OpenLocalFile
-from tests.open_files import open_files
+from tests.worlds.open_files import open_files
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from cafcat.errors import (
 )
 from cafcat.remote.access import S3Access
 from cafcat.sources.s3.inventory import InventoryRow, read_inventory
-from tests.s3_server import S3Server
+from tests.worlds.servers.s3_server import S3Server
 
 BUCKET = "photos"
 SCHEMA = "Bucket, Key, VersionId, IsLatest, IsDeleteMarker, Size, LastModifiedDate, ETag, StorageClass"

@@ -22,8 +22,8 @@ from cafcat.stores.base import ObjectInfo
 from cafcat.stores.local.files import LocalFile
 from cafcat.stores.local.store import LocalStore
 from cafcat.stores.local.upload import LocalUpload
-from tests.normal_user import as_normal_user
-from tests.open_files import open_files
+from tests.worlds.normal_user import as_normal_user
+from tests.worlds.open_files import open_files
 
 MIB = 1 << 20
 

@@ -21,8 +21,7 @@ from cafcat.sources.tar.file import TarFileSource
 from cafcat.sources.tar.input import StreamInput, decompressed
 from cafcat.sources.tar.members import Members
 from cafcat.sources.tar.stream import TarStreamSource
-from tests.services import missing_service
-from tests.tar_archives import (
+from tests.worlds.archives.tar_archives import (
     END,
     MIB,
     ONE_FILE,
@@ -39,6 +38,7 @@ from tests.tar_archives import (
     tar,
     the_end,
 )
+from tests.worlds.servers.services import missing_service
 
 Opener = Callable[..., TarFileSource | TarStreamSource]
 

@@ -23,8 +23,7 @@ from cafcat.sources.tar.archive import is_tar, open_tar
 from cafcat.sources.tar.file import TarFileSource
 from cafcat.sources.tar.items import shown
 from cafcat.sources.tar.stream import TarStreamSource
-from tests.normal_user import as_normal_user
-from tests.tar_archives import (
+from tests.worlds.archives.tar_archives import (
     END,
     FORMATS,
     MIB,
@@ -45,6 +44,7 @@ from tests.tar_archives import (
     tar,
     the_end,
 )
+from tests.worlds.normal_user import as_normal_user
 
 Opener = Callable[..., TarFileSource | TarStreamSource]
 

@@ -25,9 +25,9 @@ from cafcat.sources.http import files as http
 from cafcat.sources.kind import SourceContext, UrlFiles
 from cafcat.sources.lists.name_list import NameListSource
 from cafcat.sources.registry import find_kind, scheme_of
-from tests.s3_server import S3Server
-from tests.waiting import PATIENCE_SECONDS
-from tests.web_server import Handler, WebFile, WebServer, web_server
+from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.servers.web_server import Handler, WebFile, WebServer, web_server
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 __all__ = ["web_server"]
 

@@ -15,10 +15,10 @@ from cafcat.formats.caf.format import CAF
 from cafcat.model import ArchiveUnits, IngestReport, LogUnit, OnConflict
 from cafcat.operations.adopt.report import AdoptReport
 from cafcat.testing.formats import pack
-from tests.catalog_world import MODIFIED
-from tests.listeners import follow
-from tests.recover_world import leave_whole, recover
-from tests.size_world import FILES, SizeWorld
+from tests.worlds.catalog_world import MODIFIED
+from tests.worlds.listeners import follow
+from tests.worlds.recover_world import leave_whole, recover
+from tests.worlds.size_world import FILES, SizeWorld
 
 __all__ = ["FILLING", "READING", "READING_ALL", "WRITING", "Verb", "prepared"]
 

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine
 import cafcat
 from cafcat.model import OnConflict
 from cafcat.settings.database import Database
-from tests import state_world as world
-from tests.state_world import LOGS, Archive, Batch, Raw, Record
+from tests.worlds import state_world as world
+from tests.worlds.state_world import LOGS, Archive, Batch, Raw, Record
 
 __all__ = ["Followed"]
 

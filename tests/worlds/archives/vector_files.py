@@ -8,9 +8,9 @@ import pytest
 
 __all__ = ["FIXTURES", "FIXTURES_OF_OTHERS", "VECTORS", "needs_fixtures", "vector_path", "with_fixtures"]
 
-VECTORS = Path(__file__).parent / "vectors"
+VECTORS = Path(__file__).parents[2] / "vectors"
 """Part of this repository; its README.md names the programs."""
-FIXTURES = Path(__file__).parents[2] / "shared" / "vectors"
+FIXTURES = Path(__file__).parents[4] / "shared" / "vectors"
 """Test data that other projects publish. It is theirs, and not part of this repository."""
 FIXTURES_OF_OTHERS = [
     "car/gocar/badheaderlength.car",

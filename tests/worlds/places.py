@@ -5,7 +5,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.s3_server import S3Server
+from tests.worlds.servers.s3_server import S3Server
 
 __all__ = ["FOLDER_OR_SLOW_BUCKET", "PREFIX", "Bucket", "Folder", "Place"]
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
-from tests.serving import ServesWhileEntered
+from tests.worlds.servers.serving import ServesWhileEntered
 
 __all__ = ["Asked", "Handler", "HttpServer", "WebFile", "WebServer", "web_server"]
 

@@ -12,9 +12,9 @@ from cafcat.operations.recover.report import RecoverReport
 from cafcat.stores.keys import is_chunk_key
 from cafcat.support.checksums import crc32c, crc64nvme
 from cafcat.writing.chunk import OpenChunk
-from tests.catalog_world import begin, sql
-from tests.listeners import follow
-from tests.places import Place
+from tests.worlds.catalog_world import begin, sql
+from tests.worlds.listeners import follow
+from tests.worlds.places import Place
 
 __all__ = [
     "FILES",

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 import cafcat
-from tests.plans import BIG_TABLES
+from tests.worlds.plans import BIG_TABLES
 
 __all__ = ["FILES", "STATES", "SizeWorld"]
 

@@ -15,11 +15,11 @@ from cafcat.operations.copy.report import CopyReport
 from cafcat.operations.recover.report import RecoverReport
 from cafcat.progress import Progress
 from cafcat.support.checksums import crc64nvme
-from tests.catalog_world import sql
-from tests.listeners import follow
-from tests.places import Bucket, Folder, Place
-from tests.removal_world import rebuilt
-from tests.s3_server import S3Server
+from tests.worlds.catalog_world import sql
+from tests.worlds.listeners import follow
+from tests.worlds.places import Bucket, Folder, Place
+from tests.worlds.removal_world import rebuilt
+from tests.worlds.servers.s3_server import S3Server
 
 __all__ = ["FILES", "LARGE", "PAIRS", "World", "check", "end_leases", "folder_of", "rebuilt_from_copies", "world"]
 

@@ -19,11 +19,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 
-from tests.http_wire import Head, Wire, final_head
-from tests.s3_server import S3Server
-from tests.services import missing_service
-from tests.serving import ServesWhileEntered
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.servers.http_wire import Head, Wire, final_head
+from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.servers.services import missing_service
+from tests.worlds.servers.serving import ServesWhileEntered
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 SLOW_SECONDS = 0.2
 SLOW_PIECES = 8

@@ -28,9 +28,9 @@ import pytest
 from tests.s3_servers.base import Missing, ServerKind
 from tests.s3_servers.keeper import answers
 from tests.s3_servers.kinds import DEFAULT_KIND, KINDS
-from tests.services import docker_answers, missing_service
 from tests.worlds.fork_server import cache_descriptions
 from tests.worlds.memory import disk_folder
+from tests.worlds.servers.services import docker_answers, missing_service
 from tests.worlds.sharing import run_folder
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ CONTAINER_PORT = 7070
 START_SECONDS = 200
 POLL_SECONDS = 0.05
 PREFIX = "cafcat-s3-"
-PROJECT = Path(__file__).parent.parent
+PROJECT = Path(__file__).parents[3]
 FEATURES = {
     "usual_answers": "the same answers as S3: tags, checksums, lists of uploads",
     "crc64": "CRC-64/NVME of whole objects",

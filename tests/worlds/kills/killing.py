@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from tests.catalog_world import sql
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.catalog_world import sql
 from tests.worlds.commands import Command
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 __all__ = ["STEPS", "environment", "killed_at_each_step", "run_until_killed"]
 
-PROJECT = Path(__file__).parent.parent
+PROJECT = Path(__file__).parents[3]
 STEPS = [
     ("folder", 4),
     pytest.param("folder", 1, marks=pytest.mark.slow),
@@ -88,7 +88,7 @@ def killed_at_each_step(
 @contextlib.contextmanager
 def _children(folder: Path, variables: Mapping[str, str], *arguments: str) -> Iterator[Callable[[int], int]]:
     """Yield a function that runs a child which is killed at a step, and returns the exit code of the child."""
-    command = [sys.executable, "-m", "tests.killed_verbs", *arguments]
+    command = [sys.executable, "-m", "tests.worlds.kills.killed_verbs", *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=folder, env=variables, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin

@@ -11,7 +11,7 @@ from cafcat.formats.caf.format import CAF
 from cafcat.model import OnConflict
 from cafcat.operations.chosen_stores import store_to_write
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
-from tests.places import Place
+from tests.worlds.places import Place
 
 __all__ = ["MODIFIED", "Opener", "begin", "commit", "live", "reasons", "sql", "state_of"]
 

@@ -25,9 +25,9 @@ from cafcat.progress import Progress
 from cafcat.reading.outputs import Output
 from cafcat.support.checksums import crc32c
 from tests.crash import archives
-from tests.killed_steps import Steps
-from tests.listeners import Following, follow
-from tests.log_archives import SECTIONS, container
+from tests.worlds.archives.log_archives import SECTIONS, container
+from tests.worlds.kills.killed_steps import Steps
+from tests.worlds.listeners import Following, follow
 
 __all__ = [
     "LOGS",
@@ -140,7 +140,7 @@ def start(settings: Mapping[str, Any], act: Callable[[cafcat.Repository], object
     """Runs `act` in a process of its own, which is killed before or after a call that makes something durable or
     visible (a step of killed_steps.py), if countdown is not 0."""
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["tests.state_world", *_NEEDED])
+    context.set_forkserver_preload(["tests.worlds.state_world", *_NEEDED])
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(settings, act, countdown, sender))
     process.start()

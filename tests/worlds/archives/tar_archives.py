@@ -11,7 +11,7 @@ from typing import Any
 from cafcat.model import FileProblem, ProblemKind, SourceFile
 from cafcat.sources.tar.file import TarFileSource
 from cafcat.sources.tar.stream import TarStreamSource
-from tests.services import missing_service
+from tests.worlds.servers.services import missing_service
 
 MIB = 1 << 20
 TIME = 1_700_000_000

@@ -1,4 +1,6 @@
-"""Children that kill themselves at a step of a verb: `python -m tests.killed_verbs VERB [ARGUMENT...]`.
+"""Processes that kill themselves at a step of a verb.
+
+Usage: `python -m tests.worlds.kills.killed_verbs VERB [ARGUMENT...]`.
 
 Each line on stdin is the number of a step, counted from the first call of a method of the catalog. Answers with
 the exit code of the child that was killed there; with 0 when the verb has no such step.
@@ -20,7 +22,7 @@ from cafcat.catalog.chunks.pruning import Pruning
 from cafcat.catalog.chunks.recovery import Recovery
 from cafcat.catalog.chunks.rewriting import Rewriting
 from cafcat.catalog.files.removal import Removal
-from tests.killed_steps import Steps
+from tests.worlds.kills.killed_steps import Steps
 
 
 class Verb(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import cafcat
 from cafcat.support.checksums import crc32c, crc64nvme
-from tests.catalog_world import sql
-from tests.places import Place
+from tests.worlds.catalog_world import sql
+from tests.worlds.places import Place
 
 __all__ = ["check", "rebuilt"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import cafcat
-from tests.catalog_world import sql
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.catalog_world import sql
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 __all__ = ["InBackground", "in_background", "wait_for_a_waiting_statement"]
 

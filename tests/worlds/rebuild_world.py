@@ -15,10 +15,10 @@ from cafcat.formats.caf.format import CAF
 from cafcat.model import OnConflict
 from cafcat.operations.rebuild.report import RebuildReport
 from cafcat.stores.base import Store
-from tests.catalog_world import begin, sql
-from tests.listeners import Following, follow
-from tests.places import FOLDER_OR_SLOW_BUCKET
-from tests.services import Databases
+from tests.worlds.catalog_world import begin, sql
+from tests.worlds.listeners import Following, follow
+from tests.worlds.places import FOLDER_OR_SLOW_BUCKET
+from tests.worlds.servers.services import Databases
 
 __all__ = ["World", "leave_whole", "local", "world", "worlds"]
 

@@ -16,7 +16,7 @@ from cafcat.formats.clp.header import Header
 from cafcat.formats.clp.metadata import RANGE_INDEX, TIMESTAMPS, Packet
 from cafcat.formats.clp.packing import pack_head
 from cafcat.formats.clp.program import program_path
-from tests.services import missing_service
+from tests.worlds.servers.services import missing_service
 
 __all__ = [
     "SECTIONS",

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.waiting import PATIENCE_SECONDS
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 BLOCK_BYTES = 64 * 1024
 HOP_BY_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"expect"}

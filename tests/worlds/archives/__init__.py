@@ -1,0 +1,1 @@
+"""Archives that tests make, and archives that other programs made."""
