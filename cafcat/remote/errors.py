@@ -108,7 +108,7 @@ def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | Non
     if code is not None:
         message = re.search(r"<Message>([^<]*)</Message>", text)
         return _by_code(code[1], message[1] if message else "", doing, where)
-    if "ReadRequest range starting at" in text:  # with status 200 or 206
+    if "Wanted range starting at" in text:  # with status 200 or 206
         return OutOfRange(f"cannot {doing} {where}: the range begins beyond the end")
     if isinstance(error, FileNotFoundError):
         return NotFound(f"cannot {doing} {where}: it does not exist")

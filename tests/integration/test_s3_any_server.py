@@ -77,6 +77,7 @@ def test_an_upload_that_lost_its_key_and_its_parts_is_a_conflict(
     store: S3Store, s3_bucket: str, s3_server: S3Server, size_bytes: int
 ) -> None:
     """SeaweedFS removes all other uploads of a key when one of them completes."""
+    needs(s3_server, "usual_answers")
     upload = store.create("chunk.caf")
     upload.write(content(size_bytes))
     put(store, "chunk.caf", b"of another writer")

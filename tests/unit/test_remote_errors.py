@@ -1,0 +1,16 @@
+"""Errors of the libraries that reach S3 servers, translated."""
+
+import obstore
+import pytest
+from obstore.store import MemoryStore
+
+from cafcat.remote.errors import OutOfRange, translated
+
+
+@pytest.mark.parametrize("content", [b"", b"abc"])
+def test_a_range_beyond_the_end_of_an_object_is_out_of_range(content: bytes) -> None:
+    """Some servers answer such a range with 200 or 206. Then obstore raises an error of its own, without a code."""
+    objects = MemoryStore()
+    obstore.put(objects, "key", content)
+    with pytest.raises(OutOfRange), translated("read", "memory://key"):
+        obstore.get(objects, "key", options={"range": (5, 7)})
