@@ -52,8 +52,10 @@ _MODULES = ("errors", "model")
 
 
 def __getattr__(name: str) -> object:
-    """Imports only what is asked for: a command that prints its help should not wait for the database's libraries,
-    and Ctrl-C counts from when `__main__` has the say."""
+    """Import the module of a public name at its first use.
+
+    `cafcat --help` does not wait for the libraries of the database, and Ctrl-C is handled from the start.
+    """
     if name not in _LATER and name not in _MODULES:
         raise AttributeError(f"module 'cafcat' has no attribute {name!r}")
     from importlib import import_module

@@ -5,8 +5,10 @@ import sys
 
 
 def main() -> None:
-    """Runs the command, and exits. Ctrl-C counts from the first moment, also while modules are still being
-    imported: so this one, and the package's, import next to nothing."""
+    """Run the command line, and exit with its exit code.
+
+    Ctrl-C is handled from the start, also during imports. Therefore this module imports almost nothing at its top.
+    """
     try:
         _open_standard_files()
         from cafcat.cli.app import run
@@ -19,8 +21,10 @@ def main() -> None:
 
 
 def _open_standard_files() -> None:
-    """Where the caller closed one of them (`cafcat ls >&-`), /dev/null takes its place: else the next file that
-    is opened, a chunk say, would get its number, and whatever is printed."""
+    """Open /dev/null in place of each standard stream that the caller closed, as `cafcat ls >&-` does.
+
+    Otherwise the next opened file, such as a chunk, would get the number of the stream, and all printed text.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)

@@ -168,8 +168,14 @@ class ChunkCopied(NamedTuple):
 
 
 class ChunkMigrated(NamedTuple):
-    """`store migrate` copied a chunk, and the catalog points to the new store from now on. Attributes as of
-    ChunkCopied."""
+    """`store migrate` copied a chunk, and the catalog points to the new store from now on.
+
+    Attributes:
+        uuid: Uuid of the chunk.
+        store: URL of the new store.
+        outcome: What was done.
+        size_bytes: Size of the object.
+    """
 
     uuid: UUID
     store: str

@@ -53,8 +53,11 @@ class SnapshotFiles:
         return {rows[0][0]: _location(rows[0]) for rows in found if rows}
 
     def _found(self, path: str) -> list[tuple[Any, ...]]:
-        """Return the row of a path, if there is one. In a damaged file, SQLite may return the row of a
-        neighbour."""
+        """Return the row of a path as a list; an empty list if the snapshot does not have the path.
+
+        Raises:
+            Corrupt: The index of a damaged snapshot led to the row of another path.
+        """
         rows = self._rows.select(self._locate, path)
         if rows and rows[0][0] != path:
             raise Corrupt("the snapshot is damaged: the index has the row of another path for this path", path=path)

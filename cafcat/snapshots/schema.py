@@ -1,5 +1,7 @@
-"""The tables of a snapshot file, which is an SQLite database. docs/snapshots.md describes them for other
-programs."""
+"""The tables of a snapshot file, which is an SQLite database.
+
+docs/snapshots.md describes these tables for other programs.
+"""
 
 from typing import Final, NamedTuple
 

@@ -138,8 +138,7 @@ class Snapshot:
             raise self._explained(error) from error.__cause__
 
     def _from_file(self, location: Location) -> bytes | None:
-        """Return the content of a file from a local chunk; None if the chunk is not local, or the read fails in any
-        way."""
+        """Return the content of a file in a local chunk; None if the chunk is not local, or on any error."""
         opened = self._open.current(self._catalog.files.chunk_of(location.path), location)
         if opened is None:
             return None
@@ -152,9 +151,9 @@ class Snapshot:
     def read_many(
         self, paths: Iterable[str], start: int = 0, end: int | None = None
     ) -> Iterator[tuple[str, bytes | CafcatError]]:
-        """Yield each path with the bytes of the file: one range read for near files, several requests in flight to
-        a bucket.
+        """Yield each path with the bytes of the file.
 
+        Files that are near each other in a chunk share a range read. Several requests to a bucket are in flight.
         The files come in the order of archives and offsets. If a file cannot be read, its error comes in place of
         its bytes. Errors that concern all files are raised: AccessDenied, Unavailable for a store out of reach.
 
@@ -216,8 +215,10 @@ class Snapshot:
         return partial(type(self), path, settings, warn=warn), ()
 
     def _explained(self, error: CafcatError) -> CafcatError:
-        """Return the error for a user of a snapshot. A missing object is damage if the catalog has it; but since
-        the snapshot was made, the chunk may have been pruned or repacked."""
+        """Return the error for a user of a snapshot.
+
+        For the catalog, a missing object is damage. A snapshot may be older than a prune or repack of the chunk.
+        """
         if isinstance(error, Corrupt) and isinstance(error.__cause__, NotFound):
             hint = "if it was pruned or repacked since, make a new snapshot"
             return NotFound(error.message, path=error.path, chunk=error.chunk, byte=error.byte, hint=hint)
@@ -226,8 +227,11 @@ class Snapshot:
         return error
 
     def _forked(self) -> None:
-        """Begin anew in a forked process. Connections of the parent process are neither used nor closed here:
-        SQLite forbids that, and S3 clients have threads that a fork does not copy."""
+        """Open everything anew in a forked process.
+
+        The connections of the parent process are neither used nor closed here: SQLite forbids both, and a fork does
+        not copy the threads of S3 clients.
+        """
         _INHERITED.append((self._rows, self._stores, self._reader))
         self._start(self._file)
 

@@ -73,8 +73,10 @@ class S3Store:
 
     @property
     def reads_in_flight(self) -> int:
-        """Most requests that are in flight while files are read: each answer takes some ten milliseconds, however
-        many other requests are in flight."""
+        """Largest number of requests in flight while files are read.
+
+        Each answer takes some ten milliseconds, whatever the number of requests in flight.
+        """
         return self._reads_in_flight
 
     def create(self, key: str, *, rewrites_head: bool = False) -> S3Upload:
