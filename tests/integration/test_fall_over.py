@@ -8,10 +8,12 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 import cafcat
+from cafcat.catalog.chunks.copies import Copies
 from cafcat.errors import CafcatError, Corrupt, StoreFailed, Unavailable
 from cafcat.reading import replicas as places
 from tests.worlds.archives.damage import flip
@@ -185,32 +187,34 @@ def test_parts_of_files(world: World, chunk: str) -> None:
         assert found == {path: FILES[path][start:end] for path in found}
 
 
-def test_one_further_query_and_one_warning(world: World, chunk: str, tmp_path: Path) -> None:
-    asked = asked_for_copies(world.repository)
+def test_one_further_query_and_one_warning(
+    world: World, chunk: str, queried_chunks: list[UUID], tmp_path: Path
+) -> None:
     for path in FILES:
         world.repository.read(path)
         list(world.repository.stream(path))
     read_many(world.repository, tmp_path)
-    assert asked == []
+    assert queried_chunks == []
     os.unlink(object_of(world, chunk))
     for _ in range(3):
         assert read(world.repository, tmp_path) == FILES
         assert read_many(world.repository, tmp_path) == FILES
-    assert [str(uuid) for uuid in asked] == [chunk]
+    assert [str(uuid) for uuid in queried_chunks] == [chunk]
     assert len(world.warnings) == 1
 
 
-def asked_for_copies(repository: cafcat.Repository) -> list[Any]:
-    """Of which chunks the catalog is asked for copies, from now on."""
-    asked: list[Any] = []
-    replicas_of = repository.session.catalog.copies.replicas_of
+@pytest.fixture
+def queried_chunks(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """Chunks whose copies are queried from the catalog, in the order of the queries."""
+    queried: list[UUID] = []
+    replicas_of = Copies.replicas_of
 
-    def counted(chunk: Any) -> Any:
-        asked.append(chunk)
-        return replicas_of(chunk)
+    def recorded(copies: Copies, chunk: UUID) -> list[tuple[str, str]]:
+        queried.append(chunk)
+        return replicas_of(copies, chunk)
 
-    repository._reader._replicas._replicas_of = counted
-    return asked
+    monkeypatch.setattr(Copies, "replicas_of", recorded)
+    return queried
 
 
 def test_what_is_mended_is_read_again_after_a_while(
