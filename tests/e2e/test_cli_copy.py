@@ -95,8 +95,8 @@ def test_what_cannot_be_copied_otherwise_makes_the_code_3(cafcat: Cafcat) -> Non
 def test_wrong_arguments(cafcat: Cafcat) -> None:
     [chunk] = fill(cafcat, "a")
     assert "--to" in cafcat("copy", "--all", code=2).err
-    assert "which chunks?" in cafcat("copy", "--to", "./second", code=2).err
-    assert "which chunks?" in cafcat("copy", chunk, "--all", "--to", "./second", code=2).err
+    assert "no chunk is chosen" in cafcat("copy", "--to", "./second", code=2).err
+    assert "chosen in several ways" in cafcat("copy", chunk, "--all", "--to", "./second", code=2).err
     assert "itself" in cafcat("copy", chunk, "--to", "store", code=2).err
     cafcat("copy", "--all", "--to", "unheard-of://store", code=1)
     cafcat("copy", "00000000", "--to", "./second", code=4)

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from cafcat.formats.caf.format import CAF
 from cafcat.testing.formats import pack
 from tests.e2e.conftest import Cafcat
+from tests.worlds.archives.damage import flip
 from tests.worlds.waiting import wait_until
 
 # An ingest that is stopped in the transaction of its commit, after its changes of file_locations.
@@ -91,6 +92,55 @@ def test_verbs_that_commit_say_who_holds_the_lock_and_end_with_11(filled: Cafcat
     filled("recover", code=0)
     filled("ingest", "tree/0")
     assert filled("cat", "tree/0").text == "third, and longest of all"
+    assert filled("db", "check").lines == ["nothing is wrong"]
+
+
+def damage(cafcat: Cafcat) -> None:
+    """Damage a chunk after it was copied."""
+    cafcat("copy", "--to", "./second", "--all")
+    chunk = next((cafcat.folder / "store").rglob("*.caf"))
+    flip(chunk, chunk.read_bytes().index(b"first"))
+    cafcat("verify", "--level", "data", code=5)
+
+
+def half_dead(cafcat: Cafcat) -> None:
+    """Remove one of two files that are still in the first chunk."""
+    cafcat("rm", "tree/1", "--yes")
+
+
+def retired(cafcat: Cafcat) -> None:
+    """Remove all files of the first chunk."""
+    cafcat("rm", "-r", "tree", "--yes")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "verb"),
+    [
+        (half_dead, ["repack", "--max-unused", "0%", "--yes"]),
+        (damage, ["repair", "--from-copy", "--yes"]),
+        (None, ["copy", "--to", "./second", "--all"]),
+        (retired, ["prune", "--grace", "0", "--yes"]),
+        (None, ["store", "migrate", "./store", "./second"]),
+    ],
+    ids=["repack", "repair", "copy", "prune", "migrate"],
+)
+def test_custody_verbs_wait_for_a_lock_for_a_limited_time(
+    filled: Cafcat, prepare: Callable[[Cafcat], None] | None, verb: list[str]
+) -> None:
+    """Another program holds a lock of the tables: the verb ends with exit code 11, and succeeds later."""
+    if prepare is not None:
+        prepare(filled)
+    assert filled.database_url
+    with psycopg.connect(filled.database_url, application_name="report") as holder:
+        holder.execute("LOCK TABLE file_locations, chunks, chunk_copies IN SHARE MODE")
+        filled.extra["CAFCAT_LOCK_TIMEOUT"] = "1s"
+        result = filled(*verb, code=11)
+        assert f"held by server process {holder.info.backend_pid} (report, host " in result.err
+        holder.rollback()
+    filled("recover")
+    filled(*verb)
+    if prepare is not retired:
+        assert filled("cat", "tree/0").text == "first"
     assert filled("db", "check").lines == ["nothing is wrong"]
 
 

@@ -50,8 +50,10 @@ def copy(
 
     Example: cafcat copy --all --to s3://backups/cafcat
     """
-    if sum((bool(options.chunks), everything, options.prefix is not None)) != 1:
-        raise InvalidInput("which chunks?", hint="either name some, or give --all, or --prefix FOLDER")
+    choices = sum((bool(options.chunks), everything, options.prefix is not None))
+    if choices != 1:
+        problem = "chunks are chosen in several ways" if choices else "no chunk is chosen"
+        raise InvalidInput(problem, hint="name chunks, or give --all, or --prefix FOLDER")
     with operation(
         call,
         _Progress(call),
