@@ -12,12 +12,14 @@ from cafcat.formats.caf.format import CAF
 from cafcat.formats.car import CAR, CarReader, CarWriter, dag_pb, tree_writer
 from cafcat.formats.car.cid import block_matches, cid_to_text, parse
 from cafcat.formats.car.hamt import name_hash
+from cafcat.formats.car.header import V2_DATA_START
 from cafcat.formats.car.index import IndexBuilder
 from cafcat.formats.car.manifest import TRAILER_BYTES, large_file_size
-from cafcat.formats.car.nodes import LINKS_PER_NODE, write_large_file
+from cafcat.formats.car.nodes import LINKS_PER_NODE, SectionWriter, write_large_file
 from cafcat.formats.car.shards import write_shards
 from cafcat.formats.car.tree_names import SHARD_BYTES_PER_LINK, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
+from cafcat.formats.writing import BufferedBytes
 from cafcat.model import Entry, NewFile
 from cafcat.support.sorting import ExternalSort
 from cafcat.testing.formats import BytesArchive, ListSink, pack
@@ -31,6 +33,20 @@ def read(data: bytes) -> dict[str, bytes]:
     """The files as another program finds them: by the tree."""
     reader = CAR.reader(BytesArchive(without_manifest(data)))
     return {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()}
+
+
+class Nodes(SectionWriter):
+    """Keeps the nodes that are written to it, by their CIDs."""
+
+    def __init__(self) -> None:
+        super().__init__(BufferedBytes(ListSink()))
+        self.write(bytes(V2_DATA_START))
+        self.blocks: dict[bytes, bytes] = {}
+
+    def write_node(self, block: bytes) -> bytes:
+        cid = super().write_node(block)
+        self.blocks[cid] = block
+        return cid
 
 
 def check_whole(data: bytes) -> None:
@@ -97,13 +113,13 @@ def test_the_size_of_a_large_file_follows_from_its_span() -> None:
 
 
 def test_files_of_more_leaves_than_a_node_has_links_get_levels() -> None:
-    blocks: dict[bytes, bytes] = {}
+    nodes = Nodes()
     digests = [hashlib.sha256(b"%d" % n).digest() for n in range(LINKS_PER_NODE * 2 + 1)]
-    root, total_bytes = write_large_file(blocks.__setitem__, digests, 10, len(digests) * 10 - 3, None)
-    counts = sorted(len(dag_pb.decode(block).links) for block in blocks.values())
+    root, total_bytes = write_large_file(nodes, digests, 10, len(digests) * 10 - 3, None)
+    counts = sorted(len(dag_pb.decode(block).links) for block in nodes.blocks.values())
     assert counts == [1, 3, LINKS_PER_NODE, LINKS_PER_NODE]
-    assert total_bytes == len(digests) * 10 - 3 + sum(map(len, blocks.values()))
-    assert [link.total_bytes for link in dag_pb.decode(blocks[root]).links][-1] > 7
+    assert total_bytes == len(digests) * 10 - 3 + sum(map(len, nodes.blocks.values()))
+    assert [link.total_bytes for link in dag_pb.decode(nodes.blocks[root]).links][-1] > 7
 
 
 def test_names_that_a_tree_cannot_have() -> None:
@@ -189,10 +205,10 @@ def test_names_whose_hashes_agree_do_not_make_the_tree_larger_than_foretold(
 
 def test_of_names_with_the_same_hash_one_stands_in_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cafcat.formats.car.shards.name_hash", lambda _: bytes(8))
-    blocks: dict[bytes, bytes] = {}
+    nodes = Nodes()
     cid = b"\x01\x55\x12\x20" + bytes(32)
-    root, _ = write_shards(blocks.__setitem__, iter([dag_pb.Link(cid, b"%d" % n, 0) for n in range(10)]))
-    assert [link.name for link in dag_pb.decode(blocks[root]).links] == [b"000"]
+    root, _ = write_shards(nodes, iter([dag_pb.Link(cid, b"%d" % n, 0) for n in range(10)]))
+    assert [link.name for link in dag_pb.decode(nodes.blocks[root]).links] == [b"000"]
 
 
 def test_the_hash_of_names_is_murmur3() -> None:
@@ -294,8 +310,8 @@ def test_sorting_on_disk() -> None:
 
 
 def test_a_tree_of_nothing() -> None:
-    blocks: dict[bytes, bytes] = {}
-    root = TreeWriter().write(blocks.__setitem__)
+    nodes = Nodes()
+    root = TreeWriter().write(nodes)
     assert (
         cid_to_text(root) == "bafybeiczsscdsbs7ffqz55asqdf3smv6klcw3gofszvwlyarci47bgf354"
     )  # known to every IPFS node

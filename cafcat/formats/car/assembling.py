@@ -1,18 +1,18 @@
 """Assembles files from the blocks of their DAG, and defines the decodings of CAR entries."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.car import dag_pb, unixfs
-from cafcat.formats.car.blocks import multihash_of
+from cafcat.formats.car.blocks import BlockTable, multihash_of
 from cafcat.formats.car.cid import DAG_PB, IDENTITY, block_matches, cid_from_text, cid_to_text, parse
 from cafcat.formats.car.manifest import SECTIONS
 from cafcat.formats.car.sections import SectionStream
 from cafcat.model import Entry
 from cafcat.support.spool import Spool
 
-__all__ = ["BROKEN", "DAG", "INLINE", "SYMLINK", "Fetch", "assemble", "block_content", "decode", "split"]
+__all__ = ["BROKEN", "DAG", "INLINE", "SYMLINK", "assemble", "block_content", "decode", "split"]
 
 SYMLINK: Final = "symlink"
 """Decoding of a symlink. The span is one section; the content is the target path in UTF-8, unchanged."""
@@ -34,9 +34,6 @@ _MEMORY_BYTES: Final = 64 << 20
 _BLOCK_BYTES: Final = 1 << 20
 _FREE_STEPS: Final = 20_000
 """Number of links that a file may have in addition to a quarter of the bytes of its span."""
-
-Fetch = Callable[[bytes], bytes | None]
-"""Returns the verified block of a CID, or None if it is missing."""
 
 
 def split(block: bytes) -> Iterator[bytes]:
@@ -92,7 +89,7 @@ def _content(span: Iterator[bytes], entry: Entry, decoding: str) -> Iterator[byt
     elif decoding.startswith(DAG):
         with Spool("blocks of a file", _MEMORY_BYTES) as spool:
             root = _cid_of(decoding, DAG)
-            yield from assemble(_BufferedBlocks(spool, span).fetch, root, entry.end_byte - entry.start_byte)
+            yield from assemble(_BufferedBlocks(spool, span), root, entry.end_byte - entry.start_byte)
     elif decoding.startswith(INLINE):
         cid = _cid_of(decoding, INLINE)
         if cid not in b"".join(span):
@@ -130,11 +127,11 @@ def verified(cid: bytes, block: bytes) -> bytes:
     return block
 
 
-def assemble(fetch: Fetch, root: bytes, span_bytes: int) -> Iterator[bytes]:
+def assemble(blocks: "BlockTable | _BufferedBlocks", root: bytes, span_bytes: int) -> Iterator[bytes]:
     """Return the content of the file with this root, in blocks of at most 1 MiB.
 
     Args:
-        fetch: returns the block of a CID.
+        blocks: the blocks of the file, and perhaps others.
         root: CID of the root of the file's DAG.
         span_bytes: size of the file's span in bytes. It limits the number of links.
 
@@ -152,7 +149,7 @@ def assemble(fetch: Fetch, root: bytes, span_bytes: int) -> Iterator[bytes]:
         steps -= 1
         if steps < 0 or len(pending) > MAX_DEPTH:
             raise ValueError("its DAG has more links or levels than its size allows")
-        block = parse(cid).digest if parse(cid).hash_code == IDENTITY else fetch(cid)
+        block = parse(cid).digest if parse(cid).hash_code == IDENTITY else blocks.content(cid)
         if block is None:
             raise ValueError(f"block {cid_to_text(cid)} is missing")
         yield from split(block_content(cid, block))
@@ -174,7 +171,7 @@ class _BufferedBlocks:
                 spool.write(block)
                 end += len(block)
 
-    def fetch(self, cid: bytes) -> bytes | None:
+    def content(self, cid: bytes) -> bytes | None:
         """Return the verified block of a CID, or None if it is missing."""
         span = self._spans.get(multihash_of(cid))
         if span is None:

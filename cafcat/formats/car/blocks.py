@@ -161,6 +161,11 @@ class BlockTable:
             raise Corrupt(message, chunk=self._archive.name, byte=span.data_start)
         return span, block
 
+    def content(self, cid: bytes) -> bytes | None:
+        """Return the bytes of a block, or None if the archive does not have it. Raises the errors of `block`."""
+        found = self.block(cid)
+        return None if found is None else found[1]
+
     def close(self) -> None:
         """Remove the temporary file. Further calls do nothing."""
         self._spool.close()

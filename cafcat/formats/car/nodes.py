@@ -1,27 +1,25 @@
-"""Writes the inner nodes of large files, and computes the space that files need."""
+"""Writes the sections of an archive and the inner nodes of large files, and computes the space that files need."""
 
 import hashlib
-from collections.abc import Callable
 from typing import Final
 
 from cafcat.formats.car import dag_pb, unixfs, varint
-from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256
-from cafcat.formats.car.index import SHA256_INDEX_RECORD_BYTES
+from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256, SHA256
+from cafcat.formats.car.header import V2_DATA_START
+from cafcat.formats.car.index import SHA256_INDEX_RECORD_BYTES, IndexBuilder
+from cafcat.formats.writing import BufferedBytes
 
 __all__ = [
     "DAG_PB_SHA256",
     "LINKS_PER_NODE",
     "SECTION_BYTES",
-    "WriteBlock",
+    "SectionWriter",
     "largest_file_bytes",
     "write_large_file",
-    "write_node",
 ]
 
 DAG_PB_SHA256: Final = b"\x01\x70\x12\x20"
 """The first bytes of the CID of a DAG-PB node: version 1, codec DAG-PB, SHA-256 with a digest of 32 bytes."""
-WriteBlock = Callable[[bytes, bytes], None]
-"""Writes a block, given its CID and its bytes."""
 
 LINKS_PER_NODE: Final = 1024
 """Number of links in an inner node of a file. This number, leaves of 1 MiB and directory nodes of 256 KiB are those
@@ -51,20 +49,52 @@ def largest_file_bytes(size_bytes: int, leaf_bytes: int) -> int:
     return size_bytes + leaves * (SECTION_BYTES + _LEAF_LINK_BYTES) + nodes * (SECTION_BYTES + _NODE_LINK_BYTES)
 
 
-def write_node(write: WriteBlock, block: bytes) -> bytes:
-    """Write a node and return its CID."""
-    cid = DAG_PB_SHA256 + hashlib.sha256(block).digest()
-    write(cid, block)
-    return cid
+class SectionWriter:
+    """Writes the sections of an archive, each with one block, and collects their index records.
+
+    Attributes:
+        position: number of bytes written so far.
+        count: number of sections written so far.
+        cids: index of the sections.
+    """
+
+    def __init__(self, out: BufferedBytes) -> None:
+        """Begin at the start of the archive."""
+        self._out = out
+        self.position = 0
+        self.count = 0
+        self.cids = IndexBuilder()
+
+    def write_leaf(self, head: bytes, content: bytes) -> bytes:
+        """Write the section of a leaf, given its size field, and return its CID."""
+        digest = hashlib.sha256(content).digest()
+        self.cids.add_digest(SHA256, digest, self.position - V2_DATA_START)
+        self.count += 1
+        cid = RAW_SHA256 + digest
+        self.write(head, cid, content)
+        return cid
+
+    def write_node(self, block: bytes) -> bytes:
+        """Write the section of a DAG-PB node, and return its CID."""
+        digest = hashlib.sha256(block).digest()
+        self.cids.add_digest(SHA256, digest, self.position - V2_DATA_START)
+        self.count += 1
+        cid = DAG_PB_SHA256 + digest
+        self.write(varint.encode(CID_BYTES + len(block)), cid, block)
+        return cid
+
+    def write(self, *parts: bytes) -> None:
+        """Write bytes that are not a section."""
+        self.position += self._out.write(*parts)
 
 
 def write_large_file(
-    write: WriteBlock, digests: list[bytes], leaf_bytes: int, size_bytes: int, time: int | None
+    sections: SectionWriter, digests: list[bytes], leaf_bytes: int, size_bytes: int, time: int | None
 ) -> tuple[bytes, int]:
     """Write the nodes above the leaves of a file, level by level.
 
     Args:
-        write: writes a block.
+        sections: receives the nodes.
         digests: SHA-256 of each leaf.
         leaf_bytes: size of a leaf in bytes; the last one may be shorter.
         size_bytes: size of the file in bytes.
@@ -77,15 +107,15 @@ def write_large_file(
     level = [(RAW_SHA256 + digest, size, size) for digest, size in zip(digests, sizes, strict=True)]
     while len(level) > 1:
         groups = [level[offset : offset + LINKS_PER_NODE] for offset in range(0, len(level), LINKS_PER_NODE)]
-        level = [_put_file_node(write, group, time if len(groups) == 1 else None) for group in groups]
+        level = [_put_file_node(sections, group, time if len(groups) == 1 else None) for group in groups]
     cid, _, total_bytes = level[0]
     return cid, total_bytes
 
 
 def _put_file_node(
-    write: WriteBlock, children: list[tuple[bytes, int, int]], time: int | None
+    sections: SectionWriter, children: list[tuple[bytes, int, int]], time: int | None
 ) -> tuple[bytes, int, int]:
     links = b"".join(dag_pb.encode_link(cid, b"", total_bytes) for cid, _, total_bytes in children)
     sizes = [size for _, size, _ in children]
     block = dag_pb.encode(links, unixfs.file_data(sum(sizes), sizes, time))
-    return write_node(write, block), sum(sizes), len(block) + sum(total_bytes for _, _, total_bytes in children)
+    return sections.write_node(block), sum(sizes), len(block) + sum(total_bytes for _, _, total_bytes in children)

@@ -242,13 +242,9 @@ class CarReader:
         if root is None:
             raise Unsupported(f"the entry has an invalid CID: {entry.decoding!r}", path=entry.path)
 
-        def fetch(cid: bytes) -> bytes | None:
-            found = table.block(cid)
-            return None if found is None else found[1]
-
         count = 0
         try:
-            for block in assemble(fetch, root, entry.end_byte - entry.start_byte):
+            for block in assemble(table, root, entry.end_byte - entry.start_byte):
                 count += len(block)
                 yield block
         except ValueError as error:

@@ -7,7 +7,7 @@ from typing import Final
 from cafcat.formats.car import dag_pb, unixfs
 from cafcat.formats.car.cid import RAW_SHA256
 from cafcat.formats.car.hamt import HASH_BYTES, name_hash
-from cafcat.formats.car.nodes import DAG_PB_SHA256, WriteBlock, write_node
+from cafcat.formats.car.nodes import DAG_PB_SHA256, SectionWriter
 from cafcat.formats.car.tree_names import SHARD_BYTES_PER_LINK
 from cafcat.support.sorting import ExternalSort
 
@@ -21,7 +21,7 @@ _LINK_BYTES: Final = 4
 """Upper bound in bytes for what a link in a shard needs more than a link in a plain directory."""
 
 
-def write_shards(write_block: WriteBlock, links: Iterator[dag_pb.Link]) -> tuple[bytes, int]:
+def write_shards(sections: SectionWriter, links: Iterator[dag_pb.Link]) -> tuple[bytes, int]:
     """Write the shards of a directory, deepest first.
 
     Names whose hashes begin with the same bytes go to deeper levels, up to eight. If that would make the tree
@@ -35,7 +35,7 @@ def write_shards(write_block: WriteBlock, links: Iterator[dag_pb.Link]) -> tuple
     for cid, name, total_bytes in links:
         value = _VALUE.pack(cid.startswith(RAW_SHA256), cid[-32:], total_bytes)
         records.add(name_hash(name) + value + name)
-    shards = _Shards(write_block)
+    shards = _Shards(sections)
     for depth, record in _assign_levels(records, _find_max_depth(records)):
         is_leaf, digest, total_bytes = _VALUE.unpack_from(record, HASH_BYTES)
         cid = (RAW_SHA256 if is_leaf else DAG_PB_SHA256) + digest
@@ -96,16 +96,16 @@ class _Shard:
         self.bits |= 1 << slot
         self.total_bytes += total_bytes
 
-    def write_block(self, write_block: WriteBlock) -> tuple[bytes, int]:
+    def write(self, sections: SectionWriter) -> tuple[bytes, int]:
         block = dag_pb.encode(bytes(self.links), unixfs.shard_data(self.bits))
-        return write_node(write_block, block), self.total_bytes + len(block)
+        return sections.write_node(block), self.total_bytes + len(block)
 
 
 class _Shards:
     """Receives links in the order of their hashes, and writes each shard as soon as it is complete."""
 
-    def __init__(self, write_block: WriteBlock) -> None:
-        self._write_block = write_block
+    def __init__(self, sections: SectionWriter) -> None:
+        self._sections = sections
         self._open = [_Shard()]
         self._last = bytes(HASH_BYTES)
 
@@ -119,11 +119,11 @@ class _Shards:
 
     def _close_below(self, level: int) -> None:
         while len(self._open) > level + 1:
-            cid, total_bytes = self._open.pop().write_block(self._write_block)
+            cid, total_bytes = self._open.pop().write(self._sections)
             above = len(self._open) - 1
             self._open[above].add(self._last[above], cid, b"", total_bytes)
 
     def finish(self) -> tuple[bytes, int]:
         """Write the open shards, and return the CID of the root and the total size of all blocks in bytes."""
         self._close_below(0)
-        return self._open[0].write_block(self._write_block)
+        return self._open[0].write(self._sections)

@@ -6,7 +6,7 @@ from typing import Final
 
 from cafcat.formats.car import dag_pb, unixfs
 from cafcat.formats.car.cid import RAW_SHA256
-from cafcat.formats.car.nodes import DAG_PB_SHA256, WriteBlock, write_node
+from cafcat.formats.car.nodes import DAG_PB_SHA256, SectionWriter
 from cafcat.formats.car.shards import write_shards
 from cafcat.formats.car.tree_names import MAX_NODE_BYTES
 from cafcat.support.sorting import ExternalSort
@@ -50,20 +50,20 @@ class TreeWriter:
         value = _VALUE.pack(self._files.count, cid.startswith(RAW_SHA256), cid[-32:], total_bytes)
         self._files.add(key + value)
 
-    def write(self, write_block: WriteBlock) -> bytes:
+    def write(self, sections: SectionWriter) -> bytes:
         """Write the tree and return the CID of its root. Afterwards the writer is empty.
 
         Raises:
-            TemporaryFileFailed: the temporary file cannot be read. Errors of `write_block` pass through.
+            TemporaryFileFailed: the temporary file cannot be read. Errors of the sink pass through.
         """
         self._open = [(b"", 0, 0)]
         for key, value in self._files_in_tree():
             *folders, name = key.split(b"\0")
-            self._enter(folders, write_block)
+            self._enter(folders, sections)
             _, is_leaf, digest, total_bytes = _VALUE.unpack(value)
             self._link((RAW_SHA256 if is_leaf else DAG_PB_SHA256) + digest, name, total_bytes)
-        self._enter([], write_block)
-        cid, _ = self._close_directory(write_block)
+        self._enter([], sections)
+        cid, _ = self._close_directory(sections)
         self._files.close()
         self._links.close()
         return cid
@@ -79,7 +79,7 @@ class TreeWriter:
         if last is not None:
             yield last
 
-    def _enter(self, folders: list[bytes], write_block: WriteBlock) -> None:
+    def _enter(self, folders: list[bytes], sections: SectionWriter) -> None:
         """Close the directories that end here, and open the given ones."""
         names = [name for name, _, _ in self._open[1:]]
         same = 0
@@ -87,7 +87,7 @@ class TreeWriter:
             same += 1
         while len(self._open) > same + 1:
             name = self._open[-1][0]
-            cid, total_bytes = self._close_directory(write_block)
+            cid, total_bytes = self._close_directory(sections)
             self._link(cid, name, total_bytes)
         for name in folders[same:]:
             self._open.append((name, self._links.end, 0))
@@ -97,15 +97,15 @@ class TreeWriter:
         folder, start, total = self._open[-1]
         self._open[-1] = (folder, start, total + total_bytes)
 
-    def _close_directory(self, write_block: WriteBlock) -> tuple[bytes, int]:
+    def _close_directory(self, sections: SectionWriter) -> tuple[bytes, int]:
         """Write the innermost open directory, and return its CID and the total size of its blocks in bytes."""
         _, start, total_bytes = self._open.pop()
         size_bytes = self._links.end - start
         if size_bytes + 2 + len(unixfs.DIRECTORY) > MAX_NODE_BYTES:
-            cid, total_bytes = write_shards(write_block, self._links.links_from(start))
+            cid, total_bytes = write_shards(sections, self._links.links_from(start))
         else:
             block = dag_pb.encode(b"".join(self._links.blocks(start)), unixfs.DIRECTORY)
-            cid, total_bytes = write_node(write_block, block), total_bytes + len(block)
+            cid, total_bytes = sections.write_node(block), total_bytes + len(block)
         self._links.truncate(start)
         return cid, total_bytes
 

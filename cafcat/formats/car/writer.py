@@ -1,17 +1,16 @@
 """Writes a CARv2: files as raw leaves as they arrive; then tree, manifest and index; then the final head."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from cafcat.errors import Unsupported
 from cafcat.formats.base import UNLIMITED, FinishedArchive, HeadSink, Sink
 from cafcat.formats.car import varint
-from cafcat.formats.car.cid import CID_BYTES, RAW_SHA256, SHA256
+from cafcat.formats.car.cid import CID_BYTES
 from cafcat.formats.car.header import HEAD_BYTES, PRAGMA, V2_DATA_START, encode_head
-from cafcat.formats.car.index import SHA256_INDEX_EMPTY_BYTES, SHA256_INDEX_RECORD_BYTES, IndexBuilder
+from cafcat.formats.car.index import SHA256_INDEX_EMPTY_BYTES, SHA256_INDEX_RECORD_BYTES
 from cafcat.formats.car.manifest import FOOTER, LEAF_BYTES, SECTIONS, TRAILER_BYTES, trailer
-from cafcat.formats.car.nodes import SECTION_BYTES, largest_file_bytes, write_large_file
+from cafcat.formats.car.nodes import SECTION_BYTES, SectionWriter, largest_file_bytes, write_large_file
 from cafcat.formats.car.tree_names import TreeSize, tree_name
 from cafcat.formats.car.tree_writer import TreeWriter
 from cafcat.formats.index_text import MAX_INDEX_BYTES, entry_text, longest_text_bytes
@@ -56,11 +55,10 @@ class CarWriter(IndexedWriter):
         super().__init__(max_manifest_bytes)
         self._sink: HeadSink = sink
         self._out = BufferedBytes(sink)
-        self._position = self._out.write(_PLACEHOLDER_HEAD)
-        self._cids = IndexBuilder()
+        self._sections = SectionWriter(self._out)
+        self._sections.write(_PLACEHOLDER_HEAD)
         self._tree = TreeWriter()
         self._tree_size = TreeSize()
-        self._sections = 0
         self._open: CarEntryWriter | None = None
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
@@ -88,19 +86,22 @@ class CarWriter(IndexedWriter):
         """Append a file of one block. Return None if it does not fit."""
         size_bytes = len(content)
         head = varint.encode(CID_BYTES + size_bytes)
-        start = self._position + len(head) + CID_BYTES
+        start = self._sections.position + len(head) + CID_BYTES
         entry = _new_tuple(Entry, (path, start, start + size_bytes, crc32c(content), modified_ns, None, None))
         text = entry_text(self._comma, entry)
         name = tree_name(path)
         cost = self._tree_size.cost(name, size_bytes)
         end = (
-            start + size_bytes + (self._sections + 1) * SHA256_INDEX_RECORD_BYTES + self._tree_size.size_after(cost)
+            start
+            + size_bytes
+            + (self._sections.count + 1) * SHA256_INDEX_RECORD_BYTES
+            + self._tree_size.size_after(cost)
         )
         manifest_bytes = self._index.size_bytes + len(text)
         if end + manifest_bytes + _FIXED_BYTES > max_bytes or manifest_bytes > self._max_index_bytes:
             return None
         self._tree_size.add(name, cost)
-        self._tree.add(name, self._write_leaf(head, content), size_bytes)
+        self._tree.add(name, self._sections.write_leaf(head, content), size_bytes)
         self._append(text, 1, size_bytes)
         return entry
 
@@ -131,7 +132,12 @@ class CarWriter(IndexedWriter):
         count with the longest possible checksum and time. Abandoned bytes are included. Raises Refused.
         """
         self._check_not_ended()
-        size = self._position + self._index_bytes() + _FIXED_BYTES + self._sections * SHA256_INDEX_RECORD_BYTES
+        size = (
+            self._sections.position
+            + self._index_bytes()
+            + _FIXED_BYTES
+            + self._sections.count * SHA256_INDEX_RECORD_BYTES
+        )
         if self._open is not None:
             size += self._open.pending_bytes
         if path is None:
@@ -153,18 +159,23 @@ class CarWriter(IndexedWriter):
         """
         self._check_usable()
         with self._break_on_error():
-            root = self._tree.write(self._write_block)
-            data_end = self._position
+            root = self._tree.write(self._sections)
+            data_end = self._sections.position
             checksum = 0
             for block in self._tail(data_end):
                 checksum = crc32c(block, checksum)
-                self._write(block)
+                self._sections.write(block)
             self._out.flush()
             index_start = data_end + self._index.size_bytes + FOOTER.size + TRAILER_BYTES
             self._sink.rewrite_head(encode_head(root, data_end - V2_DATA_START, index_start))
         self._mark_finished()
         return FinishedArchive(
-            self._position, data_end, self._position, self.file_count, self._content_bytes, checksum
+            self._sections.position,
+            data_end,
+            self._sections.position,
+            self.file_count,
+            self._content_bytes,
+            checksum,
         )
 
     def _tail(self, data_end: int) -> Iterator[bytes]:
@@ -172,25 +183,8 @@ class CarWriter(IndexedWriter):
         manifest_bytes = self._index.size_bytes
         index_start = data_end + manifest_bytes + FOOTER.size + TRAILER_BYTES
         yield from self._index.blocks()
-        yield FOOTER.pack(manifest_bytes) + trailer(data_end, index_start + self._cids.size_bytes)
-        yield from self._cids.blocks()
-
-    def _write_leaf(self, head: bytes, content: bytes) -> bytes:
-        """Write the section of a leaf, and return its CID."""
-        digest = hashlib.sha256(content).digest()
-        self._cids.add_digest(SHA256, digest, self._position - V2_DATA_START)
-        self._sections += 1
-        cid = RAW_SHA256 + digest
-        self._write(head, cid, content)
-        return cid
-
-    def _write_block(self, cid: bytes, block: bytes) -> None:
-        self._cids.add(cid, self._position - V2_DATA_START)
-        self._sections += 1
-        self._write(varint.encode(len(cid) + len(block)), cid, block)
-
-    def _write(self, *parts: bytes) -> None:
-        self._position += self._out.write(*parts)
+        yield FOOTER.pack(manifest_bytes) + trailer(data_end, index_start + self._sections.cids.size_bytes)
+        yield from self._sections.cids.blocks()
 
 
 class CarEntryWriter(FileWriter[CarWriter]):
@@ -205,7 +199,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
             modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
         """
         super().__init__(writer, path, modified_ns)
-        self._start = writer._position
+        self._start = writer._sections.position
         self._buffer = bytearray()
         self._digests: list[bytes] = []
 
@@ -236,7 +230,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
 
     def _write_leaf(self, content: bytes) -> None:
         head = varint.encode(CID_BYTES + len(content))
-        self._digests.append(self._writer._write_leaf(head, content)[-32:])
+        self._digests.append(self._writer._sections.write_leaf(head, content)[-32:])
 
     def close(self) -> Entry:
         """Finish the file and return its entry."""
@@ -245,7 +239,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
         writer._open = None
         with writer._break_on_error():
             self._write_leaf(bytes(self._buffer))
-            entry = self._entry(writer._position)
+            entry = self._entry(writer._sections.position)
             text = entry_text(writer._comma, entry)
             cid, total_bytes = self._write_nodes()
             writer._tree.add(tree_name(self.path), cid, total_bytes)
@@ -263,4 +257,4 @@ class CarEntryWriter(FileWriter[CarWriter]):
     def _write_nodes(self) -> tuple[bytes, int]:
         """Write the inner nodes, and return the CID of the file and the total size of its blocks in bytes."""
         size_bytes = (len(self._digests) - 1) * LEAF_BYTES + len(self._buffer)
-        return write_large_file(self._writer._write_block, self._digests, LEAF_BYTES, size_bytes, self._modified_ns)
+        return write_large_file(self._writer._sections, self._digests, LEAF_BYTES, size_bytes, self._modified_ns)
