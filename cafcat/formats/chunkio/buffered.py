@@ -3,8 +3,7 @@
 A record ends when it is large enough or old enough.
 """
 
-import time
-from collections.abc import Callable
+from time import monotonic
 from typing import Final
 
 from cafcat.errors import InvalidInput
@@ -31,7 +30,6 @@ class BufferedWriter:
         *,
         close_at_bytes: int | None = CLOSE_AT_BYTES,
         close_at_seconds: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin without an open record.
 
@@ -40,12 +38,10 @@ class BufferedWriter:
             close_at_bytes: a record ends with the write that makes its content this large (bytes), or never if
                 None.
             close_at_seconds: a record ends this long after its first write (seconds), or never if None.
-            clock: returns the time in seconds.
         """
         self._records = records
         self._close_at_bytes = close_at_bytes
         self._close_at_seconds = close_at_seconds
-        self._clock = clock
         self._deflater: Deflater | None = None
         self._user_data = b""
         self._began = 0.0
@@ -60,7 +56,7 @@ class BufferedWriter:
         """Seconds until the open record is old enough to end; 0 or less if it is. None if that never happens."""
         if self._deflater is None or self._close_at_seconds is None:
             return None
-        return self._began + self._close_at_seconds - self._clock()
+        return self._began + self._close_at_seconds - monotonic()
 
     def write(self, content: bytes, user_data: bytes) -> list[Record]:
         """Append content to the open record, or begin one with this user data.
@@ -77,7 +73,7 @@ class BufferedWriter:
         if self._deflater is None:
             if len(user_data) != USER_DATA_BYTES:
                 raise InvalidInput(f"user data must have {USER_DATA_BYTES} bytes, not {len(user_data)}")
-            self._deflater, self._user_data, self._began = Deflater(), user_data, self._clock()
+            self._deflater, self._user_data, self._began = Deflater(), user_data, monotonic()
         self._deflater.write(content)
         full = self._close_at_bytes is not None and self.size_bytes >= self._close_at_bytes
         return [record for record in (closed, self.close() if full else None) if record is not None]

@@ -106,6 +106,11 @@ class _Payload:
     def corrupt(self, message: str) -> Corrupt:
         return Corrupt(message, path=self._entry.path, chunk=self._chunk, byte=self._entry.start_byte)
 
+    def locate(self, error: Corrupt) -> None:
+        """Add the entry and its chunk to an error that does not have them."""
+        if error.chunk is None:
+            error.path, error.chunk, error.byte = self._entry.path, self._chunk, self._entry.start_byte
+
     def check(self, found: bytes, record: Record) -> None:
         """Check that the SipHash of the content is the one in its header."""
         if found != record.content_hash:
@@ -150,8 +155,12 @@ def _record(payload: _Payload, size_bytes: int | None) -> Iterator[bytes]:
 
 def _inflated_record(payload: _Payload, size_bytes: int, exact: bool) -> Iterator[bytes]:
     found = 0
-    for block in inflate(_record(payload, None), size_bytes, payload.corrupt):
-        found += len(block)
-        yield block
+    try:
+        for block in inflate(_record(payload, None), size_bytes):
+            found += len(block)
+            yield block
+    except Corrupt as error:
+        payload.locate(error)
+        raise
     if exact and found != size_bytes:
         raise payload.corrupt(f"the record inflates to {found} bytes, expected {size_bytes}")

@@ -1,7 +1,7 @@
 """Raw DEFLATE (RFC 1951), in which the buffered layer of the original program stores all content."""
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cafcat.errors import Corrupt, InvalidInput
@@ -16,9 +16,7 @@ _RAW: Final = -zlib.MAX_WBITS
 _BLOCK_BYTES: Final = 1 << 20
 
 
-def inflate(
-    blocks: Iterable[bytes], max_bytes: int = MAX_INFLATED_BYTES, corrupt: Callable[[str], Corrupt] = Corrupt
-) -> Iterator[bytes]:
+def inflate(blocks: Iterable[bytes], max_bytes: int = MAX_INFLATED_BYTES) -> Iterator[bytes]:
     """Return the inflated content, in blocks of at most 1 MiB.
 
     Memory: one block of each kind, and a window of 32 KiB.
@@ -28,7 +26,6 @@ def inflate(
     Args:
         blocks: the DEFLATE stream.
         max_bytes: largest allowed size of the result in bytes.
-        corrupt: creates the error from a message.
 
     Raises:
         Corrupt: the stream is invalid, has bytes after its end, or inflates to more than `max_bytes`.
@@ -40,21 +37,21 @@ def inflate(
         # If a part is full, the stream object may hold more output, even if all input was consumed.
         while rest or (len(part) == _BLOCK_BYTES and not stream.eof):
             if stream.eof:
-                raise corrupt("there are bytes after the end of the DEFLATE stream")
-            part = _inflate_block(stream, rest, corrupt)
+                raise Corrupt("there are bytes after the end of the DEFLATE stream")
+            part = _inflate_block(stream, rest)
             rest = stream.unconsumed_tail or stream.unused_data
             found += len(part)
             if found > max_bytes:
-                raise corrupt(f"the record inflates to more than {max_bytes} bytes")
+                raise Corrupt(f"the record inflates to more than {max_bytes} bytes")
             if part:
                 yield part
 
 
-def _inflate_block(stream: "zlib._Decompress", data: bytes, corrupt: Callable[[str], Corrupt]) -> bytes:
+def _inflate_block(stream: "zlib._Decompress", data: bytes) -> bytes:
     try:
         return stream.decompress(data, _BLOCK_BYTES)
     except zlib.error as error:
-        raise corrupt(f"the record is not a DEFLATE stream: {error}") from error
+        raise Corrupt(f"the record is not a DEFLATE stream: {error}") from error
 
 
 class Deflater:

@@ -6,7 +6,7 @@ A time is a number of .NET ticks in UTC: units of 100 ns since 0001-01-01. It is
 bytes, little-endian.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Final
 
@@ -46,51 +46,49 @@ def records_after(reader: RecordReader, ticks: int, start: int = 0, end: int | N
         start: lower bound of the record positions in bytes.
         end: upper bound of the record positions in bytes, exclusive; None means the end of the file.
     """
-    first = partition_point(reader, lambda found: ticks_of_record(found) > ticks, start, end)
+    first = partition_point(reader, ticks, start, end)
     if first is None:
         return iter(())
     return takewhile(lambda record: end is None or record.begin < end, reader.records(first))
 
 
-def partition_point(
-    reader: RecordReader, is_after: Callable[[Record], bool], start: int = 0, end: int | None = None
-) -> Record | None:
-    """Return the last record that begins in `[start, end)` and is not "after", by binary search.
+def partition_point(reader: RecordReader, ticks: int, start: int = 0, end: int | None = None) -> Record | None:
+    """Return the last record that begins in `[start, end)` and is not later than a time, by binary search.
 
-    All records that are "after" must follow all others. If they do not, any record at such a change is returned.
+    All later records must follow all others. If they do not, any record at such a change is returned.
 
     Args:
         reader: reads the file.
-        is_after: returns True if a record is "after".
+        ticks: the time in ticks.
         start: lower bound of the record positions in bytes.
         end: upper bound of the record positions in bytes, exclusive; None means the end of the file.
 
     Returns:
-        The record; the first record if all are "after"; None if there are no records.
+        The record; the first record if all are later; None if there are no records.
     """
     left = reader.first(start, end)
-    if left is None or is_after(left):
+    if left is None or ticks_of_record(left) > ticks:
         return left
     right = reader.last(left.begin + 1, end)
     if right is None:
         return left
-    if not is_after(right):
+    if ticks_of_record(right) <= ticks:
         return right
     for _ in range(_MAX_STEPS):
         middle = reader.middle(left.begin + 1, right.begin)
         if middle is None:
             return left
-        if is_after(middle):
+        if ticks_of_record(middle) > ticks:
             right = middle
         else:
             left = middle
-    return _by_listing(reader, is_after, left, right)
+    return _by_listing(reader, ticks, left, right)
 
 
-def _by_listing(reader: RecordReader, is_after: Callable[[Record], bool], left: Record, right: Record) -> Record:
+def _by_listing(reader: RecordReader, ticks: int, left: Record, right: Record) -> Record:
     """Find the partition point between two records in linear time, for files with damaged or false meters."""
     for record in reader.records(left):
-        if record.begin >= right.begin or (record != left and is_after(record)):
+        if record.begin >= right.begin or (record != left and ticks_of_record(record) > ticks):
             break
         left = record
     return left
