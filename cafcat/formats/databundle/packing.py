@@ -7,13 +7,15 @@ A record is one zlib stream (RFC 1950), as in the published design. After each f
 """
 
 import zlib
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from cafcat.formats.databundle.decoding import MAX_ZERO_RUNS, decoding_text
 from cafcat.formats.databundle.layout import HEAD_BYTES, RECORD_BYTES, ZEROS, padding_after
+from cafcat.formats.databundle.rows import PackedFile
+from cafcat.formats.databundle.table_writer import TableWriter
+from cafcat.formats.writing import BufferedBytes
 
-__all__ = ["FilePacking", "PackedFile", "RecordPacker", "max_packed_bytes"]
+__all__ = ["FilePacking", "RecordPacker", "max_packed_bytes"]
 
 _RECORD_OVERHEAD_BYTES: Final = 4096 + 64
 """Upper bound in bytes for padding, head and end of a record, and for the end of the record before it."""
@@ -31,24 +33,8 @@ def max_packed_bytes(size_bytes: int) -> int:
     return size_bytes + (size_bytes >> 7) + _FLUSH_BYTES + records * _RECORD_OVERHEAD_BYTES
 
 
-class PackedFile(NamedTuple):
-    """The position of a file that was packed.
-
-    Attributes:
-        start_byte: start of its span.
-        end_byte: end of its span.
-        offset: its offset in the data of the chunk, in bytes before compression.
-        decoding: as in Entry.
-    """
-
-    start_byte: int
-    end_byte: int
-    offset: int
-    decoding: str | None
-
-
 class RecordPacker:
-    """Writes records from position 4096 on. An error of `write` breaks the packer.
+    """Writes records from position 4096 on. An error of the sink breaks the packer.
 
     Attributes:
         position: current position in the file in bytes.
@@ -56,16 +42,15 @@ class RecordPacker:
         open_bytes: number of bytes in the open record, before compression.
     """
 
-    def __init__(self, write: Callable[[bytes], object], on_record: Callable[[int, int | None], None]) -> None:
+    def __init__(self, out: BufferedBytes, table: TableWriter) -> None:
         """Begin without an open record.
 
         Args:
-            write: appends bytes to the file.
-            on_record: called for each new record, with its offset in the data before compression, and its position
-                in the file. The position is None for a record of zeros, which has no bytes.
+            out: receives the records.
+            table: receives a row for each record.
         """
-        self._write_bytes = write
-        self._on_record = on_record
+        self._out = out
+        self._table = table
         self._deflater: zlib._Compress | None = None
         self.position = HEAD_BYTES
         self.offset = 0
@@ -93,7 +78,7 @@ class RecordPacker:
     def add_piece(self, data: bytes) -> None:
         """Add data to the open record, or begin one. The data must fit into the record."""
         if self._deflater is None:
-            self._on_record(self.offset, self.position)
+            self._table.add_record(self.offset, self.position)
             self._deflater = zlib.compressobj()
         self._write(self._deflater.compress(data))
         self.offset += len(data)
@@ -103,7 +88,7 @@ class RecordPacker:
 
     def add_zero_record(self) -> None:
         """Add a record of zeros, which has no bytes. No other record may be open."""
-        self._on_record(self.offset, None)
+        self._table.add_record(self.offset, None)
         self.offset += RECORD_BYTES
 
     def flush(self) -> None:
@@ -121,7 +106,7 @@ class RecordPacker:
 
     def _write(self, data: bytes) -> None:
         self.position += len(data)
-        self._write_bytes(data)
+        self._out.write(data)
 
 
 class FilePacking:

@@ -1,11 +1,12 @@
 """Encodes rows of metadata, for the table of a chunk or for the index of a bundle."""
 
+from typing import NamedTuple
+
 from cafcat.formats.databundle.layout import file_key, record_key
 from cafcat.formats.databundle.messages import FILE_TYPE_URL, REGULAR, messages
-from cafcat.formats.databundle.packing import PackedFile
 from cafcat.formats.index_text import longest_text_bytes
 
-__all__ = ["MAX_RECORD_ROW_BYTES", "file_row", "max_row_bytes", "record_row", "row"]
+__all__ = ["MAX_RECORD_ROW_BYTES", "PackedFile", "file_row", "max_row_bytes", "record_row", "row"]
 
 MAX_RECORD_ROW_BYTES = 64
 """Upper bound in bytes for the row of a record."""
@@ -15,6 +16,22 @@ _LONGEST_MEMBERS = 1024
 
 _INT64_MIN = -(1 << 63)
 _INT64_MAX = (1 << 63) - 1
+
+
+class PackedFile(NamedTuple):
+    """The position of a file that was packed.
+
+    Attributes:
+        start_byte: start of its span.
+        end_byte: end of its span.
+        offset: its offset in the data of the chunk, in bytes before compression.
+        decoding: as in Entry.
+    """
+
+    start_byte: int
+    end_byte: int
+    offset: int
+    decoding: str | None
 
 
 def row(key: bytes, value: bytes) -> bytes:

@@ -1,35 +1,26 @@
 """Writes a chunk: one shard file with its metadata at its end."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from cafcat.errors import Refused
 from cafcat.formats.base import FinishedArchive, Sink
 from cafcat.formats.databundle.bundles.compression import ZLIB
 from cafcat.formats.databundle.layout import (
-    HEAD_BYTES,
     LARGE_BYTES,
     MAX_OFFSET,
     RECORD_BYTES,
     TRAILER_BYTES,
-    config_key,
-    encode_config,
     encode_head,
     trailer,
 )
-from cafcat.formats.databundle.packing import FilePacking, PackedFile, RecordPacker, max_packed_bytes
-from cafcat.formats.databundle.rows import MAX_RECORD_ROW_BYTES, file_row, max_row_bytes, record_row, row
+from cafcat.formats.databundle.packing import FilePacking, RecordPacker, max_packed_bytes
+from cafcat.formats.databundle.rows import MAX_RECORD_ROW_BYTES, PackedFile, file_row, max_row_bytes
+from cafcat.formats.databundle.table_writer import TableWriter
 from cafcat.formats.writing import ArchiveWriter, BufferedBytes, FileWriter
 from cafcat.model import Entry, NewFile
 from cafcat.support.checksums import crc32c
-from cafcat.support.spool import Spool
 
 __all__ = ["DataBundleEntryWriter", "DataBundleWriter"]
-
-_TABLE_MEMORY_BYTES: Final = 8 << 20
-"""A larger table spills to a temporary file."""
-_TABLE_FLUSH_BYTES: Final = 256 << 10
-_BLOCK_BYTES: Final = 1 << 20
 
 
 class DataBundleWriter(ArchiveWriter):
@@ -52,11 +43,8 @@ class DataBundleWriter(ArchiveWriter):
         super().__init__()
         self._out = BufferedBytes(sink)
         self._out.write(encode_head(ZLIB, metadata_at_eof=True))
-        self._packer = RecordPacker(self._out.write, self._add_record_row)
-        self._rows = Spool("a table of metadata", _TABLE_MEMORY_BYTES)
-        self._pending_rows = bytearray(row(config_key(), encode_config(ZLIB, 1)))
-        self._rows_bytes = len(self._pending_rows)
-        self._rows_crc32c = 0
+        self._table = TableWriter()
+        self._packer = RecordPacker(self._out, self._table)
         self._content_bytes = 0
         self._open: DataBundleEntryWriter | None = None
 
@@ -102,7 +90,7 @@ class DataBundleWriter(ArchiveWriter):
         not be compressed. Raises Refused.
         """
         self._check_not_ended()
-        size = self._packer.max_end + self._rows_bytes + TRAILER_BYTES
+        size = self._packer.max_end + self._table.size_bytes + TRAILER_BYTES
         if self._open is not None:
             size += _max_file_bytes(self._open.path, self._open.buffered_bytes)
         return size if path is None else size + _max_file_bytes(path, size_bytes)
@@ -129,41 +117,24 @@ class DataBundleWriter(ArchiveWriter):
                 self._out.write(block)
             self._out.flush()
         self._mark_finished()
-        end = start + self._rows_bytes
+        end = start + self._table.size_bytes
         size_bytes = end + TRAILER_BYTES
         return FinishedArchive(size_bytes, start, end, self.file_count, self._content_bytes, checksum)
 
     def _tail(self, start: int) -> Iterator[bytes]:
         """Return the parts after the records: table and trailer."""
-        self._spool_rows()
-        with self._rows:
-            yield from self._rows.blocks_from(0, _BLOCK_BYTES)
-        yield trailer(start, self._rows_crc32c)
+        yield from self._table.blocks()
+        yield trailer(start, self._table.crc32c)
 
     def _add_entry(
         self, path: str, packed: PackedFile, size_bytes: int, checksum: int, modified_ns: int | None
     ) -> Entry:
-        self._add_row(file_row(path, packed, size_bytes, checksum, modified_ns))
+        self._table.add(file_row(path, packed, size_bytes, checksum, modified_ns))
         self.file_count += 1
         self._content_bytes += size_bytes
         content_bytes = None if packed.decoding is None else size_bytes
         start, end, _, decoding = packed
         return Entry(path, start, end, checksum, modified_ns, content_bytes, decoding)
-
-    def _add_record_row(self, offset: int, position: int | None) -> None:
-        self._add_row(record_row(offset, None if position is None else position - HEAD_BYTES))
-
-    def _add_row(self, encoded: bytes) -> None:
-        self._pending_rows += encoded
-        self._rows_bytes += len(encoded)
-        if len(self._pending_rows) >= _TABLE_FLUSH_BYTES:
-            self._spool_rows()
-
-    def _spool_rows(self) -> None:
-        rows = bytes(self._pending_rows)
-        self._rows.write(rows)
-        self._rows_crc32c = crc32c(rows, self._rows_crc32c)
-        self._pending_rows.clear()
 
     def _full_error(self, path: str) -> Refused:
         return Refused(f"the chunk is full: the limit for its data is {MAX_OFFSET:,} bytes", path=path)

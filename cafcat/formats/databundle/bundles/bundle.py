@@ -184,7 +184,7 @@ class _ShardJob(NamedTuple):
 def _write_shard(job: _ShardJob) -> BundleSummary:
     directories = data_bytes = 0
     path = shard_path(job.folder, job.shard)
-    with job.rows.batch() as rows, ShardWriter(path, job.method, job.shard, job.shards, rows.put) as writer:
+    with job.rows.batch() as rows, ShardWriter(path, job.method, job.shard, job.shards, rows) as writer:
         for file in job.files:
             is_directory = file.content is None
             stored = (writer.offset, 0, 0) if is_directory else writer.add(_blocks(file))

@@ -4,8 +4,6 @@ Chunks of cafcat are different: their compressor is flushed after each file (`pa
 """
 
 import zlib
-from collections.abc import Callable, Iterator
-from io import BytesIO
 from typing import Final
 
 from cafcat.errors import InvalidInput
@@ -16,12 +14,14 @@ __all__ = [
     "METHOD_NAMES",
     "NONE",
     "SNAPPY",
+    "SNAPPY_HEAD_BYTES",
     "ZLIB",
     "compress_record",
     "decompress_record",
     "max_stored_bytes",
     "method_by_name",
-    "snappy_frames",
+    "snappy_body_bytes",
+    "snappy_content_bytes",
 ]
 
 NONE: Final = 1
@@ -32,7 +32,7 @@ METHODS: Final = {"none": NONE, "snappy": SNAPPY, "zlib": ZLIB}
 METHOD_NAMES: Final = {method: name for name, method in METHODS.items()}
 """Names of the methods by their values."""
 
-_FRAME: Final = 4
+SNAPPY_HEAD_BYTES: Final = 4
 """Size in bytes of the type and the size at the start of a snappy frame."""
 _COMPRESSED_FRAME: Final = 0x00
 _STORED_FRAME: Final = 0x01
@@ -105,11 +105,13 @@ def _inflate(data: bytes, max_bytes: int) -> bytes:
 
 
 def _decode_frames(data: bytes, max_bytes: int) -> bytes:
-    frames = b"".join(frame for frame, _ in snappy_frames(BytesIO(data).read))
+    end = 0
+    while (body_bytes := snappy_body_bytes(data[end : end + SNAPPY_HEAD_BYTES])) is not None:
+        end += SNAPPY_HEAD_BYTES + body_bytes
     output = bytearray(max_bytes)
     library = import_extra("cramjam")
     try:
-        count = library.snappy.decompress_into(frames, output)
+        count = library.snappy.decompress_into(data[:end], output)
     except library.DecompressionError as error:
         raise ValueError(
             f"it does not consist of valid snappy frames, or is larger than {max_bytes:,} bytes: {error}"
@@ -117,22 +119,18 @@ def _decode_frames(data: bytes, max_bytes: int) -> bytes:
     return bytes(output[:count])
 
 
-def snappy_frames(read: Callable[[int], bytes]) -> Iterator[tuple[bytes, int]]:
-    """Return each snappy frame, and the size in bytes that it states for its content.
+def snappy_body_bytes(head: bytes) -> int | None:
+    """Return the size in bytes of the frame after this head, or None if the frames end here.
 
-    The stated size is checked when the frame is decompressed. Padding ends the frames: it looks like a frame of
-    data without a checksum, which does not exist.
-
-    Args:
-        read: returns the next bytes, like `read` of a file: fewer only at the end.
+    Padding ends the frames: it looks like a frame of data without a checksum, which does not exist.
     """
-    while len(head := read(_FRAME)) == _FRAME and head != bytes(_FRAME):
-        body = read(int.from_bytes(head[1:], "little"))
-        yield head + body, _content_bytes(head[0], body)
+    if len(head) < SNAPPY_HEAD_BYTES or head == bytes(SNAPPY_HEAD_BYTES):
+        return None
+    return int.from_bytes(head[1:], "little")
 
 
-def _content_bytes(kind: int, body: bytes) -> int:
-    """Return the stated content size of a frame.
+def snappy_content_bytes(kind: int, body: bytes) -> int:
+    """Return the size in bytes that a frame states for its content. It is checked when the frame is decompressed.
 
     The CRC-32C comes first. Compressed data then begins with its size, a varint.
     """

@@ -9,7 +9,7 @@ from cafcat.errors import Corrupt, NotInstalled, StoreFailed
 from cafcat.formats.databundle.extras import import_extra
 from cafcat.formats.databundle.layout import FILE_METADATA, record_key
 
-__all__ = ["LEVELDB_BINDINGS", "BundleIndex"]
+__all__ = ["LEVELDB_BINDINGS", "BundleIndex", "IndexBatch"]
 
 LEVELDB_BINDINGS: Final = ("plyvel_next", "plyvel")
 """Modules with the same API, in the order in which they are tried (docs/decisions/0025)."""
@@ -54,10 +54,10 @@ class BundleIndex:
             )
 
     @contextmanager
-    def batch(self) -> Iterator["_Batch"]:
+    def batch(self) -> Iterator["IndexBatch"]:
         """Provide a batch that writes rows in groups of 1000. The last group is written when the context ends."""
         with self._translate_errors():
-            batch = _Batch(self._rows)
+            batch = IndexBatch(self._rows)
             yield batch
             batch.flush()
 
@@ -118,7 +118,7 @@ class BundleIndex:
             raise Corrupt(f"the index of the bundle cannot be used: {reason}", chunk=self._name) from error
 
 
-class _Batch:
+class IndexBatch:
     def __init__(self, rows: Any) -> None:
         self._rows = rows
         self._pending: list[tuple[bytes, bytes]] = []

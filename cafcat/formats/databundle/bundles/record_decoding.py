@@ -20,9 +20,11 @@ from cafcat.formats.base import UNSUPPORTED_PREFIX
 from cafcat.formats.databundle.bundles.compression import (
     METHODS,
     SNAPPY,
+    SNAPPY_HEAD_BYTES,
     decompress_record,
     max_stored_bytes,
-    snappy_frames,
+    snappy_body_bytes,
+    snappy_content_bytes,
 )
 from cafcat.formats.databundle.decoding import parse_runs, runs_text
 from cafcat.formats.databundle.layout import MAX_RECORD_BYTES
@@ -236,11 +238,10 @@ class _SpanReader:
         """Return the first `needed` bytes of a record, in whole frames, or the whole record if it is not larger."""
         frames = bytearray()
         found, max_bytes = 0, max_stored_bytes(self._record_bytes)
-        for frame, content_bytes in snappy_frames(
-            lambda size_bytes: self._read_exactly(min(size_bytes, max_bytes))
-        ):
-            frames += frame
-            found += content_bytes
+        while (body_bytes := snappy_body_bytes(head := self._read_exactly(SNAPPY_HEAD_BYTES))) is not None:
+            body = self._read_exactly(min(body_bytes, max_bytes))
+            frames += head + body
+            found += snappy_content_bytes(head[0], body)
             if found >= needed or len(frames) > max_bytes:
                 break
         if not needed <= found <= self._record_bytes or len(frames) > max_bytes:

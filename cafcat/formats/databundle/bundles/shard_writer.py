@@ -1,11 +1,12 @@
 """Writes one shard file of a bundle: records of 256 KiB, each compressed on its own."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from cafcat.formats.databundle.bundles.compression import NONE, compress_record
+from cafcat.formats.databundle.bundles.index import IndexBatch
 from cafcat.formats.databundle.decoding import MAX_ZERO_RUNS
 from cafcat.formats.databundle.layout import (
     HEAD_BYTES,
@@ -36,9 +37,7 @@ class ShardWriter:
         offset: current offset in the data of the shard, in bytes before compression.
     """
 
-    def __init__(
-        self, path: Path, method: int, shard: int, shards: int, write_row: Callable[[bytes, bytes], None]
-    ) -> None:
+    def __init__(self, path: Path, method: int, shard: int, shards: int, rows: IndexBatch) -> None:
         """Create the file and write its head.
 
         Args:
@@ -46,13 +45,13 @@ class ShardWriter:
             method: the compression method.
             shard: number of the shard.
             shards: number of shards in the bundle.
-            write_row: receives the key and the value of each record row. With the method NONE there are no such
-                rows, because offsets are positions.
+            rows: receives a row for each record. With the method NONE there are no such rows, because offsets are
+                positions.
         """
         self._file = path.open("xb", buffering=_BUFFER_BYTES)
         self._method = method
         self._shard = shard
-        self._write_row = write_row
+        self._rows = rows
         self._record = bytearray()
         self._position = 0
         self.offset = 0
@@ -105,7 +104,7 @@ class ShardWriter:
             begin = self.offset - len(record)
             is_zeros = self._is_zeros(record)
             position = None if is_zeros else self._position
-            self._write_row(record_key(self._shard, begin), record_value(begin, position, self._shard))
+            self._rows.put(record_key(self._shard, begin), record_value(begin, position, self._shard))
             if not is_zeros:
                 self._write(compress_record(self._method, record))
 

@@ -1,0 +1,61 @@
+"""Collects the table of a chunk while the chunk is written."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from cafcat.formats.databundle.bundles.compression import ZLIB
+from cafcat.formats.databundle.layout import HEAD_BYTES, config_key, encode_config
+from cafcat.formats.databundle.rows import record_row, row
+from cafcat.support.checksums import crc32c
+from cafcat.support.spool import Spool
+
+__all__ = ["TableWriter"]
+
+_MEMORY_BYTES: Final = 8 << 20
+"""A larger table spills to a temporary file."""
+_FLUSH_BYTES: Final = 256 << 10
+_BLOCK_BYTES: Final = 1 << 20
+
+
+class TableWriter:
+    """The rows of metadata of a chunk. More than 8 MiB of them are in a temporary file.
+
+    Attributes:
+        size_bytes: size of all rows in bytes.
+        crc32c: CRC-32C of all rows, once `blocks` has returned them.
+    """
+
+    def __init__(self) -> None:
+        """Begin with the row of the configuration."""
+        self._rows = Spool("a table of metadata", _MEMORY_BYTES)
+        self._pending = bytearray(row(config_key(), encode_config(ZLIB, 1)))
+        self.size_bytes = len(self._pending)
+        self.crc32c = 0
+
+    def add(self, encoded: bytes) -> None:
+        """Add a row."""
+        self._pending += encoded
+        self.size_bytes += len(encoded)
+        if len(self._pending) >= _FLUSH_BYTES:
+            self._spool()
+
+    def add_record(self, offset: int, position: int | None) -> None:
+        """Add the row of a record.
+
+        Args:
+            offset: offset of the record in the data of the chunk, in bytes before compression.
+            position: position of the record in the chunk in bytes; None for a record of zeros, which has no bytes.
+        """
+        self.add(record_row(offset, None if position is None else position - HEAD_BYTES))
+
+    def blocks(self) -> Iterator[bytes]:
+        """Return all rows in blocks of at most 1 MiB. Afterwards the table is empty."""
+        self._spool()
+        with self._rows:
+            yield from self._rows.blocks_from(0, _BLOCK_BYTES)
+
+    def _spool(self) -> None:
+        rows = bytes(self._pending)
+        self._rows.write(rows)
+        self.crc32c = crc32c(rows, self.crc32c)
+        self._pending.clear()
