@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from cafcat.formats.caf.format import CAF
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, TarWriter
-from cafcat.testing.formats import CONTENTS, ODD_NAMES, pack
+from cafcat.progress import Progress
+from cafcat.testing.formats import CONTENTS, ODD_NAMES, ListSink, pack
 from tests.fuzz.formats import car_files, chunkio_files, clp_archives, databundle_chunks
 from tests.fuzz.mutations import footed, sealed
 from tests.worlds.archives.vector_files import VECTORS
@@ -122,20 +123,16 @@ def _journal(kind: str, files: list[dict[str, object]], more: dict[str, object])
 
 
 def _backups() -> list[Seed]:
-    blocks: list[bytes] = []
-    writer = TarWriter(blocks.append, MODIFIED // 10**9)
+    sink = ListSink()
+    writer = TarWriter(sink, MODIFIED // 10**9)
     writer.add_document(
         HEAD_NAME, {"cafcat_backup": 1, "journal_id": 7, "tables": {"chunks": ["id"], "journal": []}}
     )
-    writer.add_rows("chunks", (b"%d\tcaf\t\\N\n" % n for n in range(500)), _not_told)
-    writer.add_rows("journal", (b"x" * n + b"\n" for n in range(100)), _not_told)
+    writer.add_rows("chunks", (b"%d\tcaf\t\\N\n" % n for n in range(500)), Progress())
+    writer.add_rows("journal", (b"x" * n + b"\n" for n in range(100)), Progress())
     writer.add_document(MANIFEST_NAME, {"members": [member._asdict() for member in writer.members]})
     writer.finish()
-    return [Seed("backup", b"".join(blocks))]
-
-
-def _not_told(_rows: int, _size_bytes: int) -> None:
-    """Nobody wants to know how far it is."""
+    return [Seed("backup", sink.data)]
 
 
 COLUMNS = ("Bucket", "Key", "Size", "LastModifiedDate", "ETag", "IsLatest", "IsDeleteMarker")

@@ -19,7 +19,7 @@ from cafcat.formats.caf.format import CAF
 from cafcat.formats.car import CAR
 from cafcat.formats.chunkio import CHUNKIO
 from cafcat.model import MAX_PATH_BYTES, Entry, FileProblem
-from cafcat.operations.backup.tar import TarReader, unpacked
+from cafcat.operations.backup.tar import TarReader
 from cafcat.operations.index_reading import read_index
 from cafcat.operations.index_section import head_of
 from cafcat.operations.own_index import read_whole
@@ -208,7 +208,7 @@ def _backup(data: bytes) -> str:
             if name.endswith(".json"):
                 check(isinstance(reader.document(size_bytes, content), dict), "no document")
                 continue
-            for rows in unpacked(content, reader.corrupt):
+            for rows in reader.rows(content):
                 check(len(rows) <= MIB, f"{len(rows)} bytes at once")
     except CafcatError as error:
         return _refusal(error)

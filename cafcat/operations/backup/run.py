@@ -123,7 +123,7 @@ class _Backup:
 
     def _write_tar(self, reading: DumpReader, sink: BlockSink) -> TarWriter:
         moment = datetime.fromisoformat(reading.taken_at)
-        tar = TarWriter(sink.write, int(moment.timestamp()))
+        tar = TarWriter(sink, int(moment.timestamp()))
         head = {
             "cafcat_backup": VERSION,
             "schema_revision": reading.revision,
@@ -136,7 +136,7 @@ class _Backup:
         tar.add_document(HEAD_NAME, head)
         self._progress.begin("backup")
         for table in TABLES:
-            tar.add_rows(table, reading.rows(table), self._progress.advance)
+            tar.add_rows(table, reading.rows(table), self._progress)
         tar.add_document(MANIFEST_NAME, head | {"members": [member._asdict() for member in tar.members]})
         tar.finish()
         return tar

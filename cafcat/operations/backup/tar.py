@@ -7,13 +7,15 @@ size needs no temporary file.
 import json
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from cafcat.errors import Corrupt
+from cafcat.formats.base import Sink
+from cafcat.progress import Progress
 from cafcat.support.checksums import crc32c
 
-__all__ = ["HEAD_NAME", "MANIFEST_NAME", "VERSION", "Member", "TarReader", "TarWriter", "unpacked"]
+__all__ = ["HEAD_NAME", "MANIFEST_NAME", "VERSION", "Member", "TarReader", "TarWriter"]
 
 VERSION: Final = 1
 HEAD_NAME: Final = "backup.json"
@@ -53,42 +55,42 @@ class TarWriter:
         members: The parts that were written.
     """
 
-    def __init__(self, write: Callable[[bytes], object], modified_at: int) -> None:
+    def __init__(self, sink: Sink, modified_at: int) -> None:
         """Write nothing yet.
 
         Args:
-            write: Receives the bytes of the tar.
+            sink: Receives the bytes of the tar.
             modified_at: Modification time of all members, in seconds since 1970.
         """
-        self._write = write
+        self._sink = sink
         self._modified_at = modified_at
         self.size_bytes = 0
         self.members: list[Member] = []
 
-    def add_rows(self, table: str, rows: Iterable[bytes], advance: Callable[[int, int], object]) -> None:
+    def add_rows(self, table: str, rows: Iterable[bytes], progress: Progress) -> None:
         """Write rows as parts `TABLE/000001.copy.gz` and so on.
 
         Args:
             table: Name of the table.
             rows: Lines in the format of COPY.
-            advance: Called after each part with the numbers of rows and compressed bytes.
+            progress: Advances after each part by the numbers of rows and compressed bytes.
         """
         part = _Part()
         for row in rows:
             part.add(row)
             if part.size_bytes >= PART_BYTES:
-                self._add_part(table, part, advance)
+                self._add_part(table, part, progress)
                 part = _Part()
         if part.rows:
-            self._add_part(table, part, advance)
+            self._add_part(table, part, progress)
 
-    def _add_part(self, table: str, part: "_Part", advance: Callable[[int, int], object]) -> None:
+    def _add_part(self, table: str, part: "_Part", progress: Progress) -> None:
         number = sum(member.name.startswith(f"{table}/") for member in self.members) + 1
         data = part.finish()
         member = Member(f"{table}/{number:06d}.copy.gz", len(data), crc32c(data), part.rows)
         self._add(member.name, data)
         self.members.append(member)
-        advance(part.rows, len(data))
+        progress.advance(part.rows, len(data))
 
     def add_document(self, name: str, document: dict[str, Any]) -> None:
         """Write a JSON document as a member."""
@@ -106,7 +108,7 @@ class TarWriter:
         self._put(bytes(-len(data) % _BLOCK))
 
     def _put(self, data: bytes) -> None:
-        self._write(data)
+        self._sink.write(data)
         self.size_bytes += len(data)
 
 
@@ -190,6 +192,21 @@ class TarReader:
             raise self.corrupt("a document in it is not a JSON object")
         return found
 
+    def rows(self, content: Iterator[bytes]) -> Iterator[bytes]:
+        """Decompress the rows in a member, at most 1 MiB at a time, however much they were compressed."""
+        unpacker = zlib.decompressobj(wbits=_GZIP)
+        try:
+            for piece in content:
+                data = piece
+                while data:
+                    yield unpacker.decompress(data, _PIECE_BYTES)
+                    data = unpacker.unconsumed_tail
+            yield unpacker.flush()
+        except zlib.error as error:
+            raise self.corrupt(f"its rows cannot be decompressed: {error}") from error
+        if not unpacker.eof or unpacker.unused_data:
+            raise self.corrupt("the compressed rows do not end at the end of their member")
+
     def corrupt(self, message: str) -> Corrupt:
         """Return an error with the position of the reader."""
         return Corrupt(f"the backup is damaged: {message}", chunk=self._name, byte=self._byte)
@@ -212,27 +229,3 @@ class TarReader:
             left -= len(piece)
             self._byte += len(piece)
             yield piece
-
-
-def unpacked(content: Iterator[bytes], corrupt: Callable[[str], Corrupt]) -> Iterator[bytes]:
-    """Give the bytes of a gzip file, at most 1 MiB at a time, however much they were compressed.
-
-    Args:
-        content: The compressed bytes.
-        corrupt: Returns the error to raise, from a message.
-
-    Raises:
-        Corrupt: The content is not one complete gzip file.
-    """
-    unpacker = zlib.decompressobj(wbits=_GZIP)
-    try:
-        for piece in content:
-            data = piece
-            while data:
-                yield unpacker.decompress(data, _PIECE_BYTES)
-                data = unpacker.unconsumed_tail
-        yield unpacker.flush()
-    except zlib.error as error:
-        raise corrupt(f"its rows cannot be decompressed: {error}") from error
-    if not unpacker.eof or unpacker.unused_data:
-        raise corrupt("the compressed rows do not end at the end of their member")

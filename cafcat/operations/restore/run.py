@@ -9,7 +9,7 @@ from cafcat.catalog.schema import HEAD_REVISION
 from cafcat.catalog.transfer.dump import Loader, StoredBackup
 from cafcat.errors import CafcatError, CatalogOutdated, Corrupt, InvalidInput, NotFound, Unsupported
 from cafcat.operations.backup.run import FoundBackup, backups_of
-from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader, unpacked
+from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader
 from cafcat.operations.belonging import catalog_of_backup, catalogs_of_records
 from cafcat.operations.chosen_stores import chosen_store
 from cafcat.operations.restore.options import RestoreOptions
@@ -126,7 +126,7 @@ class _Restore:
             table = name.partition("/")[0]
             if table not in rows:
                 raise reader.corrupt(f"it has rows of {table}, which is not one of its tables")
-            count = loader.load(table, head["tables"][table], unpacked(content, reader.corrupt))
+            count = loader.load(table, head["tables"][table], reader.rows(content))
             found.append(Member(name, size_bytes, reader.crc32c, count))
             rows[table] += count
             self._progress.advance(count, size_bytes)
