@@ -1,7 +1,7 @@
 """Packing of log files into archives that the program clp-s makes. Each archive becomes one chunk."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -130,7 +130,8 @@ class LogIngest:
             elif n in existing.changed:
                 self._refuse_changed(file)
             elif "\n" in file.path:
-                self._report_problem(file, ProblemKind.NAME, "clp-s cannot read a file with a newline in its name")
+                message = "clp-s cannot read a file with a newline in its name"
+                self._problems.add(FileProblem(file.path, ProblemKind.NAME, message))
             elif file.path in self._paths:
                 self._pack_group()
                 self._pack_batch([file])
@@ -144,7 +145,7 @@ class LogIngest:
         if self._on_conflict is OnConflict.FAIL:
             raise Conflict(message, path=file.path, hint=_HINT)
         kind = ProblemKind.CONFLICT if self._on_conflict is OnConflict.SKIP else ProblemKind.EXISTS
-        self._report_problem(file, kind, f"{message}; {_HINT}")
+        self._problems.add(FileProblem(file.path, kind, f"{message}; {_HINT}"))
 
     def _add(self, file: SourceFile) -> None:
         name_bytes = len(file.path.encode())
@@ -173,21 +174,22 @@ class LogIngest:
             self._count(group)
             return
         with temporary_folder("cafcat-logs-", "an archive of logs") as folder:
-            archive = _ArchiveRun(
-                folder, self._timestamp_key, self._report_problem, self._is_stopping, self._progress.warn
-            )
-            archive.make(group, self._commit)
+            archive = _ArchiveRun(folder, self._timestamp_key, self._problems, self._progress)
+            made = archive.make(group)
+            if made is not None:
+                self._commit(*made)
 
     def _commit(self, path: Path, files: Sequence[SourceFile]) -> None:
         sources = [LogSource(file.path, file.size_bytes, file.modified_ns) for file in files]
         archive = annotate(ClpReader(LocalFile(str(path))), sources, "of clp-s")
         chunk = ArchiveChunk(self._target)
         try:
-            chunk.write(archive.blocks, archive.entries, archive.units, self._is_stopping)
-            finished = chunk.finish(OnConflict.FAIL, checkpoint=self._is_stopping)
+            chunk.write(archive.blocks, archive.entries, archive.units, self._progress)
+            finished = chunk.finish(OnConflict.FAIL, self._progress)
         except BaseException as error:
             chunk.abandon(f"the ingest failed: {error}")
             raise
+        self.report.interrupted = self._progress.stopping or self.report.interrupted
         self.report.chunks_committed += 1
         self._count(files)
         self._progress.emit(ChunkCommitted(finished.uuid, len(files), finished.size_bytes))
@@ -204,33 +206,23 @@ class LogIngest:
         self.report.interrupted = self._progress.stopping or self.report.interrupted
         return self.report.interrupted
 
-    def _report_problem(self, file: SourceFile, kind: ProblemKind, message: str) -> None:
-        self._problems.add(FileProblem(file.path, kind, message))
-
 
 class _ArchiveRun:
     """A run of clp-s in a temporary folder. The log files are symbolic links there, named as in the catalog."""
 
-    def __init__(
-        self,
-        folder: Path,
-        timestamp_key: str | None,
-        report_problem: Callable[[SourceFile, ProblemKind, str], object],
-        checkpoint: Callable[[], object],
-        warn: Callable[[str], object],
-    ) -> None:
+    def __init__(self, folder: Path, timestamp_key: str | None, problems: Problems, progress: Progress) -> None:
         self._links = folder / "links"
         self._names = folder / "names"
         self._output = folder / "archives"
         self._timestamp_key = timestamp_key
-        self._report_problem = report_problem
-        self._checkpoint = checkpoint
-        self._warn = warn
+        self._problems = problems
+        self._progress = progress
 
-    def make(self, files: Sequence[SourceFile], commit: Callable[[Path, Sequence[SourceFile]], object]) -> None:
-        """Make one archive of all files that can be in one, and call `commit` with it unless no file is left.
+    def make(self, files: Sequence[SourceFile]) -> tuple[Path, Sequence[SourceFile]] | None:
+        """Make one archive of all files that can be in one. Each other file is reported as a problem.
 
-        Each file that cannot be in the archive is reported as a problem.
+        Returns:
+            The path of the archive, and its files; None if no file is left.
         """
         files = [file for file in files if self._link(file)]
         while files:
@@ -239,17 +231,19 @@ class _ArchiveRun:
                 self._check_works()
                 rejected = self._rejected(files, finished.error)
             else:
-                rejected = [(file, ProblemKind.CHANGED, _CHANGED) for file in files if _is_changed(file)]
+                rejected = [
+                    FileProblem(file.path, ProblemKind.CHANGED, _CHANGED) for file in files if _is_changed(file)
+                ]
                 if not rejected:
                     for warning in finished.warnings[:_WARNINGS]:
-                        self._warn(f"clp-s: {warning}")
+                        self._progress.warn(f"clp-s: {warning}")
                     [path] = self._output.iterdir()
-                    commit(path, files)
-                    return
-            for file, kind, message in rejected:
-                self._report_problem(file, kind, message)
-            gone = {file.path for file, _, _ in rejected}
+                    return path, files
+            for problem in rejected:
+                self._problems.add(problem)
+            gone = {problem.path for problem in rejected}
             files = [file for file in files if file.path not in gone]
+        return None
 
     def _link(self, file: SourceFile) -> bool:
         link = self._links / file.path
@@ -260,9 +254,8 @@ class _ArchiveRun:
             else:
                 os.symlink(os.path.abspath(file.locator), link)
         except OSError as error:
-            self._report_problem(
-                file, ProblemKind.NAME, f"cannot link it for clp-s under this name: {error.strerror}"
-            )
+            message = f"cannot link it for clp-s under this name: {error.strerror}"
+            self._problems.add(FileProblem(file.path, ProblemKind.NAME, message))
             return False
         return True
 
@@ -273,13 +266,9 @@ class _ArchiveRun:
             self._output.mkdir(exist_ok=True)
             for old in self._output.iterdir():
                 old.unlink()
-        self._checkpoint()
+        self._progress.checkpoint()
         finished = program.compress(
-            self._output,
-            self._names,
-            self._links,
-            timestamp_key=self._timestamp_key,
-            checkpoint=self._checkpoint,
+            self._output, self._names, self._links, timestamp_key=self._timestamp_key, progress=self._progress
         )
         if finished.error is None and (count := len(list(self._output.iterdir()))) != 1:
             return finished._replace(error=f"it is too large for one archive: clp-s made {count} archives")
@@ -298,7 +287,7 @@ class _ArchiveRun:
             (probe / "x").write_bytes(b'{"x": 1}\n')
             (probe / "names").write_bytes(b"x\n")
         finished = program.compress(
-            probe / "archives", probe / "names", probe, timestamp_key=None, checkpoint=self._checkpoint
+            probe / "archives", probe / "names", probe, timestamp_key=None, progress=self._progress
         )
         if finished.error is not None:
             hint = "is there space in the folder for temporary files? Set TMPDIR to use another folder"
@@ -306,13 +295,13 @@ class _ArchiveRun:
                 f"clp-s cannot make an archive of a single record: {finished.error}", hint=hint
             )
 
-    def _rejected(self, files: Sequence[SourceFile], error: str) -> list[tuple[SourceFile, ProblemKind, str]]:
+    def _rejected(self, files: Sequence[SourceFile], error: str) -> list[FileProblem]:
         """Return the files that clp-s rejects, each with its own error.
 
         Runs clp-s for half of the files at a time, because the error of all together does not name a file.
         """
         if len(files) == 1:
-            return [(files[0], ProblemKind.UNREADABLE, f"clp-s: {error}")]
+            return [FileProblem(files[0].path, ProblemKind.UNREADABLE, f"clp-s: {error}")]
         rejected = []
         middle = len(files) // 2
         for half in (files[:middle], files[middle:]):
@@ -320,7 +309,7 @@ class _ArchiveRun:
                 rejected += self._rejected(half, found)
         # Each half succeeds alone, so all files together are too large. The next run packs the second half.
         later = f"the next run packs it; clp-s: {error}"
-        return rejected or [(file, ProblemKind.TOO_LARGE, later) for file in files[middle:]]
+        return rejected or [FileProblem(file.path, ProblemKind.TOO_LARGE, later) for file in files[middle:]]
 
 
 _CHANGED: Final = "changed while clp-s read it: the next run packs it"

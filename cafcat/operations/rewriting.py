@@ -165,7 +165,8 @@ class Rewriter:
         if chunk.file_count == 0:
             chunk.abandon("no file was added to it")
             return
-        finished = chunk.finish_moved(checkpoint=self.is_stopping)
+        finished = chunk.finish_moved(self._session.progress)
+        self.interrupted = self._session.progress.stopping or self.interrupted
         self.files += finished.commit.replaced
         self.bytes += finished.commit.live_bytes
         self.changed += finished.commit.skipped

@@ -1,9 +1,10 @@
 """A chunk that consists of one finished archive."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from cafcat.formats.base import FinishedArchive
 from cafcat.model import ArchiveUnits, Entry
+from cafcat.progress import Progress
 from cafcat.writing.chunk import BegunChunk
 
 __all__ = ["ArchiveChunk"]
@@ -21,7 +22,7 @@ class ArchiveChunk(BegunChunk):
         blocks: Iterable[bytes],
         entries: Iterable[Entry],
         units: ArchiveUnits,
-        checkpoint: Callable[[], object],
+        progress: Progress,
     ) -> None:
         """Write the whole archive. Call this once.
 
@@ -29,7 +30,7 @@ class ArchiveChunk(BegunChunk):
             blocks: All bytes of the archive.
             entries: All entries of the archive.
             units: Log files and time ranges of the archive.
-            checkpoint: Called after each block. May raise to abandon the chunk.
+            progress: Its checkpoint is called after each block. May raise to abandon the chunk.
 
         Raises:
             Conflict: Another process has the lease of the chunk now.
@@ -38,7 +39,7 @@ class ArchiveChunk(BegunChunk):
         for block in blocks:
             self._sink.write(block)
             self.check_lease()
-            checkpoint()
+            progress.checkpoint()
         for entry in sorted(entries):
             self._mapping.add(entry._replace(path=self._key + entry.path))
         self._units = units

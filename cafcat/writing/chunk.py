@@ -1,7 +1,7 @@
 """One chunk being written: its row, its object, its mapping. docs/design.md describes the write path."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
@@ -12,6 +12,7 @@ from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import CafcatError, NotFound
 from cafcat.formats.base import EntryWriter, FinishedArchive, Format
 from cafcat.model import NO_UNITS, ChunkSummary, NewFile, OnConflict
+from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.writing.journal import write_journal
 from cafcat.writing.lease import LEASE_SECONDS, Lease
@@ -113,7 +114,7 @@ class BegunChunk:
         """Raise Conflict if another process has the lease of the chunk now."""
         self._lease.check()
 
-    def finish(self, on_conflict: OnConflict, checkpoint: Callable[[], object]) -> FinishedChunk:
+    def finish(self, on_conflict: OnConflict, progress: Progress) -> FinishedChunk:
         """Complete the object, make it durable, and commit the chunk.
 
         After an error nothing is left, with one exception: if the outcome of the commit is unknown, a complete
@@ -121,32 +122,31 @@ class BegunChunk:
 
         Args:
             on_conflict: What to do with a path that the catalog has.
-            checkpoint: Called between these steps. May raise to abandon the chunk.
+            progress: Its checkpoint is called between these steps. May raise to abandon the chunk.
 
         Raises:
             Conflict: The catalog has a path, and `on_conflict` is FAIL; or another process has the lease now.
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
-        commit = self._target.catalog.commit
-        return self._finish(
-            lambda summary: commit.commit_chunk(
+        with self._abandon_on_error():
+            summary = self._make_durable(progress)
+            committed = self._target.catalog.commit.commit_chunk(
                 self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
-            ),
-            checkpoint,
-        )
+            )
+        return self._finished(summary, committed)
 
-    def _finish(
-        self, commit: Callable[[ChunkSummary], ChunkCommit], checkpoint: Callable[[], object]
-    ) -> FinishedChunk:
+    @contextlib.contextmanager
+    def _abandon_on_error(self) -> Iterator[None]:
+        """Abandon the chunk if the body raises."""
         try:
-            summary = self._make_durable(checkpoint)
-            checkpoint()
-            self._lease.end()
-            committed = commit(summary)
+            yield
         except BaseException as error:
             self.abandon(str(error) or type(error).__name__)
             raise
+
+    def _finished(self, summary: ChunkSummary, committed: ChunkCommit) -> FinishedChunk:
+        """Write the journal records of the committed chunk."""
         self._is_ended = True
         self._mapping.close()
         # The chunk is committed even if this fails: `recover` writes the missing journal records.
@@ -158,13 +158,14 @@ class BegunChunk:
         """Write the missing end of the object, and return its sizes."""
         raise NotImplementedError
 
-    def _make_durable(self, checkpoint: Callable[[], object]) -> ChunkSummary:
+    def _make_durable(self, progress: Progress) -> ChunkSummary:
+        """Complete the object, and end the lease so that the chunk can be committed."""
         self._mapping.flush()
         archive = self._finalize()
         checksum = self._sink.finish()
-        checkpoint()
+        progress.checkpoint()
         self._upload.commit(checksum)
-        return ChunkSummary(
+        summary = ChunkSummary(
             archive.size_bytes,
             archive.index_start_byte,
             archive.index_end_byte,
@@ -174,6 +175,9 @@ class BegunChunk:
             self._upload.etag,
             archive.index_crc32c,
         )
+        progress.checkpoint()
+        self._lease.end()
+        return summary
 
     def abandon(self, reason: str) -> None:
         """Remove the written bytes and mark the row as abandoned, as far as store and catalog answer.
@@ -316,16 +320,16 @@ class OpenChunk(BegunChunk):
         if self._hashes is not None:
             self._hashes.update(map(hash, paths))
 
-    def finish_moved(self, checkpoint: Callable[[], object]) -> FinishedChunk:
+    def finish_moved(self, progress: Progress) -> FinishedChunk:
         """Finish a chunk with live files of other chunks.
 
         The paths of these files point to this chunk from the commit on. Paths that were changed or removed
         meanwhile stay as they are. Arguments and errors as of `finish`.
         """
-        commit = self._target.catalog.commit
-        return self._finish(
-            lambda summary: commit.commit_moved(self._id, summary, self._mapping, self._moves_from), checkpoint
-        )
+        with self._abandon_on_error():
+            summary = self._make_durable(progress)
+            committed = self._target.catalog.commit.commit_moved(self._id, summary, self._mapping, self._moves_from)
+        return self._finished(summary, committed)
 
     def _finalize(self) -> FinishedArchive:
         return self._writer.finalize()

@@ -42,6 +42,15 @@ def commit(bench: Bench) -> Iterator[Row]:
 ROWS = (commit,)
 
 
+class _TimeOfCheckpoint(Progress):
+    """Notes when a checkpoint was passed last. `finish` passes the last one right before it commits."""
+
+    seconds = 0.0
+
+    def checkpoint(self) -> None:
+        self.seconds = time.perf_counter()
+
+
 def _commit(home: Home, files: int) -> float:
     """Seconds of committing one chunk into an empty catalog; it stays there."""
     home.empty()
@@ -53,9 +62,9 @@ def _commit(home: Home, files: int) -> float:
     for number in range(files):
         path = f"projects/2026/instrument-07/run-{number // 500:06}/frame-{number:09}.dat"
         chunk.add(path, _CONTENT, _MODIFIED_NS + number * 1000)
-    checkpoints: list[float] = []  # finish calls it between its steps, the last time right before it commits
-    chunk.finish(OnConflict.REPLACE, lambda: checkpoints.append(time.perf_counter()))
-    seconds = time.perf_counter() - checkpoints[-1]
+    before_commit = _TimeOfCheckpoint()
+    chunk.finish(OnConflict.REPLACE, before_commit)
+    seconds = time.perf_counter() - before_commit.seconds
     catalog.close()
     assert home.files() == files
     return seconds

@@ -20,6 +20,7 @@ from cafcat.model import OnConflict
 from cafcat.operations.backup import tar as backup_tar
 from cafcat.operations.backup.report import BackupReport
 from cafcat.operations.chosen_stores import join_store, store_to_write
+from cafcat.progress import Progress
 from cafcat.settings.database import Database
 from cafcat.stores.local.store import LocalStore
 from cafcat.support.checksums import crc32c
@@ -411,7 +412,7 @@ def test_a_chunk_that_is_being_written_can_be_committed_after_a_restore(local: W
     commit(local.repository, {"a": b"1"})
     chunk = begin(local.repository, {"b": b"2"}, all_new=False)
     local.repository.backup()
-    chunk.finish(OnConflict.REPLACE, lambda: None)
+    chunk.finish(OnConflict.REPLACE, Progress())
     empty = put_back(local)
     sql(empty, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
     assert empty.recover().adopted == 1

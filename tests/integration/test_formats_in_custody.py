@@ -17,6 +17,7 @@ from cafcat.formats.chunkio.metering import FILE_HEADER
 from cafcat.model import Location, OnConflict, ProblemKind, Verdict, VerifyLevel
 from cafcat.operations.index_section import IndexSection
 from cafcat.operations.verify.chunk_check import check_target
+from cafcat.progress import Progress
 from cafcat.support.checksums import crc32c
 from cafcat.writing.chunk import OpenChunk
 from tests.worlds.archives.damage import flip
@@ -263,7 +264,7 @@ def test_every_flipped_byte_is_found_and_named(local_repository: cafcat.Reposito
     index is verified. Any other byte is reported as one that belongs to no file.
     """
     chunk = begin(local_repository, FEW, archive_format=registry.by_name(name))
-    chunk.finish(OnConflict.REPLACE, lambda: None)
+    chunk.finish(OnConflict.REPLACE, Progress())
     [target] = targets(local_repository)
     files = [(location.start_byte, location.end_byte, location.path) for location in local_repository.list()]
     file = object_of(local_repository, local_repository.locate("a/first"))
@@ -331,7 +332,7 @@ def test_a_whole_chunk_is_adopted_as_its_writer_would_have_committed_it(
     open_at: Opener, place: Place, name: str
 ) -> None:
     repository = open_at(place)
-    with_dead_bytes(repository, name).finish(OnConflict.REPLACE, lambda: None)
+    with_dead_bytes(repository, name).finish(OnConflict.REPLACE, Progress())
     expected = described(repository)
     sql(repository, "DELETE FROM file_locations")
     sql(repository, "UPDATE chunks SET state = 'deleted', live_file_count = 0, live_bytes = 0, deleted_at = now()")
@@ -507,7 +508,7 @@ def test_what_is_dead_of_a_chunk(local_repository: cafcat.Repository, folder: Fo
         f"{number:02}": bytes([number]) * size for number, size in enumerate([10, 10, 5000, 5000, 2**21, 2**21])
     }
     chunk = begin(repository, files, archive_format=registry.by_name(name))
-    chunk.finish(OnConflict.REPLACE, lambda: None)
+    chunk.finish(OnConflict.REPLACE, Progress())
     total = sum(map(len, files.values()))
     assert repository.stats().dead_bytes == 0
     assert repository.repack(max_unused=0.0, dry_run=True).chunks == 0

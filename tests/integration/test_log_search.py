@@ -14,6 +14,7 @@ from cafcat.formats.clp import program
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.logs.searching import SearchReport
 from cafcat.model import VerifyLevel
+from cafcat.progress import Progress
 from cafcat.stores.local.files import LocalFile
 from tests.worlds.archives.damage import flip
 from tests.worlds.archives.log_archives import (
@@ -84,7 +85,7 @@ def test_clp_s_gets_no_secret_of_the_environment(
     (tmp_path / "names").write_text("a.log\n")
     output = tmp_path / "out"
     output.mkdir()
-    finished = program.compress(output, tmp_path / "names", tmp_path, timestamp_key=None, checkpoint=lambda: None)
+    finished = program.compress(output, tmp_path / "names", tmp_path, timestamp_key=None, progress=Progress())
     assert finished.error is None
     lines = recorded.read_text().splitlines()
     assert lines.count("TZ=Europe/Berlin") == 2

@@ -13,6 +13,7 @@ from cafcat.formats.caf.format import CAF
 from cafcat.formats.databundle import DATABUNDLE
 from cafcat.formats.databundle.messages import messages
 from cafcat.model import Finding, OnConflict
+from cafcat.progress import Progress
 from cafcat.writing.chunk import OpenChunk
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import begin, sql
@@ -47,7 +48,7 @@ def without(local: World, without_protobuf: Callable[[], None]) -> cafcat.Reposi
 
 def pack(repository: cafcat.Repository, names: Sequence[str], archive_format: Format) -> OpenChunk:
     chunk = begin(repository, dict.fromkeys(names, CONTENT), archive_format=archive_format)
-    chunk.finish(OnConflict.REPLACE, lambda: None)
+    chunk.finish(OnConflict.REPLACE, Progress())
     return chunk
 
 

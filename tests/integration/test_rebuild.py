@@ -22,6 +22,7 @@ from cafcat.model import OnConflict
 from cafcat.operations.rebuild import run as rebuilding
 from cafcat.operations.rebuild.damage import DamageKind
 from cafcat.operations.rebuild.options import RebuildOptions
+from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.stores.local.store import LocalStore
 from cafcat.support.checksums import crc32c
@@ -117,8 +118,8 @@ def test_commits_cross(world: World) -> None:
     """The one that was begun first is committed last."""
     early = begin(world.repository, {"a": b"early", "b": b"early"}, all_new=False)
     late = begin(world.repository, {"a": b"late", "c": b"late"}, all_new=False)
-    late.finish(OnConflict.REPLACE, lambda: None)
-    early.finish(OnConflict.REPLACE, lambda: None)
+    late.finish(OnConflict.REPLACE, Progress())
+    early.finish(OnConflict.REPLACE, Progress())
     assert world.repository.read("a") == b"early"
     world.assert_rebuilds()
 
@@ -335,7 +336,7 @@ def test_a_damaged_index_costs_only_its_chunk(world: World, damage: Any) -> None
 def test_a_flipped_bit_in_a_name_is_noticed_without_the_journal(local: World, name: str) -> None:
     files = {"aaa": b"1", "ccc": b"2"}
     chunk = begin(local.repository, files, all_new=False, archive_format=by_name(name))
-    chunk.finish(OnConflict.REPLACE, lambda: None)
+    chunk.finish(OnConflict.REPLACE, Progress())
     key = f"{chunk.uuid}.{name}"
     for record in local.journal():
         local.objects.delete(record)
@@ -527,8 +528,8 @@ def take(repository: cafcat.Repository, step: tuple[Any, ...]) -> None:
             commit(repository, new, on_conflict, modified_ns)
         case "cross", first, second:
             early, late = begin(repository, first, all_new=False), begin(repository, second, all_new=False)
-            late.finish(OnConflict.REPLACE, lambda: None)
-            early.finish(OnConflict.REPLACE, lambda: None)
+            late.finish(OnConflict.REPLACE, Progress())
+            early.finish(OnConflict.REPLACE, Progress())
         case "adopt", first, on_conflict, second:
             leave_whole(repository, first, on_conflict)
             commit(repository, second)

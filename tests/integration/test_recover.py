@@ -15,6 +15,7 @@ from cafcat.formats.caf.format import CAF
 from cafcat.formats.index_checksum import CHECKSUM_BYTES, checksum_text
 from cafcat.model import ChunkState, OnConflict
 from cafcat.operations.recover import run as recovering
+from cafcat.progress import Progress
 from cafcat.support.checksums import crc32c
 from cafcat.testing.formats import ListSink
 from cafcat.writing.chunk import OpenChunk
@@ -114,7 +115,7 @@ def test_a_whole_chunk_is_adopted_as_its_writer_would_have_committed_it(
         databases.fresh(databases.template()) as url,
         cafcat.open(database_url=url, home=tmp_path, store=str(tmp_path / "other")) as other,
     ):
-        write(other).finish(OnConflict.REPLACE, lambda: None)
+        write(other).finish(OnConflict.REPLACE, Progress())
         expected = sql(other, described)
     left = die_before_commit(write(repository))
     settled: list[ChunkRecovered] = []

@@ -10,6 +10,7 @@ from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.model import OnConflict
 from cafcat.operations.recover import run as recovering
 from cafcat.operations.recover.report import RecoverReport
+from cafcat.progress import Progress
 from tests.worlds.catalog_world import Opener, begin, commit, sql
 from tests.worlds.listeners import Following, Once
 from tests.worlds.places import Folder, Place
@@ -41,7 +42,7 @@ def test_a_chunk_that_is_being_written_is_left_alone(repository: cafcat.Reposito
     assert report.leases_end_at.endswith(f"T{leases[0][0]}Z")
     assert counted(report) == {"still_leased": 1, "leases_end_at": report.leases_end_at}
     assert states(repository) == ["writing"]
-    writing.finish(OnConflict.REPLACE, lambda: None)
+    writing.finish(OnConflict.REPLACE, Progress())
     assert check(repository, place) == FILES
 
 
@@ -173,7 +174,7 @@ def test_a_writer_that_was_taken_for_dead_cannot_commit_what_was_abandoned(
     assert counted(recover(repository)) == {"abandoned": 1}
     assert place.uploads() == []
     with pytest.raises(CafcatError):
-        slow.finish(OnConflict.REPLACE, lambda: None)
+        slow.finish(OnConflict.REPLACE, Progress())
     assert check(repository, place) == {}
     assert counted(recover(repository)) == {}
 
@@ -184,11 +185,12 @@ def test_a_writer_that_was_taken_for_dead_loses_nothing_of_what_was_adopted(
     slow = begin(repository, FILES)
     reports: list[RecoverReport] = []
 
-    def checkpoint() -> None:
-        if chunk_objects(place):
-            reports.append(recover(repository))
+    class RecoverAtCheckpoint(Progress):
+        def checkpoint(self) -> None:
+            if chunk_objects(place):
+                reports.append(recover(repository))
 
-    assert slow.finish(OnConflict.REPLACE, checkpoint).commit.added == len(FILES)
+    assert slow.finish(OnConflict.REPLACE, RecoverAtCheckpoint()).commit.added == len(FILES)
     assert counted(reports[0]) == {"adopted": 1}
     assert sql(repository, "SELECT count(*) FROM events WHERE kind = 'chunk_committed'") == [(1,)]
     assert check(repository, place) == FILES
@@ -218,7 +220,7 @@ def test_a_writer_that_commits_after_its_object_was_missed_wins(
     abandon = repository.session.catalog.chunks.abandon_chunk
 
     def late(chunk_id: int, reason: str) -> None:
-        slow.finish(OnConflict.REPLACE, lambda: None)
+        slow.finish(OnConflict.REPLACE, Progress())
         abandon(chunk_id, reason)
 
     end_leases(repository)

@@ -10,6 +10,7 @@ import cafcat
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.model import OnConflict
+from cafcat.progress import Progress
 from tests.worlds.catalog_world import Opener, begin, commit, sql
 from tests.worlds.listeners import Following
 from tests.worlds.places import Bucket, Folder, Place
@@ -76,7 +77,7 @@ def test_what_comes_late_to_settled_chunks_is_removed_and_nothing_else(
     assert (report.unknown_uploads, report.unknown_objects, report.still_leased) == (1, 1, 1)
     assert sorted(place.uploads()) == sorted([key_of(live), "somebody else's"])
     assert chunk_objects(place)["somebody else's too"] == b"bytes"
-    live.finish(OnConflict.REPLACE, lambda: None)
+    live.finish(OnConflict.REPLACE, Progress())
     assert set(chunk_objects(place)) == {f"{committed}.caf", key_of(live), "somebody else's too"}
     report = repository.recover()
     assert counted(report) == {"unknown_uploads": 1, "unknown_objects": 1}

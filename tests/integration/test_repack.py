@@ -20,6 +20,7 @@ from cafcat.operations.repack.options import RepackOptions
 from cafcat.operations.repack.report import RepackReport
 from cafcat.operations.repack.run import Repack
 from cafcat.operations.rewriting import Rewriter, chunk_target, live_files
+from cafcat.progress import Progress
 from cafcat.stores.local.files import LocalFile
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from cafcat.writing.limits import Limits
@@ -511,7 +512,7 @@ def test_what_changed_since_it_died_stays_changed(
     new = move_and_die(repository, place)
     begun_before.add("001", b"newer", MODIFIED)
     begun_before.all_new = False
-    begun_before.finish(OnConflict.REPLACE, lambda: None)
+    begun_before.finish(OnConflict.REPLACE, Progress())
     commit(other, {"large": b"newest"})
     other.rm(["002"])
     report = repository.recover()

@@ -20,6 +20,7 @@ import cafcat
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.formats.registry import by_name
 from cafcat.model import OnConflict
+from cafcat.progress import Progress
 from cafcat.snapshots import cached_chunks
 from cafcat.stores.local.files import LocalFile
 from tests.worlds.archives.damage import flip
@@ -539,7 +540,7 @@ def test_chunks_of_every_format_are_read(
 def test_damage_is_found_in_every_format_and_a_copy_read(
     local: cafcat.Repository, folder: Folder, tmp_path: Path, name: str
 ) -> None:
-    begin(local, FILES, archive_format=by_name(name)).finish(OnConflict.REPLACE, lambda: None)
+    begin(local, FILES, archive_format=by_name(name)).finish(OnConflict.REPLACE, Progress())
     local.snapshot(tmp_path / "without")
     local.copy(to=str(tmp_path / "copies"))
     local.snapshot(tmp_path / "taken")

@@ -11,6 +11,7 @@ import pytest
 
 import cafcat
 from cafcat.errors import Conflict, Locked, StoreFailed
+from cafcat.progress import Progress
 from tests.worlds.catalog_world import Opener, begin, commit, sql
 from tests.worlds.kills.meanwhile import in_background, wait_for_a_waiting_statement
 from tests.worlds.places import Folder
@@ -90,7 +91,7 @@ def test_a_writer_that_was_suspended_does_not_commit_after_a_move(
     shutil.copytree(old.folder, new.folder)
     repository.move_store(old.url, new.url)
     with pytest.raises(Conflict, match="its store has moved"):
-        chunk.finish(cafcat.model.OnConflict.REPLACE, lambda: None)
+        chunk.finish(cafcat.model.OnConflict.REPLACE, Progress())
     assert content(repository) == FILES
     assert "b" not in {row[0] for row in sql(repository, "SELECT file_path FROM file_locations")}
 

@@ -13,6 +13,7 @@ from cafcat.errors import CafcatError, Conflict, Corrupt, Locked, NotFound, Stor
 from cafcat.events import ObjectChecked
 from cafcat.model import OnConflict, Verdict
 from cafcat.operations.chosen_stores import store_to_write
+from cafcat.progress import Progress
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.marker import Marker, marker_key, write_marker
 from tests.worlds.catalog_world import Opener, begin, commit, sql
@@ -131,7 +132,7 @@ def test_a_store_that_is_written_to_does_not_move(repository: cafcat.Repository,
     shutil.copytree(old.folder, new.folder)
     with pytest.raises(Locked, match="its lease ends at"):
         repository.move_store(old.url, new.url)
-    chunk.finish(OnConflict.REPLACE, lambda: None)
+    chunk.finish(OnConflict.REPLACE, Progress())
     with pytest.raises(StoreFailed):
         repository.move_store(old.url, new.url)
 

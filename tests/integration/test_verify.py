@@ -27,6 +27,7 @@ from cafcat.operations.verify import index_check as check_index
 from cafcat.operations.verify.chunk_check import check_target
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.report import VerifyReport
+from cafcat.progress import Progress
 from cafcat.testing.formats import pack
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from tests.worlds.archives.damage import flip
@@ -54,7 +55,7 @@ def begin(repository: cafcat.Repository) -> OpenChunk:
 def finish(chunk: OpenChunk) -> str:
     """Returns its uuid."""
     chunk.all_new = False
-    return chunk.finish(OnConflict.REPLACE, lambda: None).uuid
+    return chunk.finish(OnConflict.REPLACE, Progress()).uuid
 
 
 def commit(repository: cafcat.Repository, files: dict[str, bytes]) -> str:

@@ -271,7 +271,7 @@ def test_a_bomb_is_stopped() -> None:
 
 
 def test_blocks_of_frames_are_small_and_tiny_frames_are_counted() -> None:
-    run = FrameDecompressor(1 << 40, Corrupt)
+    run = FrameDecompressor(1 << 40)
     bomb = compress_frame(bytes(5 * MIB))
     sizes = [len(block) for block in run.write(bomb + bomb[:-1])]
     assert sum(sizes) == run.output_bytes <= 10 * MIB
@@ -279,7 +279,7 @@ def test_blocks_of_frames_are_small_and_tiny_frames_are_counted() -> None:
     assert (run.frames, run.at_frame_end) == (1, False)
     with pytest.raises(Corrupt, match="incomplete"):
         run.finish()
-    many = FrameDecompressor(0, Corrupt)
+    many = FrameDecompressor(0)
     assert list(many.write(compress_frame(b"") * 20_000)) == []
     assert many.frames == 20_000
     many.frames = 1_000_000

@@ -10,6 +10,7 @@ from cafcat.formats.base import Format
 from cafcat.formats.caf.format import CAF
 from cafcat.model import OnConflict
 from cafcat.operations.chosen_stores import store_to_write
+from cafcat.progress import Progress
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from tests.worlds.places import Place
 
@@ -54,7 +55,7 @@ def commit(
 ) -> str:
     """The same, committed. Returns its uuid."""
     chunk = begin(repository, files, on_conflict, modified_ns, all_new=False)
-    chunk.finish(on_conflict, lambda: None)
+    chunk.finish(on_conflict, Progress())
     return str(chunk.uuid)
 
 

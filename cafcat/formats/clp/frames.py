@@ -1,10 +1,8 @@
 """zstd frames, decompressed step by step. No frame is ever completely in memory, whatever size it claims."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
-
-from cafcat.errors import CafcatError
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -35,15 +33,13 @@ class FrameDecompressor:
         output_bytes: number of decompressed bytes so far.
     """
 
-    def __init__(self, max_bytes: int, error: Callable[[str], CafcatError]) -> None:
+    def __init__(self, max_bytes: int) -> None:
         """Begin before the first frame.
 
         Args:
             max_bytes: largest allowed size in bytes of all decompressed frames together.
-            error: creates the error to raise from a message.
         """
         self._max_bytes = max_bytes
-        self._error = error
         self._frame: zstd.ZstdDecompressor | None = None
         self.frames = 0
         self.output_bytes = 0
@@ -54,7 +50,7 @@ class FrameDecompressor:
         return self._frame is None
 
     def write(self, data: bytes) -> Iterator[bytes]:
-        """Return the decompressed bytes of a block, in blocks of at most 1 MiB. Raises `error`."""
+        """Return the decompressed bytes of a block, in blocks of at most 1 MiB. Raises ValueError."""
         view = memoryview(data)
         while view:
             frame = self._frame = self._frame or zstd.ZstdDecompressor(options=_OPTIONS)
@@ -71,7 +67,7 @@ class FrameDecompressor:
             part = self._decompress(frame, data)
             self.output_bytes += len(part)
             if self.output_bytes > self._max_bytes:
-                raise self._error(f"it decompresses to more than {self._max_bytes:,} bytes")
+                raise ValueError(f"it decompresses to more than {self._max_bytes:,} bytes")
             if part:
                 yield part
             if frame.eof or frame.needs_input:
@@ -82,18 +78,18 @@ class FrameDecompressor:
         self._frame = None
         self.frames += 1
         if self.frames > MAX_FRAMES:
-            raise self._error(f"it has more than {MAX_FRAMES:,} zstd frames")
+            raise ValueError(f"it has more than {MAX_FRAMES:,} zstd frames")
 
     def _decompress(self, frame: zstd.ZstdDecompressor, data: bytes | memoryview) -> bytes:
         try:
             return frame.decompress(data, _OUTPUT_BYTES)
         except zstd.ZstdError as error:
-            raise self._error(f"it is not compressed by zstd: {error}") from error
+            raise ValueError(f"it is not compressed by zstd: {error}") from error
 
     def finish(self) -> None:
-        """Check that the last frame is complete. Raises `error` otherwise."""
+        """Check that the last frame is complete. Raises ValueError otherwise."""
         if not self.at_frame_end:
-            raise self._error("its last zstd frame is incomplete")
+            raise ValueError("its last zstd frame is incomplete")
 
 
 def compress_frame(data: bytes) -> bytes:

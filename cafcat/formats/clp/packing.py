@@ -56,10 +56,10 @@ def pack_head(
 
 def _decompresses_to(frame: bytes, raw: bytes) -> bool:
     """Return True if the frame decompresses to exactly these bytes."""
-    decompressor = FrameDecompressor(MAX_METADATA_BYTES, InvalidInput)
+    decompressor = FrameDecompressor(MAX_METADATA_BYTES)
     try:
         found = b"".join(decompressor.write(frame))
-    except InvalidInput:
+    except ValueError:
         return False
     return found == raw and decompressor.frames == 1 and decompressor.at_frame_end
 

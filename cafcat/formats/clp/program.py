@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import IO, Final, NamedTuple
 
 from cafcat.errors import CafcatError, InvalidInput, NotInstalled
 from cafcat.formats.clp.header import HEADER_BYTES, parse_header
+from cafcat.progress import Progress
 
 __all__ = [
     "CompressResult",
@@ -215,7 +216,7 @@ def query_below(prefix: str, query: str) -> str:
 
 
 def compress(
-    output: Path, names: Path, folder: Path, *, timestamp_key: str | None, checkpoint: Callable[[], object]
+    output: Path, names: Path, folder: Path, *, timestamp_key: str | None, progress: Progress
 ) -> CompressResult:
     """Let clp-s write single-file archives.
 
@@ -224,7 +225,7 @@ def compress(
         names: file with the names of the log files, one per line, relative to `folder`.
         folder: working folder of clp-s.
         timestamp_key: key of the timestamp in the records, or None.
-        checkpoint: called regularly while clp-s runs. It may raise to end clp-s.
+        progress: its checkpoint is called regularly while clp-s runs. It may raise to end clp-s.
 
     Raises:
         NotInstalled: clp-s is not installed.
@@ -242,18 +243,18 @@ def compress(
             process_group=0,
         ) as process:
             try:
-                exit_code = _wait(process, checkpoint)
+                exit_code = _wait(process, progress)
             finally:
                 process.kill()
         return _result(exit_code, _text(messages))
 
 
-def _wait(process: "subprocess.Popen[bytes]", checkpoint: Callable[[], object]) -> int:
+def _wait(process: "subprocess.Popen[bytes]", progress: Progress) -> int:
     while True:
         try:
             return process.wait(_POLL_SECONDS)
         except subprocess.TimeoutExpired:
-            checkpoint()
+            progress.checkpoint()
 
 
 def _text(messages: IO[bytes]) -> str:

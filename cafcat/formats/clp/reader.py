@@ -85,11 +85,12 @@ class ClpReader:
         return first[HEADER_BYTES:end] + rest
 
     def _metadata(self) -> bytes:
-        decompressor = FrameDecompressor(
-            MAX_METADATA_BYTES, lambda message: self._corrupt(f"the metadata is damaged: {message}")
-        )
-        raw = b"".join(decompressor.write(self.metadata_frame))
-        decompressor.finish()
+        decompressor = FrameDecompressor(MAX_METADATA_BYTES)
+        try:
+            raw = b"".join(decompressor.write(self.metadata_frame))
+            decompressor.finish()
+        except ValueError as error:
+            raise self._corrupt(f"the metadata is damaged: {error}") from error
         if decompressor.frames != 1:
             raise self._corrupt(f"the metadata has {decompressor.frames} zstd frames, expected 1")
         return raw
@@ -224,7 +225,7 @@ class _SectionCheck:
         self._is_tables = _TABLES.fullmatch(entry.path) is not None
         self._error = partial(Corrupt, path=entry.path, chunk=chunk, byte=entry.start_byte)
         self._count = b""
-        self._frames = FrameDecompressor(MAX_SECTION_BYTES, self._damaged)
+        self._frames = FrameDecompressor(MAX_SECTION_BYTES)
 
     def _damaged(self, message: str) -> Corrupt:
         return self._error(f"the section is damaged: {message}")
@@ -236,11 +237,15 @@ class _SectionCheck:
             rest = _COUNT_BYTES - len(self._count)
             self._count += block[:rest]
             block = block[rest:]
-        for _ in self._frames.write(block):
-            pass
+        try:
+            for _ in self._frames.write(block):
+                pass
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
 
     def finish(self) -> None:
-        self._frames.finish()
+        if not self._frames.at_frame_end:
+            raise self._damaged("its last zstd frame is incomplete")
         if self._is_dictionary:
             self._check_frames(int(any(self._count)))
             if len(self._count) < _COUNT_BYTES:

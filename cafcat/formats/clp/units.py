@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -69,7 +69,10 @@ def _times(timestamps: TimestampDictionary, name: str) -> list[TimeRange]:
     for key, _, begin, end in timestamps.ranges:
         if "\0" in key or len(key.encode()) > MAX_PATH_BYTES:
             raise Unsupported("the catalog cannot store the name of a timestamp key", chunk=name)
-        time = TimeRange(key, _milliseconds(begin, math.floor), _milliseconds(end, math.ceil))
+        begin_ms, end_ms = _milliseconds(begin), _milliseconds(end)
+        time = TimeRange(
+            key, None if begin_ms is None else math.floor(begin_ms), None if end_ms is None else math.ceil(end_ms)
+        )
         found[key] = time if key not in found else _union(found[key], time)
     return list(found.values())
 
@@ -81,11 +84,11 @@ def _union(one: TimeRange, other: TimeRange) -> TimeRange:
     return TimeRange(key, begin, end)
 
 
-def _milliseconds(value: int | float | None, round_bound: Callable[[Fraction], int]) -> int | None:
+def _milliseconds(value: int | float | None) -> int | Fraction | None:
     """Return a bound of the timestamp dictionary in milliseconds, or None if it is not a valid time.
 
     clp-s compares integers in the dictionary with milliseconds, and floats with seconds.
     """
     if not isinstance(value, float):
         return value
-    return round_bound(Fraction(value) * 1000) if abs(value) <= _LARGEST_SECONDS else None
+    return Fraction(value) * 1000 if abs(value) <= _LARGEST_SECONDS else None

@@ -228,7 +228,8 @@ class Packer:
             self._chunk = None
             self._positions.save()
             return
-        finished = chunk.finish(self._on_conflict, checkpoint=self.is_stopping)
+        finished = chunk.finish(self._on_conflict, self._progress)
+        self.report.interrupted = self._progress.stopping or self.report.interrupted
         self._chunk = None
         self.report.files_added += finished.commit.added
         self.report.files_replaced += finished.commit.replaced
