@@ -48,7 +48,7 @@ def test_a_chunk_that_is_being_written_is_left_alone(repository: cafcat.Reposito
 
 def test_a_whole_chunk_proves_itself_before_its_lease_is_over(repository: cafcat.Repository, place: Place) -> None:
     whole = begin(repository, FILES)
-    whole._make_durable(lambda: None)
+    whole._make_durable(Progress())
     whole._mapping.close()
     assert repository.recover(dry_run=True).adopted == 1
     assert states(repository) == ["writing"]
@@ -200,7 +200,7 @@ def test_a_writer_that_was_taken_for_dead_loses_nothing_of_what_was_adopted(
 def test_a_writer_that_commits_in_the_last_moment_wins(repository: cafcat.Repository, place: Place) -> None:
     """While its chunk is looked at. The object is there before, so it would have been adopted."""
     slow = begin(repository, FILES)
-    summary = slow._make_durable(lambda: None)
+    summary = slow._make_durable(Progress())
 
     def commit_now() -> None:
         with slow._mapping as mapping:

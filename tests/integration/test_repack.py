@@ -471,7 +471,7 @@ def test_bytes_that_cannot_be_read_cost_only_their_files() -> None:
 
 def dies_before_commit(chunk: OpenChunk) -> None:
     """The object is durable, its mapping is not in the catalog."""
-    chunk._make_durable(lambda: None)
+    chunk._make_durable(Progress())
     chunk._lease.end()
     chunk._mapping.close()
 

@@ -14,6 +14,7 @@ from cafcat.formats.base import Format
 from cafcat.formats.caf.format import CAF
 from cafcat.model import OnConflict
 from cafcat.operations.rebuild.report import RebuildReport
+from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from tests.worlds.catalog_world import begin, sql
 from tests.worlds.listeners import Following, follow
@@ -32,7 +33,7 @@ def leave_whole(
     """A chunk whose writer died when its object was durable, and its lease is over."""
     chunk = begin(repository, files, on_conflict, archive_format=archive_format)
     chunk._lease.end()
-    chunk._make_durable(lambda: None)
+    chunk._make_durable(Progress())
     chunk._mapping.close()
     sql(repository, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
     return str(chunk.uuid)

@@ -9,6 +9,7 @@ import pytest
 
 import cafcat
 from cafcat.operations.recover.report import RecoverReport
+from cafcat.progress import Progress
 from cafcat.stores.keys import is_chunk_key
 from cafcat.support.checksums import crc32c, crc64nvme
 from cafcat.writing.chunk import OpenChunk
@@ -58,7 +59,7 @@ def die_half_way(chunk: OpenChunk) -> OpenChunk:
 
 def die_before_commit(chunk: OpenChunk) -> OpenChunk:
     """The object is durable, its mapping is not in the catalog."""
-    chunk._make_durable(lambda: None)
+    chunk._make_durable(Progress())
     chunk._mapping.close()
     return chunk
 
