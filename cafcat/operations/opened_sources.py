@@ -18,7 +18,7 @@ def source_opener(session: Session, options: SourceOptions) -> SourceOpener:
         options,
         session.catalog.listings,
         session.settings.options_of,
-        session.warn,
+        session.progress,
         own_folders=own_folders,
         own_urls=[store.url],
     )

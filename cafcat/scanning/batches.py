@@ -47,7 +47,7 @@ def open_each(source: Opener, files: Iterable[SourceFile]) -> Generator[OpenResu
     """
     if isinstance(source, PrefetchingSource):
         return _guarded(source.open_each(files))
-    return _guarded(open_or_error(source.open, file) for file in files)
+    return _guarded(open_or_error(source, file) for file in files)
 
 
 def read_each(opener: Opener, files: Sequence[SourceFile]) -> Generator[NewFile | OpenResult, None, None]:

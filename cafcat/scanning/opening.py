@@ -12,13 +12,14 @@ from typing import Annotated, Any
 from cafcat.catalog.history.listings import Listings
 from cafcat.errors import InvalidInput
 from cafcat.model import Comparison, OnConflict
+from cafcat.progress import Progress
 from cafcat.scanning.positions import Positions
 from cafcat.sources.base import Source
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.kind import SourceContext, SourceKind
 from cafcat.sources.lists.name_list import NameListSource
 from cafcat.sources.local.directory import DirectorySource
-from cafcat.sources.names import printable, warn_once
+from cafcat.sources.names import WarnOnce, printable
 from cafcat.sources.registry import find_kind, scheme_of
 from cafcat.sources.tar.archive import looks_like_tar, open_tar
 from cafcat.support.arguments import parse_text
@@ -88,7 +89,7 @@ class SourceOpener:
         options: Options of the operation.
         listings: Positions of interrupted listings.
         options_of: Returns the options in cafcat.toml for a URL.
-        warn: Called with warnings.
+        progress: Receives warnings.
         own_folders: Folders of cafcat itself, which are not ingested.
         own_urls: URLs of cafcat's own stores, whose objects are not ingested.
     """
@@ -96,7 +97,7 @@ class SourceOpener:
     options: SourceOptions
     listings: Listings
     options_of: Callable[[str], Mapping[str, str]]
-    warn: Callable[[str], None]
+    progress: Progress
     own_folders: Sequence[str] = ()
     own_urls: Sequence[str] = ()
     _listed: dict[Source, tuple[str, str]] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class SourceOpener:
             NotFound, InvalidInput, AccessDenied, SourceFailed: A source cannot be used at all.
         """
         self._check(sources)
-        self.warn = warn_once(self.warn)
+        self.progress = WarnOnce(self.progress)
         opened = [self._open(os.fspath(source)) for source in sources]
         if self.options.files_from is not None:
             opened.append(self._open_listing(self.options.files_from))
@@ -141,12 +142,12 @@ class SourceOpener:
         if kind is not None:
             return self._open_url(kind, typed)
         options = self.options
-        shared: dict[str, Any] = {"prefix": options.prefix, "filter": self._filter(), "warn": self.warn}
+        shared: dict[str, Any] = {"prefix": options.prefix, "filter": self._filter(), "progress": self.progress}
         archive = open_tar(typed, **shared) if typed == "-" or options.unpack_tars else None
         if archive is not None:
             return archive
         if options.unpack_tars and looks_like_tar(typed):
-            self.warn(f"{printable(typed)} cannot be read as a tar archive: it is ingested as a file")
+            self.progress.warn(f"{printable(typed)} cannot be read as a tar archive: it is ingested as a file")
         shared |= {"follow_symlinks": options.follow_symlinks, "own_folders": self.own_folders}
         return DirectorySource(typed, **shared)
 
@@ -155,12 +156,10 @@ class SourceOpener:
         return NameListSource(
             files_from,
             null_separated=options.null_separated,
-            prefix=options.prefix,
             follow_symlinks=options.follow_symlinks,
-            filter=self._filter(),
             own_folders=self.own_folders,
-            warn=self.warn,
-            options_of=self.options_of,
+            context=SourceContext(prefix=options.prefix, filter=self._filter(), options_of=self.options_of),
+            progress=self.progress,
         )
 
     def _open_url(self, kind: SourceKind, url: str) -> Source:
@@ -191,7 +190,7 @@ class SourceOpener:
         if found is None or found.position is None:
             return None
         key = printable(found.position)
-        self.warn(
+        self.progress.warn(
             f"continuing the listing of {printable(url)} that began at {found.started_at}, after {key}; "
             "--restart-listing starts it again"
         )

@@ -4,7 +4,7 @@ Every source is a Source. Code outside `cafcat/sources` does not depend on the k
 source has one of the capabilities below.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 OpenedFile = TypeVar("OpenedFile")
+OpenedFile_co = TypeVar("OpenedFile_co", covariant=True)
 
 
 class OpenFile(Protocol):
@@ -183,14 +184,15 @@ class LocalSource(Source, Protocol):
         """True if `SourceFile.locator` of each file is its path."""
 
 
-def open_or_error(open_file: Callable[[SourceFile], OpenedFile], file: SourceFile) -> OpenedFile | SourceFailed:
-    """Open a file, and return a SourceFailed instead of raising it.
+class _OpenerOf(Protocol[OpenedFile_co]):
+    """An Opener with a type of opened files."""
 
-    Args:
-        open_file: Opens a file, and may raise SourceFailed.
-        file: The file.
-    """
+    def open(self, file: SourceFile) -> OpenedFile_co: ...
+
+
+def open_or_error(opener: _OpenerOf[OpenedFile], file: SourceFile) -> OpenedFile | SourceFailed:
+    """Open a file, and return a SourceFailed instead of raising it."""
     try:
-        return open_file(file)
+        return opener.open(file)
     except SourceFailed as error:
         return error

@@ -1,6 +1,7 @@
 """Files that are requested over a network: how many are requested ahead, and how an opened one is read."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from operator import itemgetter
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -21,17 +22,20 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def fetched(
-    function: Callable[[Item], Result], items: Iterable[Item], cost: Callable[[Item], int]
-) -> Generator[Result, None, None]:
+def fetched(function: Callable[[Item], Result], items: Iterable[tuple[Item, int]]) -> Generator[Result, None, None]:
     """Yield `function(item)` for each item in order, computed by many threads ahead of the caller.
 
     Args:
         function: Sends the request for an item.
-        items: The items.
-        cost: Returns how many bytes of memory the result of an item takes.
+        items: The items, each with the bytes of memory that its result takes.
     """
-    return in_order(function, items, most_in_flight=_MOST_IN_FLIGHT, cost=cost, budget=_BUDGET_BYTES)
+    return in_order(
+        lambda costed: function(costed[0]),
+        items,
+        most_in_flight=_MOST_IN_FLIGHT,
+        cost=itemgetter(1),
+        budget=_BUDGET_BYTES,
+    )
 
 
 def bytes_when_open(file: SourceFile) -> int:
@@ -48,7 +52,7 @@ class FetchedFile:
         self,
         file: SourceFile,
         content: bytes | None,
-        stream: Callable[[], Iterator[bytes]] = lambda: iter(()),
+        stream: Iterable[bytes] = (),
         *,
         modified_ns: int | None,
     ) -> None:
@@ -56,8 +60,8 @@ class FetchedFile:
 
         Args:
             file: The file as it was found.
-            content: All bytes of the file. None: `stream` yields them.
-            stream: Yields the bytes of a large file in blocks of at most 1 MiB.
+            content: All bytes of the file. None: `stream` has them.
+            stream: The bytes of a large file in blocks of at most 1 MiB. Each iteration requests them again.
             modified_ns: Time of the last modification, in nanoseconds since 1970 UTC. None: unknown.
         """
         self._content = content
@@ -73,12 +77,12 @@ class FetchedFile:
 
     def read(self) -> bytes:
         """Return all bytes. Raises SourceFailed as `blocks`."""
-        return b"".join(self._stream()) if self._content is None else self._content
+        return b"".join(self._stream) if self._content is None else self._content
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the bytes in blocks of at most 1 MiB. Raises SourceFailed if the file has changed since."""
         if self._content is None:
-            yield from self._stream()
+            yield from self._stream
             return
         for start in range(0, self.size_bytes, SMALL_BYTES):
             yield self._content[start : start + SMALL_BYTES]

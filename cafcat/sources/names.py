@@ -7,13 +7,16 @@ slashes of the typed path are dropped. So `ingest .` and `ingest a` give a file 
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cafcat.errors import InvalidInput
 from cafcat.model import MAX_PATH_BYTES
+from cafcat.progress import Progress
 
 __all__ = [
+    "LIST_BLOCK_BYTES",
+    "WarnOnce",
     "check_name",
     "folder_prefix",
     "member_name",
@@ -22,10 +25,9 @@ __all__ = [
     "printable",
     "strip_warning",
     "url_without_user",
-    "warn_once",
 ]
 
-_READ_BYTES = 1 << 16
+LIST_BLOCK_BYTES: Final = 1 << 16
 """Bytes of a list that are read at once."""
 _AUTHORITY: Final = re.compile(r"(?:.*@)?([^@:\[\]]*|\[[^@\[\]]*\])(:[0-9]*)?", re.DOTALL)
 """User and password, host, and port of a URL (RFC 3986, 3.2)."""
@@ -71,35 +73,35 @@ def strip_warning(removed: str) -> str:
     return f"Removing leading `{printable(removed)}' from member names"
 
 
-def warn_once(warn: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that passes each different message to `warn` only once.
+class WarnOnce(Progress):
+    """Passes each different warning on only once. All sources of one ingest share it."""
 
-    All sources of one ingest share it.
-    """
-    seen: set[str] = set()
+    def __init__(self, progress: Progress) -> None:
+        """Begin without warnings. `progress` receives them."""
+        self._progress = progress
+        self._seen: set[str] = set()
 
-    def once(message: str) -> None:
-        if message not in seen:
-            seen.add(message)
-            warn(message)
+    def warn(self, message: str) -> None:
+        """Pass on a warning that is new."""
+        if message not in self._seen:
+            self._seen.add(message)
+            self._progress.warn(message)
 
-    return once
 
-
-def names_in(read: Callable[[int], bytes], of: str, *, null_separated: bool) -> Iterator[str]:
+def names_in(blocks: Iterable[bytes], of: str, *, null_separated: bool) -> Iterator[str]:
     """Yield the names in a list: one per line, or each ended by NUL.
 
     Args:
-        read: Returns at most this many bytes of the list.
+        blocks: The bytes of the list.
         of: Name of the list, for messages.
         null_separated: True if NUL bytes end the names.
 
     Raises:
-        InvalidInput: A name is longer than 65,536 bytes. Errors of `read` pass.
+        InvalidInput: A name is longer than 65,536 bytes. Errors of `blocks` pass.
     """
     separator = b"\0" if null_separated else b"\n"
     rest = b""
-    while block := read(_READ_BYTES):
+    for block in blocks:
         *names, rest = (rest + block).split(separator)
         yield from map(os.fsdecode, filter(None, names))
         if len(rest) > _MAX_NAME_BYTES:

@@ -279,10 +279,11 @@ def take_manifest(data: bytes, timed: Stopwatch) -> str:
 
 
 def _rows(name: str) -> str:
+    from cafcat.sources.kind import SourceContext
     from cafcat.sources.s3.inventory import read_inventory
 
     try:
-        for key, size_bytes, _, _ in read_inventory(name, _no_access, "bucket"):
+        for key, size_bytes, _, _ in read_inventory(name, SourceContext(options_of=_no_access), "bucket"):
             check(bool(key) and 0 <= size_bytes < 10**18, f"a row that cannot be: {key!r}, {size_bytes}")
     except (InvalidInput, NotFound) as error:
         check("\n" not in str(error), f"not a line: {error!r}")

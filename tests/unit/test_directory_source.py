@@ -11,6 +11,7 @@ import pytest
 from cafcat.errors import InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
 from cafcat.sources.local.directory import DirectorySource
+from tests.worlds.listeners import Heard
 from tests.worlds.normal_user import as_normal_user
 
 
@@ -68,13 +69,13 @@ def test_names_are_those_typed(tree: Path, typed: str, prefix: str, expected: st
 
 
 def test_a_removed_beginning_is_warned_of(tree: Path) -> None:
-    said: list[str] = []
-    DirectorySource("tree", warn=said.append)
-    assert said == []
-    source = DirectorySource(str(tree), warn=said.append)
+    heard = Heard()
+    DirectorySource("tree", progress=heard)
+    assert heard.warnings == []
+    source = DirectorySource(str(tree), progress=heard)
     (tree / "f").touch()
     assert paths(source) == [f"{tree}/f"[1:]]
-    assert said == ["Removing leading `/' from member names"]
+    assert heard.warnings == ["Removing leading `/' from member names"]
 
 
 def test_names_that_are_not_utf8_are_refused_each(tree: Path) -> None:

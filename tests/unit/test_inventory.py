@@ -32,7 +32,7 @@ from cafcat.errors import (
     SourceFailed,
     Unsupported,
 )
-from cafcat.remote.access import S3Access
+from cafcat.sources.kind import SourceContext
 from cafcat.sources.s3.inventory import InventoryRow, read_inventory
 from tests.worlds.servers.s3_server import S3Server
 
@@ -45,8 +45,8 @@ FOLDER = "reports/photos/daily"
 MIB = 1 << 20
 
 
-def rows(where: object, bucket: str = BUCKET, access: Callable[[str], S3Access] = lambda _: S3Access()) -> Any:
-    return list(read_inventory(str(where), access, bucket))
+def rows(where: object, bucket: str = BUCKET, context: SourceContext | None = None) -> Any:
+    return list(read_inventory(str(where), context or SourceContext(), bucket))
 
 
 def line(key: str, size: object = 5, *, latest: str = "true", marker: str = "false", time: str = TIME) -> list[str]:
@@ -219,14 +219,14 @@ def test_no_manifest_leads_out_of_its_folder(tmp_path: Path) -> None:
     for key in ("../secret.csv.gz", "x/../../secret.csv.gz", f"{tmp_path}/secret.csv.gz"):
         (here / "manifest.json").write_bytes(manifest(described(key, data)))
         with pytest.raises(NotFound, match=r"its data file secret\.csv\.gz is missing") as caught:
-            read_inventory(str(here / "manifest.json"), lambda _: S3Access(), BUCKET)
+            read_inventory(str(here / "manifest.json"), SourceContext(), BUCKET)
         assert caught.value.hint
 
 
 def test_an_inventory_of_another_bucket_is_refused_at_once(report: Callable[..., Path]) -> None:
     where = report(gzip.compress(as_csv(line("a"))))
     with pytest.raises(InvalidInput, match="lists bucket 'photos', not 'other'"):
-        read_inventory(str(where), lambda _: S3Access(), "other")
+        read_inventory(str(where), SourceContext(), "other")
 
 
 @pytest.mark.parametrize("column", ["Size", "LastModifiedDate", "Key"])
@@ -234,7 +234,7 @@ def test_a_column_that_is_missing_is_named_at_once(report: Callable[..., Path], 
     schema = ", ".join(name for name in SCHEMA.split(", ") if name != column)
     where = report(gzip.compress(as_csv(line("a"))), fileSchema=schema)
     with pytest.raises(InvalidInput, match=f"no column {column}"):
-        read_inventory(str(where), lambda _: S3Access(), BUCKET)
+        read_inventory(str(where), SourceContext(), BUCKET)
 
 
 def test_orc_is_not_read_and_the_hint_says_what_is(report: Callable[..., Path], tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_an_unknown_format_is_not_read(report: Callable[..., Path], tmp_path: Pa
 def test_what_is_no_manifest_is_said_at_once(tmp_path: Path, said: bytes) -> None:
     (tmp_path / "manifest.json").write_bytes(said)
     with pytest.raises(Corrupt, match=r"manifest\.json"):
-        read_inventory(str(tmp_path / "manifest.json"), lambda _: S3Access(), BUCKET)
+        read_inventory(str(tmp_path / "manifest.json"), SourceContext(), BUCKET)
 
 
 def test_a_manifest_that_is_no_file_is_said(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_manifest_larger_than_any_is_not_read(tmp_path: Path) -> None:
 
 
 def taken_before_error(where: Path) -> tuple[list[str], CafcatError]:
-    found = read_inventory(str(where), lambda _: S3Access(), BUCKET)
+    found = read_inventory(str(where), SourceContext(), BUCKET)
     keys: list[str] = []
     with pytest.raises(Corrupt) as caught:
         keys.extend(row.key for row in found)
@@ -419,7 +419,7 @@ def test_a_single_file_names_its_columns_itself(tmp_path: Path) -> None:
 def test_a_single_file_without_names_of_columns_is_refused_at_once(tmp_path: Path, text: str) -> None:
     (tmp_path / "list.csv").write_text(text)
     with pytest.raises(InvalidInput, match=r"no column .*Size.*in its first line"):
-        read_inventory(str(tmp_path / "list.csv"), lambda _: S3Access(), BUCKET)
+        read_inventory(str(tmp_path / "list.csv"), SourceContext(), BUCKET)
 
 
 def test_csv_is_read_as_it_comes(report: Callable[..., Path], tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_csv_is_read_as_it_comes(report: Callable[..., Path], tmp_path: Path) ->
     where = report(gzip.compress(lines, 1))
     tracemalloc.start()
     try:
-        count = sum(1 for _ in read_inventory(str(where), lambda _: S3Access(), BUCKET))
+        count = sum(1 for _ in read_inventory(str(where), SourceContext(), BUCKET))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -574,7 +574,7 @@ def test_parquet_is_read_piece_by_piece(report: Callable[..., Path]) -> None:
     before = pa.total_allocated_bytes()
     tracemalloc.start()
     try:
-        found = read_inventory(str(where), lambda _: S3Access(), BUCKET)
+        found = read_inventory(str(where), SourceContext(), BUCKET)
         held = [pa.total_allocated_bytes() - before for _ in found]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -591,7 +591,7 @@ def test_without_pyarrow_parquet_is_refused_with_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(NotInstalled, match=r"pip install 'cafcat\[inventory\]'"):
-        read_inventory(str(where), lambda _: S3Access(), BUCKET)
+        read_inventory(str(where), SourceContext(), BUCKET)
 
 
 def test_neither_pyarrow_nor_a_client_is_loaded_for_csv(report: Callable[..., Path]) -> None:
@@ -631,12 +631,12 @@ def test_a_report_in_a_bucket_is_read_from_there(s3_report: Callable[..., str], 
     assert len(csv_file) > MIB
     asked: list[str] = []
 
-    def access(url: str) -> S3Access:
+    def options_of(url: str) -> dict[str, str]:
         asked.append(url)
-        return S3Access()
+        return {}
 
     url = s3_report(csv_file, gzip.compress(as_csv(line("last"))), ending="csv.gz")
-    assert [row.key for row in rows(url, access=access)] == [*incompressible, "last"]
+    assert [row.key for row in rows(url, context=SourceContext(options_of=options_of))] == [*incompressible, "last"]
     assert asked == [url] + [f"s3://{s3_bucket}/{FOLDER}/data/{n}.csv.gz" for n in range(2)]
 
     parquet_file = as_parquet(*map(record, incompressible), row_group_size=7000)
@@ -665,7 +665,7 @@ def test_an_inventory_that_is_replaced_while_it_is_read_is_not_mixed_with_the_ne
     keys = [hashlib.sha512(b"%d" % n).hexdigest() for n in range(40_000)]
     data = [as_parquet(*map(record, ordered), row_group_size=4000) for ordered in (keys, keys[::-1])]
     s3_report(data[0], ending="parquet", fileFormat="Parquet")
-    found = read_inventory(f"s3://{s3_bucket}/{FOLDER}/data/0.parquet", lambda _: S3Access(), BUCKET)
+    found = read_inventory(f"s3://{s3_bucket}/{FOLDER}/data/0.parquet", SourceContext(), BUCKET)
     assert next(found).key == keys[0]
     client = s3_server.client()
     client.put_object(Bucket=s3_bucket, Key=f"{FOLDER}/data/0.parquet", Body=data[1])

@@ -9,7 +9,9 @@ import pytest
 
 from cafcat.errors import InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.sources.kind import SourceContext
 from cafcat.sources.lists.name_list import NameListSource
+from tests.listeners import Heard
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +63,7 @@ def test_file_urls_are_local_names_percent_encoded(tree: Path) -> None:
     lines += [f"file://{tree}/a?b", f"file://{tree}/%00", "file://elsewhere/a", "file:a"]
     files = ["a b", "d/b", "d/c", "caf\\xe9: name", "100%", "a?b"]
     expected = [f"{below}/{file}" for file in files] + [f"{tree}/\\x00: name", "file://elsewhere/a: name"]
-    assert listed("\n".join(lines).encode(), prefix="") == [*expected, "file:a: vanished"]
+    assert listed("\n".join(lines).encode(), context=SourceContext()) == [*expected, "file:a: vanished"]
 
 
 def test_what_looks_like_a_url_can_be_a_local_name() -> None:
@@ -77,7 +79,7 @@ def test_names_can_be_separated_by_nul() -> None:
 
 
 def test_the_prefix_comes_first() -> None:
-    assert listed(b"a\n.\n", prefix="p/q") == ["p/q/a", "p/q/a", "p/q/d/b", "p/q/d/c"]
+    assert listed(b"a\n.\n", context=SourceContext("p/q")) == ["p/q/a", "p/q/a", "p/q/d/b", "p/q/d/c"]
 
 
 def test_symlinks_are_skipped_unless_followed() -> None:
@@ -117,11 +119,11 @@ def test_files_of_the_list_can_be_opened_one_after_the_other() -> None:
 
 
 def test_each_kind_of_removed_beginning_is_warned_of_once(tree: Path) -> None:
-    said: list[str] = []
+    heard = Heard()
     lines = [f"{tree}/a", f"{tree}/d/b", "d/../a", "nothing/../a", "a"]
-    source = NameListSource(BytesIO("\n".join(lines).encode()), warn=said.append)
+    source = NameListSource(BytesIO("\n".join(lines).encode()), progress=heard)
     assert len(list(source.files())) == 5
-    assert said == [f"Removing leading `{beginning}' from member names" for beginning in ("/", "d/../")]
+    assert heard.warnings == [f"Removing leading `{beginning}' from member names" for beginning in ("/", "d/../")]
 
 
 def test_a_list_can_be_a_file_and_is_then_read_each_time() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from cafcat.errors import InvalidInput
 from cafcat.sources.filter import PathFilter
+from cafcat.sources.kind import SourceContext
 from cafcat.sources.lists.name_list import NameListSource
 from cafcat.sources.local.directory import DirectorySource
 
@@ -92,7 +93,7 @@ def test_names_of_a_list_are_matched_whole(tree: Path) -> None:
     (tree.parent / "list").write_text("tree/src\ntree/a.py\ntree/build\n")
 
     def taken_of_list(filter: PathFilter) -> list[str]:
-        return [item.path for item in NameListSource("list", prefix="p/q", filter=filter).files()]
+        return [item.path for item in NameListSource("list", context=SourceContext("p/q", filter)).files()]
 
     assert taken_of_list(PathFilter(["/tree/src/a.py"])) == ["p/q/tree/src/a.py"]
     assert taken_of_list(PathFilter(exclude=["src/", "/tree/a.py"])) == [

@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cafcat.sources.names import (
+    WarnOnce,
     check_name,
     folder_prefix,
     member_name,
     prefixed,
     printable,
     strip_warning,
-    warn_once,
 )
+from tests.listeners import Heard
 
 TYPED = {
     "a": ("a", ""),
@@ -134,8 +135,8 @@ def test_any_name_can_be_printed(name: bytes) -> None:
 
 
 def test_a_warning_is_said_once() -> None:
-    said: list[str] = []
-    warn = warn_once(said.append)
+    heard = Heard()
+    once = WarnOnce(heard)
     for message in ("one", "two", "one"):
-        warn(message)
-    assert said == ["one", "two"]
+        once.warn(message)
+    assert heard.warnings == ["one", "two"]

@@ -44,6 +44,7 @@ from tests.worlds.archives.tar_archives import (
     tar,
     the_end,
 )
+from tests.worlds.listeners import Heard
 from tests.worlds.normal_user import as_normal_user
 
 Opener = Callable[..., TarFileSource | TarStreamSource]
@@ -145,11 +146,11 @@ def test_ustar_names_have_a_prefix(open_archive: Opener) -> None:
 
 
 def test_a_removed_beginning_is_warned_of_once(open_archive: Opener) -> None:
-    said: list[str] = []
+    heard = Heard()
     data = tar(("/abs/a", b"1"), ("/abs/b", b"2"), ("../../c", b"3"), ("x/../d", b"4"), ("./e//f", b"5"))
-    source = open_archive(data, warn=said.append)
+    source = open_archive(data, progress=heard)
     assert [path for path, _ in taken(source)] == ["abs/a", "abs/b", "c", "d", "e/f"]
-    assert said == [f"Removing leading `{beginning}' from member names" for beginning in ("/", "../../")]
+    assert heard.warnings == [f"Removing leading `{beginning}' from member names" for beginning in ("/", "../../")]
 
 
 def test_the_prefix_comes_first_and_is_no_name(open_archive: Opener) -> None:

@@ -51,7 +51,8 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def listing(*urls: str, **options: Any) -> NameListSource:
-    return NameListSource(BytesIO(b"\0".join(map(os.fsencode, urls))), null_separated=True, **options)
+    names = BytesIO(b"\0".join(map(os.fsencode, urls)))
+    return NameListSource(names, null_separated=True, context=SourceContext(**options))
 
 
 def files_of(url: str) -> UrlFiles:

@@ -63,6 +63,17 @@ class _Broken(Exception):
     """A body ended too early."""
 
 
+class _Blocks:
+    """The blocks of a file, requested anew by each iteration."""
+
+    def __init__(self, files: "HttpFiles", file: SourceFile) -> None:
+        self._files = files
+        self._file = file
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._files.blocks(self._file)
+
+
 class HttpFiles:
     """Opens files whose locator is an http(s) URL. Safe to share between threads."""
 
@@ -116,7 +127,7 @@ class HttpFiles:
         # Other times were made up by `look` for comparing, and are not stored.
         is_known = file.modified_ns != 0 and _is_from_server(file.modified_ns)
         modified_ns = file.modified_ns if is_known else None
-        return FetchedFile(file, content, lambda: self.blocks(file), modified_ns=modified_ns)
+        return FetchedFile(file, content, _Blocks(self, file), modified_ns=modified_ns)
 
     def blocks(self, file: SourceFile) -> Iterator[bytes]:
         """Yield all bytes in blocks of at most 256 KiB. Raises SourceFailed."""

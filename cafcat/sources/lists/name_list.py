@@ -2,20 +2,28 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import BinaryIO
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.progress import Progress
 from cafcat.sources.base import OpenFile, open_or_error
 from cafcat.sources.fetched import bytes_when_open
-from cafcat.sources.filter import PathFilter
+from cafcat.sources.kind import SourceContext
 from cafcat.sources.lists.urls import ListedUrls, file_path, in_turn
-from cafcat.sources.local.files import OPEN_FLAGS, OpenLocalFile, problem_kind, reason
+from cafcat.sources.local.files import FileOpener, problem_kind, reason
 from cafcat.sources.local.walk import Walk
-from cafcat.sources.names import folder_prefix, member_name, names_in, prefixed, printable, strip_warning
+from cafcat.sources.names import (
+    LIST_BLOCK_BYTES,
+    folder_prefix,
+    member_name,
+    names_in,
+    prefixed,
+    printable,
+    strip_warning,
+)
 from cafcat.sources.roots import root_of
 
 __all__ = ["NameListSource"]
@@ -36,24 +44,20 @@ class NameListSource:
         listing: str | BinaryIO,
         *,
         null_separated: bool = False,
-        prefix: str = "",
         follow_symlinks: bool = False,
-        filter: PathFilter | None = None,
         own_folders: Collection[str] = (),
-        warn: Callable[[str], None] = lambda _: None,
-        options_of: Callable[[str], Mapping[str, str]] = lambda _: {},
+        context: SourceContext | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Open the list.
 
         Args:
             listing: A file name, "-" for standard input, or an open binary stream, which is read once.
             null_separated: True if NUL bytes end the names, instead of newlines.
-            prefix: Folder of the catalog that the names are put into.
             follow_symlinks: True to ingest the targets of symbolic links.
-            filter: Which files to ingest. None: all.
             own_folders: Folders of cafcat itself, which are not ingested.
-            warn: Called with a warning when the beginning of a name is removed.
-            options_of: Returns the options in cafcat.toml for a URL.
+            context: Has the prefix, the filter, and the options in cafcat.toml for a URL.
+            progress: Receives a warning when the beginning of a name is removed.
 
         Raises:
             NotFound, InvalidInput, SourceFailed: The list cannot be opened.
@@ -64,14 +68,15 @@ class NameListSource:
         else:
             self.name = f"--files-from {printable(str(getattr(listing, 'name', 'stream')))}"
         self._null_separated = null_separated
-        self._prefix = prefix
-        self._relative_from = len(folder_prefix(prefixed(prefix, "")))
-        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
-        self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
-        self._warn = warn
+        context = context or SourceContext()
+        self._prefix = context.prefix
+        self._relative_from = len(folder_prefix(prefixed(context.prefix, "")))
+        self._walk = Walk(follow_symlinks=follow_symlinks, filter=context.filter, own_folders=own_folders)
+        self._opener = FileOpener(follow_symlinks=follow_symlinks)
+        self._progress = progress or Progress()
         self._warned: set[bool] = set()
         self._url_names: dict[int, int] = {}
-        self._urls = ListedUrls(prefix=prefix, filter=filter, options_of=options_of)
+        self._urls = ListedUrls(context)
         with self._opened():
             pass
 
@@ -84,9 +89,9 @@ class NameListSource:
             AccessDenied: A server refuses the credentials.
         """
         with self._opened() as stream:
-            read = partial(self._read, stream)
-            names = names_in(read, self.name, null_separated=self._null_separated)
-            for item in in_turn(names, self._urls.is_url, self._visit, self._urls.find, lambda _: 0):
+            names = names_in(self._blocks(stream), self.name, null_separated=self._null_separated)
+            costed = ((name, 0 if self._urls.is_url(name) else None) for name in names)
+            for item in in_turn(self._find, costed):
                 yield self._once(item)
 
     def root_of(self, file: SourceFile) -> str:
@@ -102,11 +107,12 @@ class NameListSource:
             SourceFailed: The file has vanished, cannot be read, or is not a regular file any more. A file at a URL
                 has changed since it was listed.
         """
-        return self._urls.open(file) if self._is_remote(file) else OpenLocalFile(file, self._flags)
+        return self._urls.open(file) if self._is_remote(file) else self._opener.open(file)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
         """Yield the opened file, or the error, for each file in order. Many URLs are requested at the same time."""
-        return in_turn(files, self._is_remote, self._open_local, self._urls.open_or_error, bytes_when_open)
+        costed = ((file, bytes_when_open(file) if self._is_remote(file) else None) for file in files)
+        return in_turn(self._opened_or_error, costed)
 
     def _once(self, item: SourceFile | FileProblem) -> SourceFile | FileProblem:
         """Return a problem for a file whose name another URL of the list has already.
@@ -123,8 +129,14 @@ class NameListSource:
     def _is_remote(self, file: SourceFile) -> bool:
         return self._urls.is_url(file.locator)
 
-    def _open_local(self, file: SourceFile) -> Iterator[OpenFile | SourceFailed]:
-        yield open_or_error(lambda local: OpenLocalFile(local, self._flags), file)
+    def _opened_or_error(self, file: SourceFile) -> Iterable[OpenFile | SourceFailed]:
+        return [open_or_error(self._urls, file)] if self._is_remote(file) else self._open_later(file)
+
+    def _open_later(self, file: SourceFile) -> Iterator[OpenFile | SourceFailed]:
+        yield open_or_error(self._opener, file)
+
+    def _find(self, typed: str) -> Iterable[SourceFile | FileProblem]:
+        return self._urls.find(typed) if self._urls.is_url(typed) else self._visit(typed)
 
     def _visit(self, typed: str) -> Iterator[SourceFile | FileProblem]:
         try:
@@ -145,11 +157,12 @@ class NameListSource:
         kind = ".." in removed
         if kind not in self._warned:
             self._warned.add(kind)
-            self._warn(strip_warning(removed))
+            self._progress.warn(strip_warning(removed))
 
-    def _read(self, stream: BinaryIO, size_bytes: int) -> bytes:
+    def _blocks(self, stream: BinaryIO) -> Iterator[bytes]:
         try:
-            return stream.read(size_bytes)
+            while block := stream.read(LIST_BLOCK_BYTES):
+                yield block
         except OSError as error:
             raise self._unusable(error) from error
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from threading import Lock
 from typing import Final, TypeVar
@@ -10,9 +10,8 @@ from urllib.parse import unquote_to_bytes
 
 from cafcat.errors import InvalidInput, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
-from cafcat.sources.base import OpenFile, open_or_error
+from cafcat.sources.base import OpenFile
 from cafcat.sources.fetched import fetched
-from cafcat.sources.filter import PathFilter
 from cafcat.sources.kind import SourceContext, SourceKind, UrlFiles
 from cafcat.sources.names import check_name, folder_prefix, member_name, printable, url_without_user
 from cafcat.sources.registry import find_kind, scheme_of
@@ -40,57 +39,35 @@ def file_path(text: str) -> str:
 
 
 def in_turn(
-    items: Iterable[Item],
-    is_remote: Callable[[Item], bool],
-    local: Callable[[Item], Iterator[Result]],
-    remote: Callable[[Item], Iterable[Result]],
-    cost: Callable[[Item], int],
+    function: Callable[[Item], Iterable[Result]], items: Iterable[tuple[Item, int | None]]
 ) -> Iterator[Result]:
     """Yield the results of all items in order: remote items by many threads, local ones in the caller's thread.
 
     No thread is started before the first remote item.
 
     Args:
-        items: The items.
-        is_remote: True for an item that is requested over a network.
-        local: Yields the results of a local item. It runs when the item's turn comes.
-        remote: Returns the results of a remote item. It runs in a thread.
-        cost: Returns how many bytes of memory the results of a remote item take.
+        function: Returns the results of an item. For a local item this is an iterator that does its work when the
+            item's turn comes.
+        items: The items, each with the bytes of memory that its results take; None for a local item.
     """
     items = iter(items)
-    for item in items:
-        if is_remote(item):
-            break
-        yield from local(item)
-    else:
-        return
-
-    def begun(item: Item) -> Iterable[Result]:
-        return remote(item) if is_remote(item) else local(item)
-
-    def cost_of(item: Item) -> int:
-        return cost(item) if is_remote(item) else 0
-
-    for results in fetched(begun, chain([item], items), cost_of):
-        yield from results
+    for item, cost in items:
+        if cost is not None:
+            costed = ((later, later_cost or 0) for later, later_cost in items)
+            for results in fetched(function, chain([(item, cost)], costed)):
+                yield from results
+            return
+        yield from function(item)
 
 
 class ListedUrls:
     """The URLs of one list. Safe to share between threads."""
 
-    def __init__(
-        self, *, prefix: str, filter: PathFilter | None, options_of: Callable[[str], Mapping[str, str]]
-    ) -> None:
-        """Prepare without a request.
-
-        Args:
-            prefix: Folder of the catalog that the names are put into.
-            filter: Which files to ingest, by their names without the prefix. None: all.
-            options_of: Returns the options in cafcat.toml for a URL.
-        """
-        self._prefix = folder_prefix(member_name(prefix)[0])
-        self._filter = filter
-        self._context = SourceContext(prefix=prefix, filter=filter, options_of=options_of)
+    def __init__(self, context: SourceContext) -> None:
+        """Prepare without a request. The filter of the context matches names without the prefix."""
+        self._prefix = folder_prefix(member_name(context.prefix)[0])
+        self._filter = context.filter
+        self._context = context
         self._lock = Lock()
         self._kinds: dict[str, SourceKind | None] = {}
         self._files: dict[str, UrlFiles] = {}
@@ -137,10 +114,6 @@ class ListedUrls:
             AccessDenied: The credentials are refused.
         """
         return self._files_of(file.locator).open(file)
-
-    def open_or_error(self, file: SourceFile) -> Iterable[OpenFile | SourceFailed]:
-        """Return the opened file, or the SourceFailed that `open` raises, as the only item of a list."""
-        return [open_or_error(self.open, file)]
 
     def _files_of(self, url: str) -> UrlFiles:
         scheme = scheme_of(url) or ""

@@ -3,10 +3,11 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
+from cafcat.progress import Progress
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.local.files import FileOpener, OpenLocalFile, problem_kind, reason
 from cafcat.sources.local.walk import Walk
@@ -30,7 +31,7 @@ class DirectorySource:
         follow_symlinks: bool = False,
         filter: PathFilter | None = None,
         own_folders: Collection[str] = (),
-        warn: Callable[[str], None] = lambda _: None,
+        progress: Progress | None = None,
     ) -> None:
         """Check that the path exists.
 
@@ -40,7 +41,7 @@ class DirectorySource:
             follow_symlinks: True to ingest the targets of symbolic links.
             filter: Which files to ingest. None: all.
             own_folders: Folders of cafcat itself, which are not ingested.
-            warn: Called with a warning when the beginning of a name is removed.
+            progress: Receives a warning when the beginning of a name is removed.
 
         Raises:
             NotFound: There is nothing at the path.
@@ -50,8 +51,8 @@ class DirectorySource:
         self._typed = typed
         is_folder = _is_folder(typed)
         name, removed = member_name(typed)
-        if removed:
-            warn(strip_warning(removed))
+        if removed and progress is not None:
+            progress.warn(strip_warning(removed))
         self._path = prefixed(prefix, name)
         # Patterns see the path below the folder, or the base name of a single file.
         above = folder_prefix(self._path if is_folder else self._path.rpartition("/")[0])

@@ -103,14 +103,14 @@ class FileOpener:
         groups = iter(lambda: list(islice(files, _GROUP_FILES)), [])
         with closing(in_order(self._read_group, groups, most_in_flight=_READERS)) as results:
             for result in chain.from_iterable(results):
-                yield open_or_error(self.open, result) if isinstance(result, SourceFile) else result
+                yield open_or_error(self, result) if isinstance(result, SourceFile) else result
 
     def _read_group(self, files: Iterable[SourceFile]) -> list[NewFile | SourceFile]:
         return [self._read_small(file) for file in files]
 
     def _read(self, file: SourceFile) -> "NewFile | OpenLocalFile | SourceFailed":
         result = self._read_small(file)
-        return open_or_error(self.open, result) if isinstance(result, SourceFile) else result
+        return open_or_error(self, result) if isinstance(result, SourceFile) else result
 
     def _read_small(self, file: SourceFile) -> NewFile | SourceFile:
         """Return the content of a small file, or the file itself if it must be opened."""

@@ -1,7 +1,7 @@
 """A bucket, or the objects below a prefix of it, as a source."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -51,7 +51,7 @@ class S3Source:
         filter: PathFilter | None = None,
         after: str | None = None,
         own_urls: Sequence[str] = (),
-        inventory: Callable[[str], Iterable[InventoryRow]] | None = None,
+        inventory: Iterable[InventoryRow] | None = None,
     ) -> None:
         """List the first page.
 
@@ -63,7 +63,7 @@ class S3Source:
             filter: Which objects to ingest. None: all.
             after: Key after which the listing begins. None: at its start.
             own_urls: URLs of cafcat's own stores. Their objects are not ingested.
-            inventory: Returns the objects of a bucket in place of a listing.
+            inventory: The objects of the bucket, in place of a listing.
 
         Raises:
             NotFound: There is no such bucket, object or folder.
@@ -79,7 +79,7 @@ class S3Source:
         self._filter = filter
         self._after = after
         self._own = [_chunk_keys(own) for own in own_urls if own.startswith("s3://") and parse_s3(own)[0] == bucket]
-        self._inventory = None if inventory is None else inventory(bucket)
+        self._inventory = inventory
         is_whole = inventory is None and filter is None and lists_in_order(bucket)
         self.catalog_folder = (folder_prefix(prefixed(prefix, key.strip("/"))) or None) if is_whole else None
         """See WholeFolderSource."""

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
@@ -19,6 +19,7 @@ from cafcat.remote.access import S3Access, is_s3
 from cafcat.remote.address import parse_s3
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.reading import BLOCK_BYTES, ObjectHead, RemoteObject
+from cafcat.sources.kind import SourceContext
 from cafcat.sources.local.files import problem_kind, reason
 from cafcat.sources.names import printable
 from cafcat.sources.s3.inventory_rows import Columns, InventoryRow, csv_rows, parquet_rows
@@ -29,13 +30,13 @@ _MANIFEST_BYTES: Final = 64 << 20
 """Largest manifest in bytes. It has some 200 bytes for each data file, which lists millions of objects."""
 
 
-def read_inventory(where: str, access: Callable[[str], S3Access], bucket: str) -> Iterator[InventoryRow]:
+def read_inventory(where: str, context: SourceContext, bucket: str) -> Iterator[InventoryRow]:
     """Yield the current versions of the objects of a bucket, in the order of the inventory.
 
     Args:
         where: Path or s3:// URL of a manifest.json, or of one data file: .parquet, or .csv or .csv.gz with the
             names of the columns in its first line.
-        access: Returns how the bucket of an s3:// URL is reached.
+        context: Has the options by which the bucket of an s3:// URL is reached.
         bucket: The bucket.
 
     Raises:
@@ -50,7 +51,7 @@ def read_inventory(where: str, access: Callable[[str], S3Access], bucket: str) -
     """
     if re.match(r"https?://", where, re.IGNORECASE):
         raise InvalidInput("an inventory must be a file or an s3:// URL", hint="download it first")
-    opener = _ReportFiles(access)
+    opener = _ReportFiles(context)
     file = _DataFile(opener.open(where))
     ending = where.lower()
     if ending.endswith(".json"):
@@ -140,15 +141,15 @@ class _RemoteFile:
 class _ReportFiles:
     """Opens files and objects by path or URL, with one connection to each bucket."""
 
-    def __init__(self, access: Callable[[str], S3Access]) -> None:
-        self._access = access
+    def __init__(self, context: SourceContext) -> None:
+        self._context = context
         self._connections: dict[tuple[str, S3Access], S3Connection] = {}
 
     def open(self, where: str) -> _ReportFile:
         if not is_s3(where):
             return _LocalFile(where)
         bucket, key = parse_s3(where)
-        reached = bucket, self._access(where)
+        reached = bucket, S3Access.of(self._context.options_of(where))
         if reached not in self._connections:
             self._connections[reached] = S3Connection(*reached)
         return _RemoteFile(self._connections[reached], key)

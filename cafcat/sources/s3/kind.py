@@ -1,15 +1,11 @@
 """S3 buckets and their objects as a kind of source."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cafcat.remote.access import S3Access
 from cafcat.remote.address import parse_s3
 from cafcat.sources.base import Source
 from cafcat.sources.kind import SourceContext, SourceKind, UrlFiles
-
-if TYPE_CHECKING:
-    from cafcat.sources.s3.inventory import InventoryRow
 
 __all__ = ["S3"]
 
@@ -30,10 +26,6 @@ class _S3Kind(SourceKind):
 
         bucket = parse_s3(url).bucket
         connection = S3Connection(bucket, S3Access.of(context.options_of(url)))
-
-        def inventory_of(bucket: str) -> "Iterable[InventoryRow]":
-            return read_inventory(context.inventory or "", lambda at: S3Access.of(context.options_of(at)), bucket)
-
         is_resumable = context.inventory is None and lists_in_order(bucket)
         return S3Source(
             url,
@@ -42,14 +34,14 @@ class _S3Kind(SourceKind):
             filter=context.filter,
             after=context.resume_position(connection.server_url) if is_resumable else None,
             own_urls=context.own_urls,
-            inventory=None if context.inventory is None else inventory_of,
+            inventory=None if context.inventory is None else read_inventory(context.inventory, context, bucket),
         )
 
     def url_files(self, context: SourceContext) -> UrlFiles:
         """Return the opener of single objects by s3:// URL."""
         from cafcat.sources.s3.urls import S3UrlFiles
 
-        return S3UrlFiles(context.options_of)
+        return S3UrlFiles(context)
 
 
 S3: Final = _S3Kind()

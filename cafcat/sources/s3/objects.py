@@ -69,16 +69,7 @@ class S3Objects:
         return _whole(file, content) if content is not None else self._streamed(file, remote)
 
     def _streamed(self, file: SourceFile, remote: RemoteObject) -> FetchedFile:
-        return FetchedFile(file, None, lambda: self._blocks(file, remote), modified_ns=file.modified_ns)
-
-    def _blocks(self, file: SourceFile, remote: RemoteObject) -> Iterator[bytes]:
-        """Yield the blocks of a large object. If the connection breaks, another request continues."""
-        try:
-            yield from remote.blocks(0, file.size_bytes)
-        except CafcatError as error:
-            self._outage.failed(error)
-            raise _failed(file, error) from error
-        self._outage.ended()
+        return FetchedFile(file, None, _Blocks(self._outage, file, remote), modified_ns=file.modified_ns)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
         """Yield the opened object, or the error, for each in order. Many are requested at the same time.
@@ -87,12 +78,30 @@ class S3Objects:
             AccessDenied: The credentials are refused.
             ServerFailed: 20 objects in a row could not be read.
         """
-        for result in fetched(partial(open_or_error, self.open), files, bytes_when_open):
+        costed = ((file, bytes_when_open(file)) for file in files)
+        for result in fetched(partial(open_or_error, self), costed):
             if isinstance(result, SourceFailed):
                 self._outage.failed(result.__cause__)
             elif result.is_read:
                 self._outage.ended()
             yield result
+
+
+class _Blocks:
+    """The blocks of a large object. If the connection breaks, another request continues."""
+
+    def __init__(self, outage: "_Outage", file: SourceFile, remote: RemoteObject) -> None:
+        self._outage = outage
+        self._file = file
+        self._remote = remote
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._remote.blocks(0, self._file.size_bytes)
+        except CafcatError as error:
+            self._outage.failed(error)
+            raise _failed(self._file, error) from error
+        self._outage.ended()
 
 
 class _Outage:

@@ -1,6 +1,5 @@
 """Single objects by s3:// URL, as they stand in a list of names."""
 
-from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from cafcat.remote.access import S3Access
 from cafcat.remote.address import parse_s3
 from cafcat.remote.errors import ObjectDenied
 from cafcat.sources.base import OpenFile
+from cafcat.sources.kind import SourceContext
 from cafcat.sources.names import printable, url_without_user
 from cafcat.sources.roots import root_of
 
@@ -22,9 +22,9 @@ __all__ = ["S3UrlFiles"]
 class S3UrlFiles:
     """Objects of any number of buckets. Safe to share between threads."""
 
-    def __init__(self, options_of: Callable[[str], Mapping[str, str]]) -> None:
-        """Prepare without a request. `options_of` returns the options of S3Access for a URL."""
-        self._options_of = options_of
+    def __init__(self, context: SourceContext) -> None:
+        """Prepare without a request. The context has the options of S3Access for each URL."""
+        self._context = context
         self._lock = Lock()
         self._buckets: dict[tuple[str, S3Access], _Bucket] = {}
 
@@ -49,7 +49,7 @@ class S3UrlFiles:
         return self._bucket_of(file.locator).open(file)
 
     def _bucket_of(self, url: str) -> "_Bucket":
-        key = parse_s3(url).bucket, S3Access.of(self._options_of(url))
+        key = parse_s3(url).bucket, S3Access.of(self._context.options_of(url))
         with self._lock:
             if key not in self._buckets:
                 self._buckets[key] = _Bucket(*key)

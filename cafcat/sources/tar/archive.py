@@ -6,10 +6,11 @@ This module is loaded for every source. The modules that read archives are loade
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from cafcat.errors import SourceFailed
+from cafcat.progress import Progress
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.local.files import OPEN_FLAGS
 
@@ -31,7 +32,7 @@ _NAMES: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.x
 
 
 def open_tar(
-    typed: str, *, prefix: str = "", filter: PathFilter | None = None, warn: Callable[[str], None] = lambda _: None
+    typed: str, *, prefix: str = "", filter: PathFilter | None = None, progress: Progress | None = None
 ) -> "TarFileSource | TarStreamSource | None":
     """Return the source for an archive, or None if this is not an archive.
 
@@ -39,7 +40,7 @@ def open_tar(
         typed: The path as the user typed it; "-" for an archive on standard input.
         prefix: Folder of the catalog that the names are put into.
         filter: Which members to ingest, by their names in the archive. None: all.
-        warn: Called with a warning when the beginning of a name is removed.
+        progress: Receives a warning when the beginning of a name is removed.
 
     Raises:
         InvalidInput: Standard input is closed or a terminal.
@@ -48,11 +49,11 @@ def open_tar(
     if kind == "tar":
         from cafcat.sources.tar.file import TarFileSource
 
-        return TarFileSource(typed, prefix=prefix, filter=filter, warn=warn)
+        return TarFileSource(typed, prefix=prefix, filter=filter, progress=progress)
     if kind == "stream":
         from cafcat.sources.tar.stream import TarStreamSource
 
-        return TarStreamSource(typed, prefix=prefix, filter=filter, warn=warn)
+        return TarStreamSource(typed, prefix=prefix, filter=filter, progress=progress)
     return None
 
 

@@ -7,18 +7,19 @@ sparse member it is "@<byte>", the offset of its first header.
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
 from cafcat.errors import CafcatError, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.progress import Progress
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import printable
 from cafcat.sources.tar.headers import cut, damaged
 from cafcat.sources.tar.input import FileInput, State, open_archive, read_at
 from cafcat.sources.tar.items import Found, Items, damage, key, own_item, shown
-from cafcat.sources.tar.members import Member, MemberKind, Members, contents
+from cafcat.sources.tar.members import Member, MemberKind, Members, content_parts
 
 __all__ = ["OpenMember", "TarFileSource"]
 
@@ -41,7 +42,7 @@ class TarFileSource:
         *,
         prefix: str = "",
         filter: PathFilter | None = None,
-        warn: Callable[[str], None] = lambda _: None,
+        progress: Progress | None = None,
     ) -> None:
         """Check that the archive can be opened.
 
@@ -49,14 +50,14 @@ class TarFileSource:
             typed: Path of the archive as the user typed it.
             prefix: Folder of the catalog that the names are put into.
             filter: Which members to ingest, by their names in the archive. None: all.
-            warn: Called with a warning when the beginning of a name is removed.
+            progress: Receives a warning when the beginning of a name is removed.
 
         Raises:
             NotFound: There is no such file.
             SourceFailed: The file cannot be opened.
         """
         self._typed = typed
-        self._items = Items(prefix, filter, warn)
+        self._items = Items(prefix, filter, progress or Progress())
         self._state: State | None = None
         try:
             os.close(open_archive(typed))
@@ -177,7 +178,8 @@ class OpenMember:
         self._position, self.size_bytes, self._extents = member.start_byte, member.size_bytes, member.extents
 
     def _contents(self) -> Iterator[bytes]:
-        return contents(self.size_bytes, self._extents, self._read)
+        for part in content_parts(self.size_bytes, self._extents):
+            yield part if isinstance(part, bytes) else self._read(part)
 
     def _read(self, size_bytes: int) -> bytes:
         data = read_at(self._descriptor, size_bytes, self._position)

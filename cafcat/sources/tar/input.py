@@ -6,7 +6,7 @@ Two limits protect against hostile data: the output of one step of decompression
 import os
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Final, NamedTuple, Protocol, Self
+from typing import BinaryIO, Final, NamedTuple, Protocol, Self
 
 from cafcat.errors import SourceFailed
 from cafcat.model import ProblemKind
@@ -14,7 +14,16 @@ from cafcat.sources.local.files import OPEN_FLAGS, problem_kind, reason
 from cafcat.sources.names import printable
 from cafcat.sources.tar.headers import BLOCK_BYTES, cut, damaged, is_header
 
-__all__ = ["FileInput", "State", "StreamInput", "decompressed", "open_archive", "pieces", "read_at"]
+__all__ = [
+    "FileInput",
+    "OpenArchive",
+    "State",
+    "StreamInput",
+    "decompressed",
+    "open_archive",
+    "open_stream",
+    "read_at",
+]
 
 _WINDOW_BYTES: Final = 64 << 10
 """How many bytes are read at once for a header: the headers of small files are close together."""
@@ -65,6 +74,16 @@ def open_archive(typed: str) -> int:
         raise _unreadable(error, "opened") from error
 
 
+def open_stream(typed: str) -> BinaryIO:
+    """Open a file to read it front to back, without a buffer. Raises SourceFailed."""
+    descriptor = open_archive(typed)
+    try:
+        return os.fdopen(descriptor, "rb", buffering=0)
+    except OSError as error:
+        os.close(descriptor)
+        raise _unreadable(error) from error
+
+
 def read_at(descriptor: int, size_bytes: int, start_byte: int) -> bytes:
     """Return bytes from an offset on; fewer only at the end of the file. Raises SourceFailed."""
     parts: list[bytes] = []
@@ -81,16 +100,43 @@ def read_at(descriptor: int, size_bytes: int, start_byte: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Yield the results of `read`, a method of a binary file, until it returns nothing. Raises SourceFailed."""
-    while True:
+class OpenArchive:
+    """An archive that is read front to back."""
+
+    def __init__(self, stream: BinaryIO, state: State | None = None) -> None:
+        """Begin at the position of the stream.
+
+        Args:
+            stream: The bytes of the archive.
+            state: State of the file when it was opened; None if the stream is not a file.
+        """
+        self._stream = stream
+        self._state = state
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the bytes as they arrive, at most 256 KiB at once. Raises SourceFailed."""
+        read = getattr(self._stream, "read1", self._stream.read)
+        while True:
+            try:
+                piece = read(_PIECE_BYTES)
+            except (OSError, ValueError) as error:  # ValueError: the stream was closed
+                raise _unreadable(error) from error
+            if not piece:
+                return
+            yield piece
+
+    def check(self) -> None:
+        """Raise SourceFailed if the file has changed since it was opened."""
+        if self._state is not None:
+            self._state.check(self._stream.fileno())
+
+    def explained(self, error: SourceFailed) -> SourceFailed:
+        """Return the error for a changed archive if it has changed: a change looks like damage."""
         try:
-            piece = read(_PIECE_BYTES)
-        except (OSError, ValueError) as error:  # ValueError: the stream was closed
-            raise _unreadable(error) from error
-        if not piece:
-            return
-        yield piece
+            self.check()
+        except SourceFailed as changed:
+            return changed
+        return error
 
 
 class FileInput:

@@ -1,11 +1,11 @@
 """Converts members of a tar archive to files to ingest, or to problems."""
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
 from cafcat.errors import SourceFailed
 from cafcat.model import MAX_PATH_BYTES, FileProblem, ProblemKind, SourceFile
+from cafcat.progress import Progress
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import check_name, member_name, prefixed, printable, strip_warning
 from cafcat.sources.tar.members import Member, MemberKind
@@ -24,10 +24,10 @@ _FOLDERS: Final = 1024
 class Items:
     """Names the members of one archive, and applies the filter."""
 
-    def __init__(self, prefix: str, filter: PathFilter | None, warn: Callable[[str], None]) -> None:
+    def __init__(self, prefix: str, filter: PathFilter | None, progress: Progress) -> None:
         self._prefix = prefix
         self._filter = filter
-        self._warn = warn
+        self._progress = progress
         self._warned: set[bool] = set()
         self._enters = lru_cache(maxsize=_FOLDERS)(self._is_entered)
 
@@ -60,7 +60,7 @@ class Items:
         kind = ".." in removed
         if kind not in self._warned:
             self._warned.add(kind)
-            self._warn(strip_warning(removed[:_MAX_NAME]))
+            self._progress.warn(strip_warning(removed[:_MAX_NAME]))
 
     def _is_included(self, name: str) -> bool:
         if self._filter is None:

@@ -5,7 +5,7 @@ Format" and "Storing Sparse Files". tarfile only decodes each header block. Its 
 damage for the end of the archive, keeps every member, and reads extended headers of any size at once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from tarfile import TarInfo
 from typing import Final, NamedTuple, Protocol
@@ -27,7 +27,7 @@ from cafcat.sources.tar.headers import (
     whole_blocks,
 )
 
-__all__ = ["Input", "Member", "MemberKind", "Members", "contents"]
+__all__ = ["Input", "Member", "MemberKind", "Members", "content_parts"]
 
 _CONTENT_BYTES: Final = 1 << 20
 """Largest block of contents in bytes."""
@@ -341,24 +341,21 @@ class Members:
                 lines += self._exactly(BLOCK_BYTES)
 
 
-def contents(
-    size_bytes: int, extents: Sequence[tuple[int, int]] | None, read: Callable[[int], bytes]
-) -> Iterator[bytes]:
-    """Yield the contents of a member in blocks of at most 1 MiB.
+def content_parts(size_bytes: int, extents: Sequence[tuple[int, int]] | None) -> Iterator[bytes | int]:
+    """Yield the contents of a member in parts of at most 1 MiB: zeros, or the number of stored bytes to read next.
 
     Args:
         size_bytes: Size of the contents in bytes.
         extents: (offset, size) of the stored pieces; zeros are between them. None: all bytes are stored.
-        read: Returns exactly this many of the next stored bytes.
     """
     position = 0
     for offset, length in ((0, size_bytes),) if extents is None else extents:
         yield from _zeros(offset - position)
         position = offset
         while position < offset + length:
-            block = read(min(offset + length - position, _CONTENT_BYTES))
-            position += len(block)
-            yield block
+            part_bytes = min(offset + length - position, _CONTENT_BYTES)
+            position += part_bytes
+            yield part_bytes
     yield from _zeros(size_bytes - position)
 
 

@@ -7,19 +7,20 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from io import BytesIO
 from typing import BinaryIO, Final
 
 from cafcat.errors import InvalidInput, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
+from cafcat.progress import Progress
 from cafcat.sources.fetched import SMALL_BYTES, FetchedFile
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import printable
 from cafcat.sources.tar.headers import cut
-from cafcat.sources.tar.input import State, StreamInput, decompressed, open_archive, pieces
+from cafcat.sources.tar.input import OpenArchive, State, StreamInput, decompressed, open_stream
 from cafcat.sources.tar.items import Found, Items, damage, key, own_item, shown
-from cafcat.sources.tar.members import Member, MemberKind, Members, contents
+from cafcat.sources.tar.members import Member, MemberKind, Members, content_parts
 from cafcat.support.spool import Spool
 
 __all__ = ["TarStreamSource"]
@@ -48,7 +49,7 @@ class TarStreamSource:
         *,
         prefix: str = "",
         filter: PathFilter | None = None,
-        warn: Callable[[str], None] = lambda _: None,
+        progress: Progress | None = None,
     ) -> None:
         """Prepare to read an archive.
 
@@ -56,7 +57,7 @@ class TarStreamSource:
             typed: "-" for standard input, the name of a file, or an open binary stream, which is read once.
             prefix: Folder of the catalog that the names are put into.
             filter: Which members to ingest, by their names in the archive. None: all.
-            warn: Called with a warning when the beginning of a name is removed.
+            progress: Receives a warning when the beginning of a name is removed.
 
         Raises:
             InvalidInput: Standard input is closed or a terminal.
@@ -68,8 +69,8 @@ class TarStreamSource:
             self.name = printable(typed if isinstance(typed, str) else str(getattr(typed, "name", "stream")))
         self._is_begun = False
         self._root = f"a stream read by {os.getpid()} at {time.time_ns()} ns since 1970"
-        self._items = Items(prefix, filter, warn)
-        self._batch = _Batch(StreamInput(iter(())), _no_check)
+        self._items = Items(prefix, filter, progress or Progress())
+        self._batch = _Batch(StreamInput(iter(())), OpenArchive(BytesIO()))
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same root
         """Return the archive, as TarFileSource does. Each stream has a root of its own."""
@@ -81,8 +82,8 @@ class TarStreamSource:
         If the archive ends too early, the last item is a problem with the name of the archive.
         """
         try:
-            with self._opened() as (read, check):
-                yield from self._read(read, check)
+            with self._opened() as opened:
+                yield from self._read(opened)
         except SourceFailed as error:
             yield [damage(self.name, error)]
 
@@ -104,41 +105,34 @@ class TarStreamSource:
         if content is not None:
             return FetchedFile(file, content, modified_ns=file.modified_ns)
         if batch.large is not None and file.locator == _locator(batch.large):
-            blocks = partial(_checked, _Contents(batch.archive, batch.large), file.path, batch.check)
-            if batch.copy is not None:
-                blocks = partial(batch.copy.blocks, blocks)
-            return FetchedFile(file, None, blocks, modified_ns=file.modified_ns)
+            return FetchedFile(file, None, _LargeFile(batch, file.path), modified_ns=file.modified_ns)
         raise SourceFailed("cannot be read any more: the stream is read only once", path=printable(file.path))
 
-    def _read(self, read: Callable[[int], bytes], check: Callable[[], None]) -> Iterator[list[Found]]:
-        archive = StreamInput(decompressed(pieces(read)))
+    def _read(self, opened: OpenArchive) -> Iterator[list[Found]]:
+        archive = StreamInput(decompressed(opened.pieces()))
         members = iter(Members(archive))
         more = True
         try:
             while more:
-                self._batch = _Batch(archive, check)
+                self._batch = _Batch(archive, opened)
                 more = self._fill(members)
                 if self._batch.items:
                     yield self._batch.items
         finally:
-            self._batch = _Batch(archive, check)  # frees the contents
+            self._batch = _Batch(archive, opened)  # frees the contents
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[tuple[Callable[[int], bytes], Callable[[], None]]]:
-        """Provide a function that reads the archive, and one that fails if the archive has changed."""
+    def _opened(self) -> Iterator[OpenArchive]:
         if isinstance(self._archive, str):
-            descriptor = open_archive(self._archive)
-            try:
-                state = State.of(descriptor)
+            with open_stream(self._archive) as stream:
+                state = State.of(stream.fileno())
                 self._root = state.root(self._archive)
-                yield partial(os.read, descriptor), partial(state.check, descriptor)
-            finally:
-                os.close(descriptor)
+                yield OpenArchive(stream, state)
         elif self._is_begun:
             raise SourceFailed("the stream was read already, and can be read only once")
         else:
             self._is_begun = True
-            yield getattr(self._archive, "read1", self._archive.read), _no_check
+            yield OpenArchive(self._archive)
 
     def _fill(self, members: Iterator[Member]) -> bool:
         """Fill the batch. Return False at the end of the archive, or if it cannot be read further."""
@@ -148,9 +142,9 @@ class TarStreamSource:
                 self._add(member)
                 if batch.is_full:
                     return True
-            batch.check()
+            batch.opened.check()
         except SourceFailed as error:
-            batch.items.append(damage(self.name, _explained(error, batch.check)))
+            batch.items.append(damage(self.name, batch.opened.explained(error)))
         return False
 
     def _add(self, member: Member) -> None:
@@ -170,15 +164,15 @@ class TarStreamSource:
 class _Batch:
     """Members that can be opened now: small ones in memory, and at the end at most one large one in the stream."""
 
-    def __init__(self, archive: StreamInput, check: Callable[[], None]) -> None:
+    def __init__(self, archive: StreamInput, opened: OpenArchive) -> None:
         """Begin an empty batch.
 
         Args:
-            archive: The input, which is at a header.
-            check: Raises SourceFailed if the archive has changed since it was opened.
+            archive: The decompressed archive, at a header.
+            opened: The archive as it was opened.
         """
         self.archive = archive
-        self.check = check
+        self.opened = opened
         self.items: list[Found] = []
         self.contents: dict[str, bytes] = {}
         self.large: Member | None = None
@@ -221,7 +215,7 @@ class _Copy:
         self._is_whole = False
         self._failure: SourceFailed | None = None
 
-    def blocks(self, original: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
+    def blocks(self, original: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the file in blocks: from the stream the first time, from the copy later.
 
         Raises:
@@ -234,7 +228,7 @@ class _Copy:
             yield from self._spool.blocks_from(0)
             return
         try:
-            for block in original():
+            for block in original:
                 self._spool.write(block)
                 yield block
         except SourceFailed as error:
@@ -243,18 +237,30 @@ class _Copy:
         self._is_whole = True
 
 
-def _checked(blocks: Iterable[bytes], path: str, check: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the contents that are next in the stream. They can be read once, before the next batch.
+class _LargeFile:
+    """The blocks of the large file of a batch.
 
-    Raises:
-        SourceFailed: The archive is damaged, or was read further meanwhile.
+    They are next in the stream, and can be read once, before the next batch, unless they are copied. Iteration
+    raises SourceFailed if the archive is damaged, or was read further meanwhile.
     """
-    try:
-        yield from blocks
-        check()
-    except SourceFailed as error:
-        why = _explained(error, check)
-        raise SourceFailed(why.message, path=printable(path), problem=why.problem) from error
+
+    def __init__(self, batch: _Batch, path: str) -> None:
+        self._batch = batch
+        self._path = path
+
+    def __iter__(self) -> Iterator[bytes]:
+        copy = self._batch.copy
+        return self._next_in_stream() if copy is None else copy.blocks(self._next_in_stream())
+
+    def _next_in_stream(self) -> Iterator[bytes]:
+        batch = self._batch
+        assert batch.large is not None  # noqa: S101 - no other batch has a large file
+        try:
+            yield from _Contents(batch.archive, batch.large)
+            batch.opened.check()
+        except SourceFailed as error:
+            why = batch.opened.explained(error)
+            raise SourceFailed(why.message, path=printable(self._path), problem=why.problem) from error
 
 
 class _Contents:
@@ -267,7 +273,8 @@ class _Contents:
 
     def __iter__(self) -> Iterator[bytes]:
         self._check_position()
-        return contents(self._member.size_bytes, self._member.extents, self._next)
+        for part in content_parts(self._member.size_bytes, self._member.extents):
+            yield part if isinstance(part, bytes) else self._next(part)
 
     def _next(self, size_bytes: int) -> bytes:
         self._check_position()
@@ -281,19 +288,6 @@ class _Contents:
     def _check_position(self) -> None:
         if self._archive.position_byte != self._position:
             raise SourceFailed("cannot be read any more: the stream is read only once")
-
-
-def _no_check() -> None:
-    """Do nothing: a stream has no state that could be checked."""
-
-
-def _explained(error: SourceFailed, check: Callable[[], None]) -> SourceFailed:
-    """Return the error for a changed archive if it has changed: a change looks like damage."""
-    try:
-        check()
-    except SourceFailed as changed:
-        return changed
-    return error
 
 
 def _locator(member: Member) -> str:
