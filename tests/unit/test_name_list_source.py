@@ -11,7 +11,7 @@ from cafcat.errors import InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
 from cafcat.sources.kind import SourceContext
 from cafcat.sources.lists.name_list import NameListSource
-from tests.listeners import Heard
+from tests.worlds.listeners import Heard
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from cafcat.sources.names import (
     printable,
     strip_warning,
 )
-from tests.listeners import Heard
+from tests.worlds.listeners import Heard
 
 TYPED = {
     "a": ("a", ""),
