@@ -8,9 +8,10 @@ from cafcat.catalog.chunks.owners import owner_name
 from cafcat.formats import registry as formats
 from cafcat.formats.registry import LOGS
 from cafcat.model import IngestReport, RunState
-from cafcat.operations.chosen_stores import join_store, store_to_write
+from cafcat.operations.chosen_stores import store_for_new_objects, store_to_write
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.operations.ingest.options import IngestOptions
+from cafcat.operations.joining import has_joined, join_store
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
 from cafcat.scanning.opening import printable_options
@@ -43,10 +44,14 @@ def run(session: Session, options: IngestOptions) -> IngestReport:
         StoreFailed, CatalogUnavailable, CatalogOutdated: Chunks that were committed before stay.
     """
     options.check()
-    store = store_to_write(session, dry_run=options.dry_run)
+    store = store_for_new_objects(session)
+    is_joined = has_joined(session, store)
+    if not is_joined:
+        store = store_to_write(session, dry_run=options.dry_run)
     if not options.dry_run:
         recover_before(session, store.url)
-    join_store(session, store, allow_shared=options.join_store, dry_run=options.dry_run)
+    if not is_joined:
+        join_store(session, store, allow_shared=options.join_store, dry_run=options.dry_run)
     return _IngestRun(session, store, options).run()
 
 

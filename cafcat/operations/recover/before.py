@@ -9,8 +9,8 @@ __all__ = ["recover_before"]
 def recover_before(session: Session, store_url: str) -> None:
     """Deal with the leftovers in a store that have rows in the catalog.
 
-    Without leftovers, this costs one query. A failure is only a warning, because the operation that follows does not
-    depend on the result.
+    Without leftovers, this costs one query. A failure is only a warning, because the operation that follows does
+    not depend on the result.
 
     Args:
         session: The session.
