@@ -1,7 +1,7 @@
 """One chunk being written: its row, its object, its mapping. docs/design.md describes the write path."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
@@ -128,25 +128,22 @@ class BegunChunk:
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
-        commit = self._target.catalog.commit
-        return self._finish(
-            lambda summary: commit.commit_chunk(
-                self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
-            ),
-            checkpoint,
-        )
-
-    def _finish(
-        self, commit: Callable[[ChunkSummary], ChunkCommit], checkpoint: Callable[[], object]
-    ) -> FinishedChunk:
-        try:
+        with self._abandoned_on_error():
             summary = self._make_durable(checkpoint)
-            checkpoint()
-            self._lease.end()
-            committed = commit(summary)
+            committed = self._target.catalog.commit.commit_chunk(
+                self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
+            )
+        return self._finished(summary, committed)
+
+    @contextlib.contextmanager
+    def _abandoned_on_error(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException as error:
             self.abandon(str(error) or type(error).__name__)
             raise
+
+    def _finished(self, summary: ChunkSummary, committed: ChunkCommit) -> FinishedChunk:
         self._is_ended = True
         self._mapping.close()
         # The chunk is committed even if this fails: `recover` writes the missing journal records.
@@ -159,11 +156,14 @@ class BegunChunk:
         raise NotImplementedError
 
     def _make_durable(self, checkpoint: Callable[[], object]) -> ChunkSummary:
+        """Complete the object and make it durable, so that only the commit is missing."""
         self._mapping.flush()
         archive = self._finalize()
         checksum = self._sink.finish()
         checkpoint()
         self._upload.commit(checksum)
+        checkpoint()
+        self._lease.end()
         return ChunkSummary(
             archive.size_bytes,
             archive.index_start_byte,
@@ -322,10 +322,10 @@ class OpenChunk(BegunChunk):
         The paths of these files point to this chunk from the commit on. Paths that were changed or removed
         meanwhile stay as they are. Arguments and errors as of `finish`.
         """
-        commit = self._target.catalog.commit
-        return self._finish(
-            lambda summary: commit.commit_moved(self._id, summary, self._mapping, self._moves_from), checkpoint
-        )
+        with self._abandoned_on_error():
+            summary = self._make_durable(checkpoint)
+            committed = self._target.catalog.commit.commit_moved(self._id, summary, self._mapping, self._moves_from)
+        return self._finished(summary, committed)
 
     def _finalize(self) -> FinishedArchive:
         return self._writer.finalize()
