@@ -14,9 +14,9 @@ from cafcat.operations.ingest.options import IngestOptions
 from cafcat.operations.joining import has_joined, join_store
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
-from cafcat.scanning.opening import printable_options
 from cafcat.session import Session
 from cafcat.sources.base import Source
+from cafcat.sources.names import printable
 from cafcat.stores.base import Store
 from cafcat.support.workers import processors
 from cafcat.writing.chunk import ChunkTarget
@@ -63,13 +63,10 @@ class _IngestRun:
         self._store = store
         self._options = options
         self._format = formats.for_new_chunks(options.format)
+        self._is_of_logs = self._format.name == LOGS
         size_bytes = _LOGS_BYTES if self._is_of_logs else session.settings.target_size
         self._limits = Limits(target_bytes=size_bytes if options.target_size is None else options.target_size)
         self._limits.check()
-
-    @property
-    def _is_of_logs(self) -> bool:
-        return self._format.name == LOGS
 
     def run(self) -> IngestReport:
         """Open the sources, ingest them, and record the result in `ingest_runs`."""
@@ -125,10 +122,12 @@ class _IngestRun:
         """Insert the row of the run, and return its id."""
         recorded = self._options.as_recorded()
         recorded |= {"target_size": self._limits.target_bytes, "format": self._format.name}
-        recorded |= {"timestamp_key": self._options.timestamp_key} if self._is_of_logs else {}
+        if self._is_of_logs:
+            key = self._options.timestamp_key
+            recorded["timestamp_key"] = None if key is None else printable(key)
         return self._session.catalog.runs.begin_run(
             sources=[source.name for source in sources],
-            options=printable_options(recorded),
+            options=recorded,
             version=__version__,
         )
 
