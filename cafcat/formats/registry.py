@@ -97,8 +97,13 @@ def for_new_chunks(name: str) -> Format:
         Unsupported: the format cannot write archives.
         NotInstalled: a library that the format needs is not installed.
     """
-    name = validate_name(name)
-    return by_name(name) if name == LOGS else for_writing(name)
+    try:
+        found = by_name(name)
+    except Unsupported as error:
+        raise InvalidInput(error.message, hint=error.hint) from error
+    if found.name != LOGS:
+        found.writer(NullSink())  # raises if the format cannot write
+    return found
 
 
 def is_read_only(name: str) -> bool:

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 from cafcat.errors import InvalidInput, NotFound
-from cafcat.operations.joining import Joining
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.settings.stores import chosen_url, possible_name
@@ -14,7 +13,6 @@ from cafcat.stores.base import FolderStore, Store
 __all__ = [
     "chosen_store",
     "default_store",
-    "join_store",
     "named_store",
     "store_for_new_objects",
     "store_to_write",
@@ -49,7 +47,7 @@ def chosen_store(session: Session, given: str | None) -> Store:
     return default_store(session) if given is None else named_store(session, given)
 
 
-def store_for_new_objects(session: Session, given: str | None) -> Store:
+def store_for_new_objects(session: Session, given: str | None = None) -> Store:
     """Return the store that new objects go to.
 
     Args:
@@ -103,28 +101,6 @@ def url_of_store_with_chunks(session: Session, given: str | None) -> str | None:
             f"the catalog has no chunk in the store {url}", hint="`cafcat chunks ls` lists chunks and their stores"
         )
     return url
-
-
-def join_store(session: Session, store: Store, *, allow_shared: bool = False, dry_run: bool = False) -> None:
-    """Make this catalog one of those that write into a store. Every operation that writes objects calls this first.
-
-    Args:
-        session: The session.
-        store: The store that is going to be written to.
-        allow_shared: The user allows two catalogs to write to the store.
-        dry_run: Check only, write nothing.
-
-    Raises:
-        Conflict: The store has chunks of another catalog, and `allow_shared` is false.
-        Locked: Another catalog joined at the same moment.
-        StoreFailed, AccessDenied: The store does not answer, or is not the store that the catalog has at this URL.
-        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
-    """
-    if session.settings.database_url is None:
-        database = session.settings.home.as_uri()
-    else:
-        database = session.catalog.identities.database()
-    Joining(session, database).join(store, allow_shared=allow_shared, dry_run=dry_run)
 
 
 def _store_in_catalog(session: Session, name: str | None) -> Store | None:

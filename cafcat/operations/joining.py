@@ -29,7 +29,14 @@ from cafcat.stores.marker import (
 )
 from cafcat.writing.journal import parse_journal_key
 
-__all__ = ["CHUNK_KEY", "Joining", "describe_catalogs", "has_chunks", "lost_catalog_of"]
+__all__ = [
+    "CHUNK_KEY",
+    "describe_catalogs",
+    "has_chunks",
+    "has_joined",
+    "join_store",
+    "lost_catalog_of",
+]
 
 CHUNK_KEY: Final = re.compile(
     r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.[a-z0-9]{1,16}", re.ASCII
@@ -42,35 +49,50 @@ _MOST_LOOKUPS: Final = 1_000
 """Number of chunks, and of journal records, of a store without markers that are looked up in the catalog."""
 
 
-class Joining:
-    """Lets a catalog join stores, which means to become one of the catalogs that write there."""
+def has_joined(session: Session, store: Store) -> bool:
+    """Return True if the store has the marker of this catalog, and is the store that the catalog has at this URL.
 
-    def __init__(self, session: Session, database: str) -> None:
-        """Prepare to join stores.
+    This costs one statement and one read. Such a store needs no other check before it is written to.
 
-        Args:
-            session: The session of the catalog that joins.
-            database: URL of the catalog without user and password. The marker shows it to people.
-        """
+    Raises:
+        StoreFailed, AccessDenied: The store does not answer.
+        Corrupt: The marker is damaged.
+    """
+    catalog, known = session.catalog.identities.of(store.url)
+    marker = None if known is None else read_marker(store, catalog)
+    return marker is not None and marker.store == known
+
+
+def join_store(session: Session, store: Store, *, allow_shared: bool = False, dry_run: bool = False) -> None:
+    """Make this catalog one of those that write into a store. Every operation that writes objects calls this first.
+
+    The marker of the catalog is written into the store if the catalog may write there and the marker is missing.
+
+    Args:
+        session: The session.
+        store: The store that is going to be written to.
+        allow_shared: The user allows two catalogs to write to the store.
+        dry_run: Check only, write nothing.
+
+    Raises:
+        Conflict: The store has chunks of another catalog, and `allow_shared` is false.
+        Locked: Another catalog joined at the same moment.
+        StoreFailed, AccessDenied: The store does not answer, or is not the store that the catalog has at this URL.
+        Corrupt: The marker is damaged.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    _Joining(session).join(store, allow_shared=allow_shared, dry_run=dry_run)
+
+
+class _Joining:
+    """Lets a catalog join a store."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._catalog = session.catalog
         self._stores = ReachableStores(session)
-        self._database = database
 
-    def join(self, store: Store, *, allow_shared: bool = False, dry_run: bool = False) -> None:
-        """Write the catalog's marker into a store, if the catalog may write there and the marker is missing.
-
-        Args:
-            store: The store that chunks are going to be written to.
-            allow_shared: The user allows two catalogs to write to the store.
-            dry_run: Check only, write nothing.
-
-        Raises:
-            Conflict: The store has chunks of another catalog, and the user does not allow two catalogs.
-            Locked: Another catalog joined at the same moment.
-            StoreFailed, AccessDenied: The store does not answer, or is not the store that the catalog has at this
-                URL.
-            Corrupt: The marker is damaged.
-        """
+    def join(self, store: Store, *, allow_shared: bool, dry_run: bool) -> None:
         catalog, known = self._catalog.identities.of(store.url)
         marker = read_marker(store, catalog)
         if marker is None and dry_run:
@@ -86,6 +108,11 @@ class Joining:
                 self._stores.open(store.url)  # another disk may be mounted there now
             if not dry_run:
                 self._record(store, marker)
+
+    def _database(self) -> str:
+        """Return the URL of the catalog without user and password. The marker shows it to people."""
+        settings = self._session.settings
+        return settings.home.as_uri() if settings.database_url is None else self._catalog.identities.database()
 
     def _record(self, store: Store, marker: Marker) -> None:
         """Store the identity of a store in the catalog.
@@ -105,7 +132,7 @@ class Joining:
             since=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             has_unnamed=self._check(store, others, allow_shared=allow_shared),
             host=socket.gethostname(),
-            database=self._database,
+            database=self._database(),
         )
         write_marker(store, marker)
         if not allow_shared and (rivals := [other for other in catalogs_of(store) if other != catalog]):

@@ -16,7 +16,7 @@ def source_opener(session: Session, options: SourceOptions) -> SourceOpener:
         own_folders.append(store.folder)
     return SourceOpener(
         options,
-        session.catalog.listings,
+        session.catalog,
         session.settings.options_of,
         session.progress,
         own_folders=own_folders,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from cafcat.catalog.history.listings import Listings
+from cafcat.catalog.catalog import Catalog
 from cafcat.errors import InvalidInput
 from cafcat.model import Comparison, OnConflict
 from cafcat.progress import Progress
@@ -25,7 +25,7 @@ from cafcat.sources.tar.archive import looks_like_tar, open_tar
 from cafcat.support.arguments import parse_text
 from cafcat.support.parameters import Flag, Unless, folder_flag
 
-__all__ = ["SourceOpener", "SourceOptions", "printable_options"]
+__all__ = ["SourceOpener", "SourceOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +74,21 @@ class SourceOptions:
         return [self.prefix, list(self.include), list(self.exclude), self.on_conflict, self.comparison]
 
     def as_recorded(self) -> dict[str, Any]:
-        """Return the options for the column `ingest_runs.options`."""
-        names = ("prefix", "follow_symlinks", "unpack_tars", "inventory", "restart_listing")
-        values = {name: getattr(self, name) for name in names}
-        lists = {"include": list(self.include), "exclude": list(self.exclude)}
-        return values | lists | {"on_conflict": str(self.on_conflict), "comparison": str(self.comparison)}
+        """Return the options for the column `ingest_runs.options`, as text that Postgres can store.
+
+        A pattern may contain bytes that are not UTF-8, to exclude such names.
+        """
+        return {
+            "prefix": printable(self.prefix),
+            "follow_symlinks": self.follow_symlinks,
+            "unpack_tars": self.unpack_tars,
+            "inventory": None if self.inventory is None else printable(self.inventory),
+            "restart_listing": self.restart_listing,
+            "include": list(map(printable, self.include)),
+            "exclude": list(map(printable, self.exclude)),
+            "on_conflict": str(self.on_conflict),
+            "comparison": str(self.comparison),
+        }
 
 
 @dataclass(slots=True)
@@ -87,7 +97,7 @@ class SourceOpener:
 
     Attributes:
         options: Options of the operation.
-        listings: Positions of interrupted listings.
+        catalog: Has the positions of interrupted listings.
         options_of: Returns the options in cafcat.toml for a URL.
         progress: Receives warnings.
         own_folders: Folders of cafcat itself, which are not ingested.
@@ -95,7 +105,7 @@ class SourceOpener:
     """
 
     options: SourceOptions
-    listings: Listings
+    catalog: Catalog
     options_of: Callable[[str], Mapping[str, str]]
     progress: Progress
     own_folders: Sequence[str] = ()
@@ -117,19 +127,20 @@ class SourceOpener:
 
     def begin_listings(self, run_id: int, positions: Positions) -> None:
         """Begin or continue the listings of the opened sources, and let their positions be saved."""
-        afresh = self.options.restart_listing
-        ids = {
-            source: self.listings.begin(url, scope, run_id, afresh=afresh).id
-            for source, (url, scope) in self._listed.items()
-        }
-        positions.begin(self.listings, ids)
+        if self._listed:
+            listings, afresh = self.catalog.listings, self.options.restart_listing
+            ids = {
+                source: listings.begin(url, scope, run_id, afresh=afresh).id
+                for source, (url, scope) in self._listed.items()
+            }
+            positions.begin(listings, ids)
 
     def _check(self, sources: Sequence[str | os.PathLike[str]]) -> None:
-        kinds = [_kind_of(os.fspath(source)) for source in sources]
-        listed = [kind for kind in kinds if kind is not None and kind.reads_inventories]
-        if self.options.inventory is not None and (len(listed) != 1 or len(sources) != 1):
-            hint = "name one source, as s3://BUCKET"
-            raise InvalidInput("--inventory replaces the listing of exactly one bucket", hint=hint)
+        if self.options.inventory is not None:
+            kind = _kind_of(os.fspath(sources[0])) if len(sources) == 1 else None
+            if kind is None or not kind.reads_inventories:
+                hint = "name one source, as s3://BUCKET"
+                raise InvalidInput("--inventory replaces the listing of exactly one bucket", hint=hint)
         if sources.count("-") > 1 or ("-" in sources and self.options.files_from == "-"):
             raise InvalidInput("standard input can be read only once")
         if "-" in sources and not self.options.unpack_tars:
@@ -186,7 +197,7 @@ class SourceOpener:
 
     def _position(self, url: str, scope: str) -> str | None:
         """Return where an interrupted listing with the same URL and scope continues. None: at its start."""
-        found = None if self.options.restart_listing else self.listings.find(url, scope)
+        found = None if self.options.restart_listing else self.catalog.listings.find(url, scope)
         if found is None or found.position is None:
             return None
         key = printable(found.position)
@@ -198,25 +209,10 @@ class SourceOpener:
 
     def _filter(self) -> PathFilter | None:
         options = self.options
-        patterns = PathFilter(options.include, options.exclude)
-        return patterns if options.include or options.exclude else None
+        return PathFilter(options.include, options.exclude) if options.include or options.exclude else None
 
 
 def _kind_of(typed: str) -> SourceKind | None:
     """Return the kind of source that a URL belongs to; None for a path."""
     scheme = scheme_of(typed)
     return None if scheme is None else find_kind(scheme)
-
-
-def printable_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as text that Postgres can store.
-
-    A pattern may contain bytes that are not UTF-8, to exclude such names.
-    """
-
-    def shown(value: Any) -> Any:
-        if isinstance(value, list):
-            return [shown(item) for item in value]
-        return printable(value) if isinstance(value, str) else value
-
-    return {name: shown(value) for name, value in options.items()}

@@ -6,18 +6,19 @@ for each file, and a foot. The foot has the number of files and the CRC-32C of a
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.catalog.history.journal import Journal, JournalChunk, JournalFile, JournalRecord
+from cafcat.catalog.history.journal import Journal, JournalFile, JournalRecord
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
 from cafcat.stores.marker import catalogs_of, marker_key
 from cafcat.stores.putting import put_once
 from cafcat.support.checksums import crc32c
 
-__all__ = ["journal_key", "parse_journal_key", "put_record", "remove_journal", "sweep_journal", "write_journal"]
+__all__ = ["journal_key", "parse_journal_key", "remove_journal", "sweep_journal", "write_journal"]
 
 VERSION: Final = 1
 _BLOCK_BYTES: Final = 256 << 10
@@ -55,7 +56,8 @@ def write_journal(journal: Journal, store: Store) -> None:
     while journal.unwritten([store.url]):
         with journal.exclusively(store.url):
             for record in journal.unwritten([store.url]):
-                _write(journal, store, record)
+                key = journal_key(record.sequence, record.uuid)
+                put_once(store, key, partial(_blocks, journal, record))
                 journal.record_written(record.sequence, store.url)
 
 
@@ -96,28 +98,11 @@ def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
         journal.record_written(record.sequence, store.url)
 
 
-def _write(journal: Journal, store: Store, record: JournalRecord) -> None:
-    key = journal_key(record.sequence, record.uuid)
-    put_record(store, key, lambda: _encoded(record, journal.files(record.sequence)))
-
-
-def put_record(store: Store, key: str, content: Callable[[], Iterable[bytes]]) -> None:
-    """Write the object of a record unless the store has it.
-
-    The caller holds the store's lock, from `Journal.exclusively`.
-
-    Args:
-        store: The store.
-        key: Key of the record.
-        content: Returns the bytes of the record.
-    """
-    put_once(store, key, lambda: _blocks(content()))
-
-
-def _blocks(content: Iterable[bytes]) -> Iterator[bytes]:
+def _blocks(journal: Journal, record: JournalRecord) -> Iterator[bytes]:
+    """Yield the object of a record in blocks of at least 256 KiB, the last one shorter."""
     block = bytearray()
-    for part in content:
-        block += part
+    for line in _encoded(record, journal.files(record.sequence)):
+        block += line
         if len(block) >= _BLOCK_BYTES:
             yield bytes(block)
             block.clear()
@@ -125,15 +110,18 @@ def _blocks(content: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _encoded(record: JournalRecord, files: Iterable[JournalFile]) -> Iterator[bytes]:
-    checksum, count = 0, 0
-    for count, document in enumerate(_documents(record, files)):  # noqa: B007 - the last one counts the files
-        line = _line(document)
+    """Yield the lines of a record: head, files and foot."""
+    line = _line(_head(record))
+    checksum, count = crc32c(line), 0
+    yield line
+    for count, file in enumerate(files, 1):  # noqa: B007 - the last one counts the files
+        line = _line({"path": file.path, "chunk": str(file.chunk), "start_byte": file.start_byte})
         checksum = crc32c(line, checksum)
         yield line
     yield _line({"files": count, "crc32c": checksum})
 
 
-def _documents(record: JournalRecord, files: Iterable[JournalFile]) -> Iterator[dict[str, Any]]:
+def _head(record: JournalRecord) -> dict[str, Any]:
     head: dict[str, Any] = {
         "cafcat_journal": VERSION,
         "sequence": record.sequence,
@@ -142,13 +130,9 @@ def _documents(record: JournalRecord, files: Iterable[JournalFile]) -> Iterator[
     }
     if record.catalog is not None:
         head["catalog"] = str(record.catalog)
-    yield head | ({} if record.chunk is None else {"chunk": _chunk(record.chunk)})
-    for file in files:
-        yield {"path": file.path, "chunk": str(file.chunk), "start_byte": file.start_byte}
-
-
-def _chunk(chunk: JournalChunk) -> dict[str, Any]:
-    return chunk._asdict() | {"uuid": str(chunk.uuid)}
+    if record.chunk is not None:
+        head["chunk"] = record.chunk._asdict() | {"uuid": str(record.chunk.uuid)}
+    return head
 
 
 def _line(document: dict[str, Any]) -> bytes:

@@ -5,12 +5,14 @@ records are written to this store as to every other one. Earlier ones are copied
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from cafcat.catalog.history.journal import Journal, JournalRecord
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
-from cafcat.writing.journal import journal_key, put_record, write_journal
+from cafcat.stores.putting import put_once
+from cafcat.writing.journal import journal_key, write_journal
 from cafcat.writing.journal_reader import JournalObject
 
 __all__ = ["JournalCopies"]
@@ -87,7 +89,7 @@ class JournalCopies:
             self._warn(f"the journal record {key} cannot be copied: {error}; a rebuild will lack its changes")
             return
         with self._journal.exclusively(self._target.url):
-            put_record(self._target, key, lambda: source.stream(key, 0, size_bytes))
+            put_once(self._target, key, partial(source.stream, key, 0, size_bytes))
 
     def _keys_in_target(self) -> set[str]:
         if self._keys is None:

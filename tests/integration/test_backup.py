@@ -19,7 +19,8 @@ from cafcat.errors import CatalogOutdated, Conflict, Corrupt, InvalidInput, NotF
 from cafcat.model import OnConflict
 from cafcat.operations.backup import tar as backup_tar
 from cafcat.operations.backup.report import BackupReport
-from cafcat.operations.chosen_stores import join_store, store_to_write
+from cafcat.operations.chosen_stores import store_to_write
+from cafcat.operations.joining import join_store
 from cafcat.progress import Progress
 from cafcat.settings.database import Database
 from cafcat.stores.local.store import LocalStore

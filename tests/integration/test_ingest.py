@@ -17,7 +17,7 @@ import cafcat
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import CatalogUnavailable, Conflict, InvalidInput, NotFound, StoreFailed
 from cafcat.model import MAX_CHUNK_BYTES, ChunkState, OnConflict, ProblemKind, RunState
-from cafcat.operations.chosen_stores import join_store
+from cafcat.operations.joining import join_store
 from cafcat.stores.local.store import LocalStore
 from cafcat.stores.local.upload import LocalUpload
 from cafcat.support.checksums import crc32c

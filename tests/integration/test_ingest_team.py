@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 import cafcat
+import cafcat.operations.ingest.worker_pool
 from cafcat.errors import CatalogLocked, Conflict, InvalidInput, StoreFailed, Unavailable
 from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
 from cafcat.support.checksums import crc32c
@@ -324,14 +325,14 @@ def test_problems_of_single_files_are_events(
 ) -> None:
     """Files that vanish after they were listed."""
     gone = [tree / f"d0{n}" / f"f0{n}50" for n in range(10, 40)]
-    real = cafcat.operations.ingest.worker_pool.WorkerPool.pack  # type: ignore[attr-defined]
+    real = cafcat.operations.ingest.worker_pool.WorkerPool.pack
 
     def vanish(*arguments: object) -> None:
         for file in gone:
             file.unlink(missing_ok=True)
         real(*arguments)
 
-    monkeypatch.setattr(cafcat.operations.ingest.worker_pool.WorkerPool, "pack", vanish)  # type: ignore[attr-defined]
+    monkeypatch.setattr(cafcat.operations.ingest.worker_pool.WorkerPool, "pack", vanish)
     recorder = Once(1, lambda: None)
     report = repository.with_progress(recorder).ingest(["tree"], jobs=2)
     assert {problem.kind for problem in recorder.problems} == {ProblemKind.SYMLINK, ProblemKind.VANISHED}

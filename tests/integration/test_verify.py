@@ -21,8 +21,9 @@ from cafcat.errors import Corrupt, InvalidInput, NotFound, Unavailable
 from cafcat.events import ObjectChecked
 from cafcat.formats.caf.format import CAF
 from cafcat.model import Finding, FindingKind, OnConflict, Verdict, VerifyLevel
-from cafcat.operations.chosen_stores import join_store, store_to_write
+from cafcat.operations.chosen_stores import store_to_write
 from cafcat.operations.index_section import IndexSection
+from cafcat.operations.joining import join_store
 from cafcat.operations.verify import index_check as check_index
 from cafcat.operations.verify.chunk_check import check_target
 from cafcat.operations.verify.findings import Findings

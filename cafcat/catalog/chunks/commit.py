@@ -1,6 +1,7 @@
 """The commit of a durable chunk with the locations of all its files, in one transaction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX
 from cafcat.catalog.chunks.file_rows import ChunkCommit, CommitRules, add_files, move_files
@@ -59,13 +60,9 @@ class Commit:
                 the chunk.
         """
         rules = CommitRules(on_conflict, all_new, is_late)
+        attempt = partial(self._commit, chunk_id, summary, mapping, rules, units)
         try:
-            return self._commit_with_check(
-                chunk_id,
-                summary,
-                JournalKind.COMMIT,
-                lambda connection: _add_files_and_logs(connection, chunk_id, mapping, rules, units),
-            )
+            return commit_with_check(attempt, partial(self.committed_result, chunk_id))
         except Conflict:
             # If a recover found the complete object before its writer got here, it has committed the chunk.
             committed = None if is_late else self.committed_result(chunk_id)
@@ -93,44 +90,29 @@ class Commit:
             CatalogUnavailable: The commit failed, or its outcome cannot be found out. Then recover can still commit
                 the chunk.
         """
-        return self._commit_with_check(
-            chunk_id,
-            summary,
-            JournalKind.MOVE,
-            lambda connection: move_files(connection, chunk_id, mapping, sources),
-        )
-
-    def _commit_with_check(
-        self,
-        chunk_id: int,
-        summary: ChunkSummary,
-        kind: JournalKind,
-        change: Callable[[PgConnection], ChunkCommit],
-    ) -> ChunkCommit:
-        return commit_with_check(
-            lambda: self._commit(chunk_id, summary, kind, change), lambda: self.committed_result(chunk_id)
-        )
+        attempt = partial(self._commit_moved, chunk_id, summary, mapping, sources)
+        return commit_with_check(attempt, partial(self.committed_result, chunk_id))
 
     def _commit(
-        self,
-        chunk_id: int,
-        summary: ChunkSummary,
-        kind: JournalKind,
-        change: Callable[[PgConnection], ChunkCommit],
+        self, chunk_id: int, summary: ChunkSummary, mapping: Mapping, rules: CommitRules, units: ArchiveUnits
     ) -> ChunkCommit:
         with self._connection.transaction() as connection:
-            # Override settings of the role or database: a long commit is no error, and each statement has to see
-            # the latest commits of others.
-            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
             store_url = _lock_writing(connection, chunk_id)
-            commit = change(connection)
+            commit = add_files(connection, chunk_id, mapping, rules)
+            if units != NO_UNITS:
+                add_units(connection, chunk_id, units, exclusive=True)
             _set_committed(connection, chunk_id, summary, commit)
-            # The record comes last, so that an earlier commit of the same paths has the lower journal.id.
-            journal_id = append(connection, kind, [store_url], chunk_id)
-            if commit.skipped:
-                _record_skipped(connection, journal_id, chunk_id)
-            counts = ", ".join(f"{count} {name}" for name, count in commit._asdict().items())
-            record_event(connection, "chunk_committed", chunk_id, counts)
+            _record(connection, JournalKind.COMMIT, store_url, chunk_id, commit)
+        return commit
+
+    def _commit_moved(
+        self, chunk_id: int, summary: ChunkSummary, mapping: Mapping, sources: Sequence[int]
+    ) -> ChunkCommit:
+        with self._connection.transaction() as connection:
+            store_url = _lock_writing(connection, chunk_id)
+            commit = move_files(connection, chunk_id, mapping, sources)
+            _set_committed(connection, chunk_id, summary, commit)
+            _record(connection, JournalKind.MOVE, store_url, chunk_id, commit)
         return commit
 
     def committed_result(self, chunk_id: int) -> ChunkCommit | None:
@@ -158,12 +140,15 @@ class Commit:
 
 
 def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
-    """Lock the row of a chunk that is being written. Return the URL of its store.
+    """Begin the commit: lock the row of a chunk that is being written. Return the URL of its store.
 
     Raises:
         Conflict: The chunk is in another state, or its lease has no owner. In the latter case its store was moved,
             and the object was not moved with it.
     """
+    # Override settings of the role or database: a long commit is no error, and each statement has to see the latest
+    # commits of others.
+    connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
     statement = "SELECT state, store, lease_owner FROM chunks WHERE id = %s FOR UPDATE"
     row = acquire(connection, statement, [chunk_id]).fetchone()
     if row is None or row[0] != ChunkState.WRITING:
@@ -174,13 +159,16 @@ def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
     return str(row[1])
 
 
-def _add_files_and_logs(
-    connection: PgConnection, chunk_id: int, mapping: Mapping, rules: CommitRules, units: ArchiveUnits
-) -> ChunkCommit:
-    commit = add_files(connection, chunk_id, mapping, rules)
-    if units != NO_UNITS:
-        add_units(connection, chunk_id, units, exclusive=True)
-    return commit
+def _record(
+    connection: PgConnection, kind: JournalKind, store_url: str, chunk_id: int, commit: ChunkCommit
+) -> None:
+    """Append a commit to the journal and to the events, at the end of its transaction."""
+    # The record comes last, so that an earlier commit of the same paths has the lower journal.id.
+    journal_id = append(connection, kind, [store_url], chunk_id)
+    if commit.skipped:
+        _record_skipped(connection, journal_id, chunk_id)
+    counts = ", ".join(f"{count} {name}" for name, count in commit._asdict().items())
+    record_event(connection, "chunk_committed", chunk_id, counts)
 
 
 def _record_skipped(connection: PgConnection, journal_id: int, chunk_id: int) -> None:

@@ -12,7 +12,7 @@ from cafcat.errors import Locked
 from cafcat.model import ChunkState, OnConflict
 from cafcat.support.paths import is_text
 
-__all__ = ["Leases", "LeftoverChunk", "Recovery"]
+__all__ = ["Leases", "LeftoverChunk", "Leftovers", "Recovery"]
 
 
 class LeftoverChunk(NamedTuple):
@@ -54,6 +54,18 @@ class Leases(NamedTuple):
     end_at: str | None
 
 
+class Leftovers(NamedTuple):
+    """What dead writers left.
+
+    Attributes:
+        in_store: True if a store has chunks or copies of dead writers, or lacks journal records.
+        of_runs: True if runs of dead processes, into any store, count as running.
+    """
+
+    in_store: bool
+    of_runs: bool
+
+
 _COLUMNS: Final = (
     "id, uuid, format, store, object_key, upload_id, lease_owner, moves_from, "
     "(SELECT r.options->>'on_conflict' FROM ingest_runs AS r WHERE r.id = chunks.run_id)"
@@ -70,6 +82,17 @@ _NEWEST: Final = " UNION ALL ".join(
     "ORDER BY id DESC LIMIT %(limit)s)"
     for table in ("chunks", "chunk_copies", "backups")
 )
+_LEFTOVERS: Final = f"""
+(SELECT 'store', NULL::text, true FROM chunks WHERE store = %(store)s AND {_OVERDUE})
+UNION ALL (SELECT 'store', lease_owner, false FROM chunks WHERE store = %(store)s AND {_LEASED})
+UNION ALL (SELECT 'store', NULL, true FROM chunks WHERE store = %(store)s AND {_REMAINS})
+UNION ALL (SELECT 'store', lease_owner, lease_expires_at < now() FROM chunk_copies
+           WHERE store = %(store)s AND state = 'writing')
+UNION ALL (SELECT 'store', NULL, true FROM chunk_copies WHERE store = %(store)s AND {_REMAINS})
+UNION ALL (SELECT 'store', NULL, true FROM journal
+           WHERE unwritten <> '{{}}' AND unwritten && ARRAY[%(store)s] ORDER BY id LIMIT 1)
+UNION ALL (SELECT 'runs', owner, false FROM ingest_runs WHERE state = 'running')
+"""  # noqa: S608
 # A store may have had several copies of a chunk, one after the other. The last one counts.
 _FINAL_STATES: Final = " UNION ALL ".join(
     "(SELECT DISTINCT ON (object_key) object_key, "  # noqa: S608
@@ -118,6 +141,13 @@ class Recovery:
         with self._connection.statement() as connection:
             rows = connection.execute(_NEWEST.encode(), {"store": store_url, "limit": limit}).fetchall()
         return [row[0] for row in rows]
+
+    def leftovers(self, store_url: str) -> Leftovers:
+        """Return whether dead writers left anything in a store, or runs that did not end."""
+        with self._connection.statement() as connection:
+            rows = connection.execute(_LEFTOVERS.encode(), {"store": store_url}).fetchall()
+        left = {kind for kind, owner, is_left in rows if is_left or is_dead(owner)}
+        return Leftovers("store" in left, "runs" in left)
 
     def leases(self, store_url: str) -> Leases:
         """Return the number of chunks that are being written into a store, and the end of their leases.

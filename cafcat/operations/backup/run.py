@@ -15,7 +15,8 @@ from cafcat.operations.backup.keys import backup_key, backup_time
 from cafcat.operations.backup.options import BackupOptions
 from cafcat.operations.backup.report import BackupReport
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, TarWriter
-from cafcat.operations.chosen_stores import join_store, store_to_write
+from cafcat.operations.chosen_stores import store_to_write
+from cafcat.operations.joining import join_store
 from cafcat.operations.recover.left_backups import recover_backups, remove_backup
 from cafcat.session import Session
 from cafcat.stores.base import Store

@@ -26,9 +26,10 @@ from cafcat.errors import (
 from cafcat.events import ChunkCopied, CopyOutcome
 from cafcat.formats import registry as formats
 from cafcat.model import ChunkState
-from cafcat.operations.chosen_stores import join_store, store_for_new_objects
+from cafcat.operations.chosen_stores import store_for_new_objects
 from cafcat.operations.copy.options import CopyOptions
 from cafcat.operations.copy.report import CopyReport
+from cafcat.operations.joining import join_store
 from cafcat.operations.names import check_names
 from cafcat.operations.object_bytes import object_crc64nvme
 from cafcat.operations.other_replicas import OtherReplicas

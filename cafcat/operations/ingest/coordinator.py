@@ -2,15 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cafcat.catalog.chunks.chunks import ExistingFiles
 from cafcat.errors import Conflict
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
-from cafcat.operations.ingest.comparing import ContentComparison
 from cafcat.operations.ingest.packer import Packer, PendingFile
-from cafcat.operations.ingest.worker import Setup
-from cafcat.operations.ingest.worker_pool import WorkerPool, total
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.scanning.positions import Positions
@@ -18,6 +15,10 @@ from cafcat.session import Session, SessionFactory
 from cafcat.sources.base import RootedSource, ShareableSource, Source
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
+
+if TYPE_CHECKING:
+    from cafcat.operations.ingest.comparing import ContentComparison
+    from cafcat.operations.ingest.worker_pool import WorkerPool
 
 __all__ = ["Ingest"]
 
@@ -64,7 +65,7 @@ class Ingest:
         self._stack = ExitStack()
         self._on_conflict = options.on_conflict
         self._comparison = options.comparison
-        self._contents = ContentComparison(session)
+        self._contents: ContentComparison | None = None
         self._source_ids: dict[str, int] = {}
         self._dry_run = dry_run
         self._progress = session.progress
@@ -76,7 +77,7 @@ class Ingest:
     @property
     def report(self) -> IngestReport:
         """The totals so far."""
-        return total([self._packer.report, *(self._pool.reports if self._pool else ())])
+        return self._packer.report if self._pool is None else self._pool.total(self._packer.report)
 
     def run(self, sources: Iterable[Source]) -> None:
         """Ingest all sources, or until the user ends the operation.
@@ -148,7 +149,8 @@ class Ingest:
             batch, source_ids = batch[count:], source_ids[count:]
             if batch:
                 self._finish_chunks()
-        self._packer.report.files_compared += self._contents.forget()
+        if self._contents is not None:
+            self._packer.report.files_compared += self._contents.forget()
         self._packer.problems.record()
 
     def _existing(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> ExistingFiles:
@@ -156,6 +158,10 @@ class Ingest:
         existing = self._catalog.chunks.find_existing(batch, source_ids, self._comparison)
         if not existing.doubtful or self._dry_run:
             return existing
+        if self._contents is None:
+            from cafcat.operations.ingest.comparing import ContentComparison
+
+            self._contents = ContentComparison(self._session)
         differing = self._contents.differing(source, batch, source_ids, existing.doubtful)
         return ExistingFiles(
             existing.unchanged | (existing.doubtful.keys() - differing), existing.changed | differing, {}
@@ -186,9 +192,12 @@ class Ingest:
                 self._pool.finish()
             self._packer.pack(source, pending)
 
-    def _pool_for(self, pending: Sequence[PendingFile]) -> WorkerPool | None:
+    def _pool_for(self, pending: Sequence[PendingFile]) -> "WorkerPool | None":
         """Return the worker pool. It starts at the first files that are worth it."""
         if self._pool is None and self._jobs > 1 and _is_worth_a_pool(pending):
+            from cafcat.operations.ingest.worker import Setup
+            from cafcat.operations.ingest.worker_pool import WorkerPool
+
             target = self._target
             setup = Setup(
                 SessionFactory(self._session.settings),
@@ -215,9 +224,10 @@ class Ingest:
         """
         pending: list[PendingFile] = []
         paths: set[str] = set()
+        is_open = self._packer.has_open_chunk or self._pool is not None
         for n, file in enumerate(batch):
             replaces = n in existing.changed
-            if not self._dry_run and (file.path in paths or self._may_contain(file.path)):
+            if not self._dry_run and (file.path in paths or (is_open and self._may_contain(file.path))):
                 return n, pending
             if n in existing.unchanged:
                 self._packer.report.files_unchanged += 1

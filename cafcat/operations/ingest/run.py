@@ -8,14 +8,15 @@ from cafcat.catalog.chunks.owners import owner_name
 from cafcat.formats import registry as formats
 from cafcat.formats.registry import LOGS
 from cafcat.model import IngestReport, RunState
-from cafcat.operations.chosen_stores import join_store, store_to_write
+from cafcat.operations.chosen_stores import store_for_new_objects, store_to_write
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.operations.ingest.options import IngestOptions
+from cafcat.operations.joining import has_joined, join_store
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
-from cafcat.scanning.opening import printable_options
 from cafcat.session import Session
 from cafcat.sources.base import Source
+from cafcat.sources.names import printable
 from cafcat.stores.base import Store
 from cafcat.support.workers import processors
 from cafcat.writing.chunk import ChunkTarget
@@ -43,10 +44,14 @@ def run(session: Session, options: IngestOptions) -> IngestReport:
         StoreFailed, CatalogUnavailable, CatalogOutdated: Chunks that were committed before stay.
     """
     options.check()
-    store = store_to_write(session, dry_run=options.dry_run)
+    store = store_for_new_objects(session)
+    is_joined = has_joined(session, store)
+    if not is_joined:
+        store = store_to_write(session, dry_run=options.dry_run)
     if not options.dry_run:
         recover_before(session, store.url)
-    join_store(session, store, allow_shared=options.join_store, dry_run=options.dry_run)
+    if not is_joined:
+        join_store(session, store, allow_shared=options.join_store, dry_run=options.dry_run)
     return _IngestRun(session, store, options).run()
 
 
@@ -58,13 +63,10 @@ class _IngestRun:
         self._store = store
         self._options = options
         self._format = formats.for_new_chunks(options.format)
+        self._is_of_logs = self._format.name == LOGS
         size_bytes = _LOGS_BYTES if self._is_of_logs else session.settings.target_size
         self._limits = Limits(target_bytes=size_bytes if options.target_size is None else options.target_size)
         self._limits.check()
-
-    @property
-    def _is_of_logs(self) -> bool:
-        return self._format.name == LOGS
 
     def run(self) -> IngestReport:
         """Open the sources, ingest them, and record the result in `ingest_runs`."""
@@ -120,10 +122,12 @@ class _IngestRun:
         """Insert the row of the run, and return its id."""
         recorded = self._options.as_recorded()
         recorded |= {"target_size": self._limits.target_bytes, "format": self._format.name}
-        recorded |= {"timestamp_key": self._options.timestamp_key} if self._is_of_logs else {}
+        if self._is_of_logs:
+            key = self._options.timestamp_key
+            recorded["timestamp_key"] = None if key is None else printable(key)
         return self._session.catalog.runs.begin_run(
             sources=[source.name for source in sources],
-            options=printable_options(recorded),
+            options=recorded,
             version=__version__,
         )
 

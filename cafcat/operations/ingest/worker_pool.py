@@ -21,7 +21,7 @@ from cafcat.session import Session
 from cafcat.sources.base import Opener
 from cafcat.support.workers import WorkerPipe, Workers
 
-__all__ = ["WorkerPool", "total"]
+__all__ = ["WorkerPool"]
 
 _PIECE_FILES: Final = 500
 _PIECE_BYTES: Final = 16 << 20
@@ -108,10 +108,15 @@ class WorkerPool:
                     self._receive(pipe)
             raise
 
-    @property
-    def reports(self) -> Sequence[IngestReport]:
-        """The last report of each worker that sent one."""
-        return list(self._reports.values())
+    def total(self, own: IngestReport) -> IngestReport:
+        """Return the report of this process with the sums of its counts and those of the workers."""
+        reports = [own, *self._reports.values()]
+        values = {field.name: getattr(own, field.name) for field in fields(own)}
+        for name, value in values.items():
+            if type(value) is int and name != "run":
+                values[name] = sum(getattr(report, name) for report in reports)
+        values["interrupted"] = any(report.interrupted for report in reports)
+        return IngestReport(**values)
 
     def _free_worker(self) -> WorkerPipe:
         """Wait until a worker has room for more work, and return the worker with the least work."""
@@ -175,17 +180,6 @@ class WorkerPool:
                     self._reports[pipe] = value
                 elif kind == "event" and isinstance(value, ChunkCommitted):
                     self._session.emit(value)
-
-
-def total(reports: Sequence[IngestReport]) -> IngestReport:
-    """Return the first report with the sums of all counts."""
-    first = reports[0]
-    values = {field.name: getattr(first, field.name) for field in fields(first)}
-    for name, value in values.items():
-        if type(value) is int and name != "run":
-            values[name] = sum(getattr(report, name) for report in reports)
-    values["interrupted"] = any(report.interrupted for report in reports)
-    return IngestReport(**values)
 
 
 def _pieces(pending: Sequence[PendingFile]) -> Iterator[Sequence[PendingFile]]:

@@ -1,7 +1,6 @@
 """The recovery that other operations run before they write."""
 
 from cafcat.errors import CafcatError
-from cafcat.operations.recover.run import Recovery
 from cafcat.session import Session
 
 __all__ = ["recover_before"]
@@ -10,18 +9,28 @@ __all__ = ["recover_before"]
 def recover_before(session: Session, store_url: str) -> None:
     """Deal with the leftovers in a store that have rows in the catalog.
 
-    A failure is only a warning, because the operation that follows does not depend on the result.
+    Without leftovers, this costs one query. A failure is only a warning, because the operation that follows does
+    not depend on the result.
 
     Args:
         session: The session.
         store_url: URL of the store.
     """
-    recovery = Recovery(session, dry_run=False)
     try:
-        recovery.recover_rows(store_url)
+        left = session.catalog.recovery.leftovers(store_url)
+        if left.in_store:
+            _recover(session, store_url)
+        if left.of_runs:
+            session.catalog.runs.fail_dead_runs()
     except CafcatError as error:
         session.warn(f"leftovers of an earlier run could not be recovered: {error}")
-        return
+
+
+def _recover(session: Session, store_url: str) -> None:
+    from cafcat.operations.recover.run import Recovery
+
+    recovery = Recovery(session, dry_run=False)
+    recovery.recover_rows(store_url)
     report = recovery.report
     for message in report.failed:
         session.warn(f"leftovers of an earlier run could not be recovered: {message}")

@@ -45,10 +45,6 @@ class LeftCopies:
         self._counts = counts
         self._dry_run = dry_run
 
-    def any_in(self, store_url: str) -> bool:
-        """Return True if the catalog has leftovers of copies in a store."""
-        return bool(self._copies.remains(store_url) or self._copies.overdue(store_url))
-
     def clean(self, store: Store, copy: LeftoverObject) -> None:
         """Remove the objects of an abandoned copy."""
         self._remove(store, copy)

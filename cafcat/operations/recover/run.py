@@ -125,17 +125,13 @@ class Recovery:
     def recover_rows(self, url: str) -> None:
         """Deal with the leftovers in one store that have rows in the catalog.
 
-        Without leftovers, this costs one or two queries. Raises the errors of `recover`.
+        Raises the errors of `recover`.
 
         Args:
             url: URL of the store.
         """
-        recovery = self._catalog.recovery
         with self._note_failure(f"store {url}"):
-            are_left = recovery.remains(url) or recovery.overdue(url) or self._copies.any_in(url)
-            if are_left or self._catalog.journal.unwritten([url]):
-                self._recover_store(self._open(url), url)
-        self._catalog.runs.fail_dead_runs()
+            self._recover_store(self._open(url), url)
 
     def _recover_store(self, store: Store, url: str) -> None:
         """Deal with the leftovers in a store that have rows in the catalog.

@@ -21,8 +21,9 @@ from cafcat.errors import (
 from cafcat.events import ChunkChosen
 from cafcat.formats import registry as formats
 from cafcat.model import Entry, FileProblem, ProblemKind
-from cafcat.operations.chosen_stores import default_store, join_store, store_to_write, url_of_store_with_chunks
+from cafcat.operations.chosen_stores import default_store, store_to_write, url_of_store_with_chunks
 from cafcat.operations.chunk_contents import Unreadable, contents, decoded
+from cafcat.operations.joining import join_store
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.repack.options import RepackOptions

@@ -28,8 +28,9 @@ from cafcat.errors import (
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 from cafcat.model import Entry, FileProblem, Location, ProblemKind
-from cafcat.operations.chosen_stores import default_store, join_store, store_to_write
+from cafcat.operations.chosen_stores import default_store, store_to_write
 from cafcat.operations.chunk_contents import Unreadable, check_all, contents, decoded
+from cafcat.operations.joining import join_store
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.repair.options import RepairOptions

@@ -16,10 +16,10 @@ from cafcat.catalog.stores.stores import moved_meanwhile
 from cafcat.catalog.transfer.dump import StoredBackup
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput
 from cafcat.events import ChunkCopied, ChunkMigrated, CopyOutcome
-from cafcat.operations.chosen_stores import join_store as join
 from cafcat.operations.chosen_stores import store_for_new_objects
 from cafcat.operations.copy.run import ChunkCopier
 from cafcat.operations.failures import note_failure
+from cafcat.operations.joining import join_store as join
 from cafcat.operations.object_bytes import object_crc64nvme
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before

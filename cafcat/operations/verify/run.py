@@ -7,7 +7,7 @@ only on the time when the first part began.
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -30,8 +30,9 @@ from cafcat.operations.verify.options import VerifyOptions
 from cafcat.operations.verify.report import VerifyReport
 from cafcat.operations.verify.source_check import SourceCheck
 from cafcat.operations.verify.worker import Checked, check_here, check_in_workers
-from cafcat.scanning.opening import SourceOptions, printable_options
+from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
+from cafcat.sources.names import printable
 from cafcat.stores.presence import elsewhere, why_not_there
 from cafcat.support.paths import from_root
 from cafcat.support.workers import processors
@@ -138,7 +139,7 @@ class _Verify:
         # Listings begin anew: the position of an interrupted ingest would hide the files before it.
         sources = source_opener(self._session, SourceOptions(**shared, restart_listing=True)).open(names)
         verification = self._catalog.verification
-        scope = printable_options({"sources": names, "folder": os.getcwd()} | shared)
+        scope = _printable({"sources": names, "folder": os.getcwd()} | shared)
         run = verification.begin(self.level, scope, restart=options.restart)
         self._session.progress.begin("verify")
         for source in sources[verification.checked(run.id) :]:
@@ -254,3 +255,14 @@ def _job_count(jobs: int | None, totals: TargetTotals, level: VerifyLevel) -> in
             return 1
         jobs = processors()
     return max(1, min(jobs, totals.objects, _MOST_JOBS))
+
+
+def _printable(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as text that Postgres can store: a name may contain bytes that are not UTF-8."""
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, list):
+            return [shown(item) for item in value]
+        return printable(value) if isinstance(value, str) else value
+
+    return {name: shown(value) for name, value in options.items()}

@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.stores.base import ObjectInfo
@@ -24,7 +25,16 @@ class LocalStore:
     """A store whose objects are the files below a folder. Safe to share between threads and processes.
 
     The folder is created with the first object. Files that were read stay open for a while, until `close`.
+
+    Attributes:
+        folder: Absolute path of the folder.
+        url: URL of the folder, percent-encoded: "file:///srv/chunks".
+        is_remote: False, also for a network file system: the operating system hides the server.
+        reads_in_flight: 1: files come from the page cache, or from a disk that reads ahead by itself.
     """
+
+    is_remote: Final = False
+    reads_in_flight: Final = 1
 
     def __init__(self, folder: Path, *, is_private: bool = False) -> None:
         """Open a store. The folder may be missing.
@@ -34,7 +44,8 @@ class LocalStore:
             is_private: True to close the folder, its parent and all files in it to other users. False to apply the
                 umask.
         """
-        self._folder = os.path.abspath(folder)
+        self.folder: Final = os.path.abspath(folder)
+        self.url: Final = Path(self.folder).as_uri()
         self._cache = CachedFiles(self.open)
         self._is_private = is_private
         self._synced: set[tuple[str, int]] = set()
@@ -43,26 +54,6 @@ class LocalStore:
     def close(self) -> None:
         """Close the files that are still open. Idempotent. The store can still be used."""
         self._cache.close()
-
-    @property
-    def folder(self) -> str:
-        """Absolute path of the folder."""
-        return self._folder
-
-    @property
-    def url(self) -> str:
-        """URL of the folder, percent-encoded: "file:///srv/chunks"."""
-        return Path(self._folder).as_uri()
-
-    @property
-    def is_remote(self) -> bool:
-        """False, also for a network file system: the operating system hides the server."""
-        return False
-
-    @property
-    def reads_in_flight(self) -> int:
-        """1: files come from the page cache, or from a disk that reads ahead by itself."""
-        return 1
 
     def create(self, key: str, *, rewrites_head: bool = False) -> LocalUpload:  # noqa: ARG002 - any head can be rewritten
         """Begin an upload.
@@ -74,7 +65,7 @@ class LocalStore:
         """
         path = self.locate(key)
         self._make_folder(os.path.dirname(path))
-        return LocalUpload(path, self._folder, key, is_private=self._is_private)
+        return LocalUpload(path, self.folder, key, is_private=self._is_private)
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
         """Return exactly the bytes `[start_byte, end_byte)` of an object.
@@ -97,7 +88,7 @@ class LocalStore:
         try:
             return LocalFile(path)
         except (NotFound, InvalidInput) as error:
-            raise NotFound(f"no object {key} in {self._folder}", chunk=path) from error
+            raise NotFound(f"no object {key} in {self.folder}", chunk=path) from error
 
     def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
         """Yield the bytes `[start_byte, end_byte)` of an object in blocks of at most 1 MiB. Raises as `read`."""
@@ -132,7 +123,7 @@ class LocalStore:
 
     def locate(self, key: str) -> str:
         """Return the absolute path of an object's file. Raises InvalidInput for a key that is not allowed."""
-        return f"{self._folder}/{check_key(key)}"
+        return f"{self.folder}/{check_key(key)}"
 
     def _remove(self, path: str) -> None:
         try:
@@ -141,7 +132,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise store_failed("remove", path, self._folder, error) from error
+            raise store_failed("remove", path, self.folder, error) from error
 
     def _walk(self, below: str = "") -> Iterator[str]:
         """Yield the names of all files, relative to the folder, in byte order."""
@@ -155,26 +146,26 @@ class LocalStore:
 
     def _names(self, key: str) -> Sequence[str]:
         """Return the names in a folder, in reverse order. Those of folders end in "/"."""
-        folder = f"{self._folder}/{key}"
+        folder = f"{self.folder}/{key}"
         try:
             with os.scandir(folder) as entries:
                 names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise store_failed("list", folder, self._folder, error) from error
+            raise store_failed("list", folder, self.folder, error) from error
         return sorted(names, reverse=True)
 
     def _size_of(self, key: str) -> int | None:
         """Return the size of an object. None for a file with another kind of name, and for a deleted one."""
-        path = f"{self._folder}/{key}"
+        path = f"{self.folder}/{key}"
         try:
             check_key(key)
             status = os.stat(path)
         except (InvalidInput, FileNotFoundError):
             return None
         except OSError as error:
-            raise store_failed("list", path, self._folder, error) from error
+            raise store_failed("list", path, self.folder, error) from error
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def _make_folder(self, folder: str) -> None:
@@ -190,7 +181,7 @@ class LocalStore:
             sync_ancestors(folder)
             self._synced.add((folder, os.stat(folder).st_ino))
         except OSError as error:
-            raise store_failed("create", folder, self._folder, error) from error
+            raise store_failed("create", folder, self.folder, error) from error
 
     def _make_missing(self, folder: str) -> None:
         missing = []
@@ -198,9 +189,9 @@ class LocalStore:
             missing.append(folder)
             folder = os.path.dirname(folder)
         for path in reversed(missing):
-            is_ours = self._is_private and f"{path}/".startswith(f"{os.path.dirname(self._folder)}/")
+            is_ours = self._is_private and f"{path}/".startswith(f"{os.path.dirname(self.folder)}/")
             with suppress(FileExistsError):
-                if is_ours and len(path) >= len(self._folder):
+                if is_ours and len(path) >= len(self.folder):
                     make_private_folder(path)
                 else:
                     os.mkdir(path, PRIVATE_FOLDER if is_ours else 0o777)

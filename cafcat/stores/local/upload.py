@@ -9,7 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput, StoreFailed
 from cafcat.stores.keys import PARTIAL_SUFFIX
@@ -33,7 +33,14 @@ class LocalUpload:
     Whole blocks in page-aligned memory bypass the page cache (O_DIRECT) where the file system allows it. This is
     nearly twice as fast as buffered writes (docs/performance.md). From the first other block on, writes are
     buffered.
+
+    Attributes:
+        upload_id: None: the key suffices to find the temporary file.
+        etag: None: file systems have no entity tags.
     """
+
+    upload_id: Final = None
+    etag: Final = None
 
     def __init__(self, path: str, folder: str, key: str, *, is_private: bool = False) -> None:
         """Create the temporary file.
@@ -98,16 +105,6 @@ class LocalUpload:
         except OSError as error:
             self._fail("write", error)
         self._half_written = False
-
-    @property
-    def upload_id(self) -> str | None:
-        """None: the key suffices to find the temporary file."""
-        return None
-
-    @property
-    def etag(self) -> str | None:
-        """None: file systems have no entity tags."""
-        return None
 
     def commit(self, crc64nvme: int | None = None) -> None:  # noqa: ARG002 - a file system keeps no checksum
         """Make the object durable under its key.
