@@ -89,4 +89,4 @@ def _kinds(progress: ShownProgress, *, failures: bool) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "ingest", commits=True)(ingest)
+    verb(app, "ingest", ingest, commits=True)

@@ -70,4 +70,4 @@ def _summary(report: "AdoptReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "adopt", commits=True)(adopt)
+    verb(app, "adopt", adopt, commits=True)

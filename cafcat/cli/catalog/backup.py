@@ -88,5 +88,5 @@ def _restored(report: "RestoreReport") -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "backup", commits=True)(backup)
-    verb(app, "restore", commits=True)(restore)
+    verb(app, "backup", backup, commits=True)
+    verb(app, "restore", restore, commits=True)

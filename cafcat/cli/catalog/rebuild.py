@@ -158,5 +158,5 @@ def _compared(report: "CompareReport") -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "rebuild", commits=True)(rebuild)
-    verb(app, "compare")(compare)
+    verb(app, "rebuild", rebuild, commits=True)
+    verb(app, "compare", compare)

@@ -172,5 +172,5 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     below = group(app, "store", "List, check, add, move, migrate and forget stores.")
     for function in (ls, add, rename, move, migrate, rm):
-        verb(below, function.__name__)(function)
-    verb(below, "check")(check)
+        verb(below, function.__name__, function)
+    verb(below, "check", check)

@@ -86,4 +86,4 @@ def _summary(report: "CopyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "copy", commits=True)(copy)
+    verb(app, "copy", copy, commits=True)

@@ -89,4 +89,4 @@ def _done(report: "PruneReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "prune", store=ONLY_IN_STORE, commits=True)(prune)
+    verb(app, "prune", prune, store=ONLY_IN_STORE, commits=True)

@@ -108,4 +108,4 @@ def _files(report: "RecoverReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "recover", store=ONLY_IN_STORE, commits=True)(recover)
+    verb(app, "recover", recover, store=ONLY_IN_STORE, commits=True)

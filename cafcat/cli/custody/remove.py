@@ -173,5 +173,5 @@ def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, r
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "rm", commits=True)(rm)
-    verb(app, "undelete", commits=True)(undelete)
+    verb(app, "rm", rm, commits=True)
+    verb(app, "undelete", undelete, commits=True)

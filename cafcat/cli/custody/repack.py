@@ -106,4 +106,4 @@ def _done(report: "RepackReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "repack", store=ONLY_IN_STORE, commits=True)(repack)
+    verb(app, "repack", repack, store=ONLY_IN_STORE, commits=True)

@@ -72,4 +72,4 @@ def _done(report: "RepairReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "repair", store="Store for new chunks: a folder, URL or name.", commits=True)(repair)
+    verb(app, "repair", repair, store="Store for new chunks: a folder, URL or name.", commits=True)

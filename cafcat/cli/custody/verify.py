@@ -112,4 +112,4 @@ def _summary(report: "VerifyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "verify", store=ONLY_IN_STORE, commits=True)(verify)
+    verb(app, "verify", verify, store=ONLY_IN_STORE, commits=True)

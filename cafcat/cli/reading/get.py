@@ -208,6 +208,6 @@ def extract(
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "get")(get)
-    verb(app, "cat")(cat)
-    verb(app, "extract")(extract)
+    verb(app, "get", get)
+    verb(app, "cat", cat)
+    verb(app, "extract", extract)

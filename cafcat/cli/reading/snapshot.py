@@ -46,4 +46,4 @@ def snapshot(
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "snapshot")(snapshot)
+    verb(app, "snapshot", snapshot)
