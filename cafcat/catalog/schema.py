@@ -68,7 +68,8 @@ def current_revision(url: str) -> str | None:
     Raises:
         CatalogUnavailable: The database cannot be reached.
     """
-    from cafcat.catalog.connection import connect, translated_errors
+    from cafcat.catalog.connection import translated_errors
+    from cafcat.catalog.database_url import connect
 
     with connect(url) as connection, translated_errors():
         return revision_of(connection)
@@ -97,7 +98,7 @@ def upgrade(url: str) -> None:
 
 
 def _check_server(url: str) -> None:
-    from cafcat.catalog.connection import connect
+    from cafcat.catalog.database_url import connect
 
     with connect(url) as connection:
         if connection.info.server_version < 140000:
