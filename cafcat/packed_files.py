@@ -13,7 +13,6 @@ from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import Chunk, ChunkState, ExtractReport, Folder, Location, RetiredLocation, Run, Stats
 from cafcat.progress import Progress
-from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.session import CatalogVerdicts, Session, Stores
 from cafcat.settings.database import Database
@@ -21,8 +20,8 @@ from cafcat.settings.settings import Settings
 
 if TYPE_CHECKING:
     from cafcat.reading.batch import Batch
-    from cafcat.reading.listing import Listing
     from cafcat.reading.plan import ReadPlan
+    from cafcat.reading.reader import FileReader
     from cafcat.reading.urls import SignedUrl
 
 __all__ = ["PackedFiles"]
@@ -47,7 +46,7 @@ class PackedFiles:
         catalog.announce_waits(warn)
         stores = Stores(settings, CatalogVerdicts(settings), warn)
         self.session = Session(settings, catalog, stores, Progress())
-        self._reader = FileReader(catalog, stores.__getitem__, warn)
+        self._warn = warn
 
     @property
     def settings(self) -> Settings:
@@ -57,15 +56,16 @@ class PackedFiles:
     def with_progress(self, progress: Progress) -> Self:
         """Return this repository with another Progress, which follows and stops the operations called on it."""
         view = copy.copy(self)
+        view._reader = self._reader  # with what it has found out about failing stores
         session = self.session
         view.session = Session(session.settings, session.catalog, session.stores, progress)
         return view
 
     @cached_property
-    def _listing(self) -> "Listing":
-        from cafcat.reading.listing import Listing
+    def _reader(self) -> "FileReader":
+        from cafcat.reading.reader import FileReader
 
-        return Listing(self.session.catalog)
+        return FileReader(self.session.catalog, self.session.stores.__getitem__, self._warn)
 
     def close(self) -> None:
         """Close the connection to the catalog, and the files of chunks that are open. Idempotent."""
@@ -243,7 +243,7 @@ class PackedFiles:
 
     def list_folder(self, prefix: str = "") -> Iterator[Location | Folder]:
         """Give the files and folders directly in a folder, or the file of this name."""
-        return self._listing.level(prefix)
+        return self.session.catalog.files.level(prefix)
 
     def find(
         self,
@@ -269,7 +269,7 @@ class PackedFiles:
 
         pattern = None if name is None else regex_of_glob(name)
         where = FindFilter(pattern, newer_ns, older_ns, min_size, max_size)
-        for page in self._listing.pages(prefix, where):
+        for page in self.session.catalog.files.pages(prefix, where):
             yield from page
 
     def extract(self, prefix: str, directory: str | os.PathLike[str], *, overwrite: bool = False) -> ExtractReport:
@@ -293,7 +293,7 @@ class PackedFiles:
         output = self.session.output(directory, overwrite=overwrite)
         return extract_tree(
             self._reader,
-            self._listing,
+            self.session.catalog.files,
             prefix,
             output,
             progress=self.session.progress,
@@ -304,7 +304,7 @@ class PackedFiles:
         """Return the requests that `extract` would send. Raises NotFound."""
         from cafcat.reading.extract import plan_tree
 
-        return plan_tree(self._reader, self._listing, prefix)
+        return plan_tree(self._reader, self.session.catalog.files, prefix)
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
         """Give all chunks, or those in a state, oldest first."""

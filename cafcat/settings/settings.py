@@ -106,13 +106,17 @@ class Settings:
         unknown = sorted(set(flags) - set(KEYS))
         if unknown:
             raise InvalidInput(f"no such setting: {unknown[0]}", hint=f"settings are {', '.join(KEYS)}")
-        given = _from_environment(environ) | _from_flags(flags)
+        given = _given(environ, flags)
         config = config if config is not None else environ.get("CAFCAT_CONFIG") or None
         profile = profile if profile is not None else environ.get("CAFCAT_PROFILE") or None
-        file = _config_file(config, given)
-        document = {} if file is None else _read_toml(file)
-        stores = {} if file is None else named_stores(document.pop("stores", {}), file)
-        return cls._resolve(_from_file(document, file, profile) | given, stores, file)
+        file, stores = _config_file(config, given), {}
+        if file is not None:
+            document = _read_toml(file)
+            stores = named_stores(document.pop("stores", {}), file)
+            given = _from_file(document, file, profile) | given
+        elif profile is not None:
+            raise InvalidInput(f"profile {profile!r} needs a {CONFIG_NAME}, which does not exist")
+        return cls._resolve(given, stores, file)
 
     @classmethod
     def _resolve(cls, given: Mapping[str, GivenValue], stores: Mapping[str, NamedStore], file: Path | None) -> Self:
@@ -185,21 +189,19 @@ _PASSWORD_KEYWORD = re.compile(
 )
 
 
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, GivenValue]:
-    return {name: GivenValue(value, "flag", Path.cwd()) for name, value in flags.items() if value is not None}
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, GivenValue]:
-    """Return the settings in environment variables.
+def _given(environ: Mapping[str, str], flags: Mapping[str, Any]) -> dict[str, GivenValue]:
+    """Return the settings in flags and environment variables.
 
     An empty variable counts as missing, so that a user can switch it off for one command.
     """
-    variables = {name: f"CAFCAT_{name.upper()}" for name in KEYS}
-    return {
-        name: GivenValue(environ[variable], f"environment {variable}", Path.cwd())
-        for name, variable in variables.items()
-        if environ.get(variable)
-    }
+    given = {}
+    for name in KEYS:
+        variable = f"CAFCAT_{name.upper()}"
+        if flags.get(name) is not None:
+            given[name] = GivenValue(flags[name], "flag", Path.cwd())
+        elif environ.get(variable):
+            given[name] = GivenValue(environ[variable], f"environment {variable}", Path.cwd())
+    return given
 
 
 def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, GivenValue]) -> Path | None:
@@ -210,12 +212,8 @@ def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, Give
     return file if file.is_file() else None
 
 
-def _from_file(document: dict[str, Any], file: Path | None, profile: str | None) -> dict[str, GivenValue]:
+def _from_file(document: dict[str, Any], file: Path, profile: str | None) -> dict[str, GivenValue]:
     """Return the settings of the configuration file: top-level keys, overridden by those of `[profiles.NAME]`."""
-    if file is None:
-        if profile is not None:
-            raise InvalidInput(f"profile {profile!r} needs a {CONFIG_NAME}, which does not exist")
-        return {}
     profiles = document.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
         raise InvalidInput(f"profiles in {file} are not tables", hint="write [profiles.NAME]")
