@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cafcat.errors import InvalidInput
-from cafcat.settings.stores import NamedStore, chosen_url, named_stores, options_of, possible_name
+from cafcat.settings.stores import NamedStore, chosen_url, named_stores, possible_name
 from cafcat.settings.values import (
     GivenValue,
     absolute_path,
@@ -137,8 +137,10 @@ class Settings:
         if "store" in given:
             values["store"] = chosen_url(given["store"], "store", stores)
             values["store_name"] = possible_name(given["store"].value, stores)
-        if values["database_url"] is None:
-            values["store"] = _in_real_home(values["store"], home)
+        if values["database_url"] is None and Path(values["store"]).is_relative_to(home):
+            # Without symbolic links: the embedded database has one URL for the store, whatever path of the home the
+            # user gives.
+            values["store"] = str(Path(os.path.realpath(home)) / Path(values["store"]).relative_to(home))
         origins = {name: given[name].origin if name in given else "default" for name in KEYS}
         origins |= {f"stores.{name}": f"file {file}: stores.{name}" for name in stores}
         return cls(home=home, **values, stores=stores, origins=origins)
@@ -162,7 +164,10 @@ class Settings:
         These are the options of the named store with the longest URL that is equal to `url`, or a folder above it.
         Empty if there is no such store.
         """
-        return options_of(url, self.stores)
+        scheme, separator, path = url.partition("://")
+        url = f"{scheme.lower()}{separator}{path.rstrip('/')}"
+        above = [store for store in self.stores.values() if url == store.url or url.startswith(f"{store.url}/")]
+        return max(above, key=lambda store: len(store.url)).options if above else {}
 
     def store_context(self, url: str) -> StoreContext:
         """Return what these settings provide for opening the store, or an object, at a URL."""
@@ -252,15 +257,6 @@ def default_home() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("cafcat", appauthor=False)).absolute()
-
-
-def _in_real_home(store: str, home: Path) -> str:
-    """Return the path of a store, with symbolic links in the path of the home resolved if it is inside the home.
-
-    So the embedded database has only one URL for the store, whatever path of the home the user gives.
-    """
-    below = Path(store).relative_to(home) if Path(store).is_relative_to(home) else None
-    return store if below is None else str(Path(os.path.realpath(home)) / below)
 
 
 def _database_url(given: GivenValue, name: str) -> str:

@@ -8,7 +8,7 @@ from cafcat.catalog.connection import Connection, PreparedLookup
 from cafcat.errors import NotFound
 from cafcat.model import LOOKED_UP_PATHS, Folder, Location
 from cafcat.support.paths import file_of, folder_of
-from cafcat.support.quantities import to_microseconds, to_nanoseconds
+from cafcat.support.quantities import to_microseconds
 
 __all__ = [
     "LOOKED_UP_PATHS",
@@ -241,9 +241,11 @@ class Lookup:
     def level(self, prefix: str) -> Iterator[Location | Folder]:
         """Yield the files and folders directly in a folder, after the file of that name if there is one."""
         yield from self._file(prefix)
-        after: Location | Folder | None = None
-        while page := self.folder_page(folder_of(prefix), after=after):
+        folder, after = folder_of(prefix), None
+        while page := self.folder_page(folder, after=after):
             yield from page
+            if len(page) < PAGE_ROWS:
+                return
             after = page[-1]
 
     def pages(
@@ -258,8 +260,8 @@ class Lookup:
         """
         if file := self._file(prefix, where):
             yield file
-        after: str | None = None
-        while page := self.page(folder_of(prefix), after=after, where=where, limit=page_rows):
+        folder, after = folder_of(prefix), None
+        while page := self.page(folder, after=after, where=where, limit=page_rows):
             yield page
             if len(page) < page_rows:
                 return
@@ -357,7 +359,7 @@ class Lookup:
 def location_of(row: Sequence[Any]) -> Location:
     """Return the location in a row of the columns LOCATION."""
     path, start, end, crc32c, microseconds, chunk, store, key, archive_format, content_bytes, decoding = row
-    modified_ns = to_nanoseconds(microseconds)
+    modified_ns = None if microseconds is None else microseconds * 1000
     return Location(
         path, start, end, crc32c, modified_ns, chunk, store, key, archive_format, content_bytes, decoding
     )
