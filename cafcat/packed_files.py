@@ -14,7 +14,7 @@ from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import Chunk, ChunkState, ExtractReport, Folder, Location, RetiredLocation, Run, Stats
 from cafcat.progress import Progress
 from cafcat.reading.request import ReadRequest
-from cafcat.session import CatalogVerdicts, Session, Stores
+from cafcat.session import CatalogVerdicts, Session, Stores, output_of
 from cafcat.settings.database import Database
 from cafcat.settings.settings import Settings
 
@@ -135,7 +135,7 @@ class PackedFiles:
             InvalidInput: The range is beyond the file.
             StoreFailed, CatalogUnavailable: A store or the database does not answer.
         """
-        return self._reader.read(ReadRequest.of(path, self.locate(path), start, end))
+        return self._reader.read(ReadRequest.of(path, self._reader.locate(path), start, end))
 
     def stream(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Give the bytes of a file, or a range of them, in blocks of at most 1 MiB.
@@ -143,7 +143,7 @@ class PackedFiles:
         A file of at most 8 MiB is compared with its checksum before the first block, a larger one before the last.
         Arguments and errors as of `read`.
         """
-        return self._reader.stream(ReadRequest.of(path, self.locate(path), start, end))
+        return self._reader.stream(ReadRequest.of(path, self._reader.locate(path), start, end))
 
     def get(
         self,
@@ -173,8 +173,8 @@ class PackedFiles:
         """
         from cafcat.reading.outputs import write_single
 
-        request = ReadRequest.of(path, self.locate(path), start, end)
-        target = self.session.output(output, overwrite=overwrite)
+        request = ReadRequest.of(path, self._reader.locate(path), start, end)
+        target = output_of(self.session.settings, output, overwrite=overwrite)
         write = partial(write_single, target, request.modified_ns)
         self._reader.save(request, self._reader.stream(request), write, can_restart=not target.is_special)
         return request.location
@@ -290,7 +290,7 @@ class PackedFiles:
         """
         from cafcat.reading.extract import extract_tree
 
-        output = self.session.output(directory, overwrite=overwrite)
+        output = output_of(self.session.settings, directory, overwrite=overwrite)
         return extract_tree(
             self._reader,
             self.session.catalog.files,

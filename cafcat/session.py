@@ -133,18 +133,9 @@ class Session:
         """Report a warning."""
         self.progress.warn(message)
 
-    def output(self, path: str | os.PathLike[str], *, overwrite: bool) -> "Output":
-        """Return a file or folder to write. In the default home, new files are private to the user.
-
-        Args:
-            path: Name of the file or folder.
-            overwrite: Replace existing files.
-        """
-        return output_of(self.settings, path, overwrite=overwrite)
-
     def outputs(self, paths: Mapping[str, str | os.PathLike[str]], *, overwrite: bool) -> "dict[str, Output]":
         """Return several files to write, by key. If one of them is in the default home, all are private."""
-        outputs = {key: self.output(path, overwrite=overwrite) for key, path in paths.items()}
+        outputs = {key: output_of(self.settings, path, overwrite=overwrite) for key, path in paths.items()}
         mode = min((output.mode for output in outputs.values()), default=0)
         return {key: replace(output, mode=mode) for key, output in outputs.items()}
 

@@ -17,7 +17,6 @@ __all__ = [
     "current_revision",
     "migrations_folder",
     "outdated",
-    "revision_and_home_of",
     "revision_of",
     "upgrade",
 ]
@@ -46,20 +45,6 @@ def revision_of(connection: psycopg.Connection[Any]) -> str | None:
     except UndefinedTable:
         return None
     return str(row[0]) if row else None
-
-
-def revision_and_home_of(connection: psycopg.Connection[Any]) -> tuple[str | None, str | None]:
-    """Return the schema revision of an embedded database, and the URL of the home at its last use.
-
-    The revision is None if there is no cafcat schema, the URL is None if it was not recorded yet. Costs one query
-    if the schema is of the current revision.
-    """
-    statement = "SELECT version_num, (SELECT home FROM catalog_identity) FROM alembic_version"
-    try:
-        row = connection.execute(statement).fetchone()
-    except UndefinedTable:
-        return revision_of(connection), None
-    return (str(row[0]), row[1]) if row else (None, None)
 
 
 def current_revision(url: str) -> str | None:

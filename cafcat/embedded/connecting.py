@@ -11,8 +11,10 @@ from typing import Final
 
 import psycopg
 from psycopg.conninfo import make_conninfo
+from psycopg.errors import UndefinedTable
 
 from cafcat.catalog.connection import PgConnection, application_name, open_connection
+from cafcat.catalog.schema import revision_of
 
 __all__ = [
     "DATABASE",
@@ -25,6 +27,7 @@ __all__ = [
     "is_private",
     "read_postmaster",
     "recorded_socket_folder",
+    "revision_and_home_of",
     "server_conninfo",
     "without_pg_variables",
 ]
@@ -176,6 +179,20 @@ def connect_to(sockets: Path, dbname: str, role: str) -> PgConnection:
     with without_pg_variables():
         conninfo = make_conninfo(server_conninfo(sockets, dbname, role), application_name=application_name())
         return open_connection(conninfo)
+
+
+def revision_and_home_of(connection: PgConnection) -> tuple[str | None, str | None]:
+    """Return the schema revision of an embedded database, and the URL of the home at its last use.
+
+    The revision is None if there is no cafcat schema, the URL is None if it was not recorded yet. Costs one query
+    if the schema is of the current revision.
+    """
+    statement = "SELECT version_num, (SELECT home FROM catalog_identity) FROM alembic_version"
+    try:
+        row = connection.execute(statement).fetchone()
+    except UndefinedTable:
+        return revision_of(connection), None
+    return (str(row[0]), row[1]) if row else (None, None)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.connection import PgConnection
-from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, revision_and_home_of, upgrade
+from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, upgrade
 from cafcat.errors import InvalidInput
 from cafcat.settings.settings import Settings, redact
 from cafcat.support.private import close_home
@@ -57,7 +57,7 @@ class Database:
             from cafcat.catalog.database_url import connect
 
             return connect(self._given_url, prepares=self._prepares)
-        from cafcat.embedded.connecting import connect_running, without_pg_variables
+        from cafcat.embedded.connecting import connect_running, revision_and_home_of, without_pg_variables
 
         close_home(self._home, is_default=self._is_default_home)
         connection = connect_running((self._home / "postgres").resolve()) or self._server().connect()
@@ -114,6 +114,8 @@ class Database:
         """Return a libpq URL of the database. The embedded server is started, so that the URL works."""
         if self._given_url is not None:
             return self._given_url
+        from cafcat.embedded.connecting import revision_and_home_of
+
         with self._server().connect() as connection:
             self._follow_home(connection, *revision_and_home_of(connection))
         return self._server().url()
