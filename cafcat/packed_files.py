@@ -4,18 +4,17 @@ import copy
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import Chunk, ChunkState, ExtractReport, Folder, Location, RetiredLocation, Run, Stats
 from cafcat.progress import Progress
 from cafcat.reading.request import ReadRequest
-from cafcat.session import CatalogVerdicts, Session, Stores, output_of
-from cafcat.settings.database import Database
+from cafcat.session import Session, output_of
 from cafcat.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,12 +40,8 @@ class PackedFiles:
             settings: Settings of the repository.
             warn: Called with warnings of reads, such as a read from a copy. The default logs them.
         """
-        warn = warn or logging.getLogger("cafcat").warning
-        catalog: Catalog = Database(settings).catalog()
-        catalog.announce_waits(warn)
-        stores = Stores(settings, CatalogVerdicts(settings), warn)
-        self.session = Session(settings, catalog, stores, Progress())
-        self._warn = warn
+        self._warn = warn or logging.getLogger("cafcat").warning
+        self.session = Session.open(settings, Progress(), self._warn)
 
     @property
     def settings(self) -> Settings:
@@ -57,8 +52,7 @@ class PackedFiles:
         """Return this repository with another Progress, which follows and stops the operations called on it."""
         view = copy.copy(self)
         view._reader = self._reader  # with what it has found out about failing stores
-        session = self.session
-        view.session = Session(session.settings, session.catalog, session.stores, progress)
+        view.session = replace(self.session, progress=progress)
         return view
 
     @cached_property

@@ -111,6 +111,22 @@ class Session:
     stores: Stores
     progress: Progress
 
+    @classmethod
+    def open(cls, settings: Settings, progress: Progress, warn: Callable[[str], object] | None = None) -> "Session":
+        """Return a session. It connects, and opens stores, when they are first used.
+
+        Args:
+            settings: Settings of the repository.
+            progress: Receives progress and events, and can stop the operation.
+            warn: Called with warnings of the catalog and the stores.
+        """
+        from cafcat.settings.database import Database
+
+        catalog = Database(settings).catalog()
+        if warn is not None:
+            catalog.announce_waits(warn)
+        return cls(settings, catalog, Stores(settings, CatalogVerdicts(settings), warn), progress)
+
     @property
     def stopping(self) -> bool:
         """True if the operation is to finish the object at hand, commit it, and return."""
@@ -153,10 +169,7 @@ class SessionFactory:
 
     def __call__(self, progress: Progress) -> Session:
         """Return a new session with a connection of its own."""
-        from cafcat.settings.database import Database
-
-        stores = Stores(self.settings, CatalogVerdicts(self.settings))
-        return Session(self.settings, Database(self.settings).catalog(), stores, progress)
+        return Session.open(self.settings, progress)
 
 
 def output_of(settings: Settings | None, path: str | os.PathLike[str], *, overwrite: bool) -> "Output":

@@ -45,10 +45,10 @@ def adopt(call: Call, options: AdoptOptions) -> int:
         at_hand="the archive",
         finishes=False,
         if_interrupted="adopted archives stay in the catalog",
-    ) as repository:
+    ) as session:
         from cafcat.operations.adopt.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     call.summarize({"summary": asdict(report)}, [_summary(report)], report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed or report.files_failed else 0
 

@@ -29,10 +29,10 @@ def repair(call: Call, options: RepairOptions) -> int:
         ShownProgress(call),
         at_hand="the open chunk",
         if_interrupted="committed chunks stay; everything else is unchanged",
-    ) as repository:
+    ) as session:
         from cafcat.operations.repair.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     call.summarize({"summary": asdict(report)}, _summary(report))
     left = report.files_lost or report.chunks_left or report.logs_damaged
     return INTERRUPTED if report.interrupted else DAMAGE if left else 0
