@@ -4,25 +4,23 @@ import copy
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import Chunk, ChunkState, ExtractReport, Folder, Location, RetiredLocation, Run, Stats
 from cafcat.progress import Progress
-from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
-from cafcat.session import CatalogVerdicts, Session, Stores
-from cafcat.settings.database import Database
+from cafcat.session import Session, output_of
 from cafcat.settings.settings import Settings
 
 if TYPE_CHECKING:
     from cafcat.reading.batch import Batch
-    from cafcat.reading.listing import Listing
     from cafcat.reading.plan import ReadPlan
+    from cafcat.reading.reader import FileReader
     from cafcat.reading.urls import SignedUrl
 
 __all__ = ["PackedFiles"]
@@ -42,12 +40,8 @@ class PackedFiles:
             settings: Settings of the repository.
             warn: Called with warnings of reads, such as a read from a copy. The default logs them.
         """
-        warn = warn or logging.getLogger("cafcat").warning
-        catalog: Catalog = Database(settings).catalog()
-        catalog.announce_waits(warn)
-        stores = Stores(settings, CatalogVerdicts(settings), warn)
-        self.session = Session(settings, catalog, stores, Progress())
-        self._reader = FileReader(catalog, stores.__getitem__, warn)
+        self._warn = warn or logging.getLogger("cafcat").warning
+        self.session = Session.open(settings, Progress(), self._warn)
 
     @property
     def settings(self) -> Settings:
@@ -57,15 +51,15 @@ class PackedFiles:
     def with_progress(self, progress: Progress) -> Self:
         """Return this repository with another Progress, which follows and stops the operations called on it."""
         view = copy.copy(self)
-        session = self.session
-        view.session = Session(session.settings, session.catalog, session.stores, progress)
+        view._reader = self._reader  # with what it has found out about failing stores
+        view.session = replace(self.session, progress=progress)
         return view
 
     @cached_property
-    def _listing(self) -> "Listing":
-        from cafcat.reading.listing import Listing
+    def _reader(self) -> "FileReader":
+        from cafcat.reading.reader import FileReader
 
-        return Listing(self.session.catalog)
+        return FileReader(self.session.catalog, self.session.stores.__getitem__, self._warn)
 
     def close(self) -> None:
         """Close the connection to the catalog, and the files of chunks that are open. Idempotent."""
@@ -135,7 +129,7 @@ class PackedFiles:
             InvalidInput: The range is beyond the file.
             StoreFailed, CatalogUnavailable: A store or the database does not answer.
         """
-        return self._reader.read(ReadRequest.of(path, self.locate(path), start, end))
+        return self._reader.read(ReadRequest.of(path, self._reader.locate(path), start, end))
 
     def stream(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Give the bytes of a file, or a range of them, in blocks of at most 1 MiB.
@@ -143,7 +137,7 @@ class PackedFiles:
         A file of at most 8 MiB is compared with its checksum before the first block, a larger one before the last.
         Arguments and errors as of `read`.
         """
-        return self._reader.stream(ReadRequest.of(path, self.locate(path), start, end))
+        return self._reader.stream(ReadRequest.of(path, self._reader.locate(path), start, end))
 
     def get(
         self,
@@ -173,8 +167,8 @@ class PackedFiles:
         """
         from cafcat.reading.outputs import write_single
 
-        request = ReadRequest.of(path, self.locate(path), start, end)
-        target = self.session.output(output, overwrite=overwrite)
+        request = ReadRequest.of(path, self._reader.locate(path), start, end)
+        target = output_of(self.session.settings, output, overwrite=overwrite)
         write = partial(write_single, target, request.modified_ns)
         self._reader.save(request, self._reader.stream(request), write, can_restart=not target.is_special)
         return request.location
@@ -243,7 +237,7 @@ class PackedFiles:
 
     def list_folder(self, prefix: str = "") -> Iterator[Location | Folder]:
         """Give the files and folders directly in a folder, or the file of this name."""
-        return self._listing.level(prefix)
+        return self.session.catalog.files.level(prefix)
 
     def find(
         self,
@@ -269,7 +263,7 @@ class PackedFiles:
 
         pattern = None if name is None else regex_of_glob(name)
         where = FindFilter(pattern, newer_ns, older_ns, min_size, max_size)
-        for page in self._listing.pages(prefix, where):
+        for page in self.session.catalog.files.pages(prefix, where):
             yield from page
 
     def extract(self, prefix: str, directory: str | os.PathLike[str], *, overwrite: bool = False) -> ExtractReport:
@@ -290,10 +284,10 @@ class PackedFiles:
         """
         from cafcat.reading.extract import extract_tree
 
-        output = self.session.output(directory, overwrite=overwrite)
+        output = output_of(self.session.settings, directory, overwrite=overwrite)
         return extract_tree(
             self._reader,
-            self._listing,
+            self.session.catalog.files,
             prefix,
             output,
             progress=self.session.progress,
@@ -304,7 +298,7 @@ class PackedFiles:
         """Return the requests that `extract` would send. Raises NotFound."""
         from cafcat.reading.extract import plan_tree
 
-        return plan_tree(self._reader, self._listing, prefix)
+        return plan_tree(self._reader, self.session.catalog.files, prefix)
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
         """Give all chunks, or those in a state, oldest first."""

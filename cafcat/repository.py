@@ -37,7 +37,7 @@ from cafcat.operations.undelete.report import UndeleteReport
 from cafcat.operations.verify.options import VerifyOptions
 from cafcat.operations.verify.report import VerifyReport
 from cafcat.packed_files import PackedFiles
-from cafcat.session import Session
+from cafcat.session import Session, output_of
 from cafcat.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Repository(PackedFiles):
 
         session = self.session
         try:
-            target = session.output(output, overwrite=overwrite)
+            target = output_of(session.settings, output, overwrite=overwrite)
             return write_snapshot(session.catalog, prefix, target, version=__version__, progress=session.progress)
         finally:
             session.progress.end()
@@ -203,7 +203,7 @@ class Repository(PackedFiles):
         from cafcat.operations.export.run import export_archive
         from cafcat.operations.names import check_names
 
-        target = self.session.output(output, overwrite=overwrite)
+        target = output_of(self.session.settings, output, overwrite=overwrite)
         names = list(check_names(prefixes))
         return export_archive(self.session, self._reader, names, target, format)
 

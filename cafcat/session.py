@@ -111,6 +111,22 @@ class Session:
     stores: Stores
     progress: Progress
 
+    @classmethod
+    def open(cls, settings: Settings, progress: Progress, warn: Callable[[str], object] | None = None) -> "Session":
+        """Return a session. It connects, and opens stores, when they are first used.
+
+        Args:
+            settings: Settings of the repository.
+            progress: Receives progress and events, and can stop the operation.
+            warn: Called with warnings of the catalog and the stores.
+        """
+        from cafcat.settings.database import Database
+
+        catalog = Database(settings).catalog()
+        if warn is not None:
+            catalog.announce_waits(warn)
+        return cls(settings, catalog, Stores(settings, CatalogVerdicts(settings), warn), progress)
+
     @property
     def stopping(self) -> bool:
         """True if the operation is to finish the object at hand, commit it, and return."""
@@ -133,18 +149,9 @@ class Session:
         """Report a warning."""
         self.progress.warn(message)
 
-    def output(self, path: str | os.PathLike[str], *, overwrite: bool) -> "Output":
-        """Return a file or folder to write. In the default home, new files are private to the user.
-
-        Args:
-            path: Name of the file or folder.
-            overwrite: Replace existing files.
-        """
-        return output_of(self.settings, path, overwrite=overwrite)
-
     def outputs(self, paths: Mapping[str, str | os.PathLike[str]], *, overwrite: bool) -> "dict[str, Output]":
         """Return several files to write, by key. If one of them is in the default home, all are private."""
-        outputs = {key: self.output(path, overwrite=overwrite) for key, path in paths.items()}
+        outputs = {key: output_of(self.settings, path, overwrite=overwrite) for key, path in paths.items()}
         mode = min((output.mode for output in outputs.values()), default=0)
         return {key: replace(output, mode=mode) for key, output in outputs.items()}
 
@@ -162,10 +169,7 @@ class SessionFactory:
 
     def __call__(self, progress: Progress) -> Session:
         """Return a new session with a connection of its own."""
-        from cafcat.settings.database import Database
-
-        stores = Stores(self.settings, CatalogVerdicts(self.settings))
-        return Session(self.settings, Database(self.settings).catalog(), stores, progress)
+        return Session.open(self.settings, progress)
 
 
 def output_of(settings: Settings | None, path: str | os.PathLike[str], *, overwrite: bool) -> "Output":

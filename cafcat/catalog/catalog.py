@@ -43,6 +43,9 @@ class Catalog:
 
     The methods are in parts, one property for each. A part is imported when it is first used, because a command
     that reads one file needs only one part. Callers never get a database session or connection.
+
+    Attributes:
+        files: The part that looks up and lists files.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Catalog:
         self._connect_reader = connect_reader or connect
         self._lock_wait = LockWait(lock_timeout)
         self._connection = Connection(connect, self._lock_wait)
+        self.files = Lookup(self._connection)
 
     def announce_waits(self, warn: Callable[[str], object]) -> None:
         """Set a function that is called with a message while another session holds a lock for long."""
@@ -71,11 +75,6 @@ class Catalog:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._connection.close()
-
-    @cached_property
-    def files(self) -> Lookup:
-        """Return the part that looks up and lists files."""
-        return Lookup(self._connection)
 
     @cached_property
     def chunks(self) -> "Chunks":

@@ -1,47 +1,49 @@
 """A connection to the catalog that is reused, and the translation of psycopg's exceptions into cafcat's."""
 
 import os
-import re
 import select
+import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cafcat.catalog.by_key import BY_INDEX
 from cafcat.catalog.locking import (
     DEFAULT_LIMIT_SECONDS,
     LockWait,
-    application_name,
     locked_error,
     set_lock_timeout,
 )
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
-from cafcat.errors import AccessDenied, CafcatError, CatalogLocked, CatalogUnavailable, InvalidInput
+from cafcat.errors import CafcatError, CatalogLocked, CatalogUnavailable, InvalidInput
 
 __all__ = [
     "Connection",
     "PgConnection",
     "PreparedLookup",
-    "connect",
-    "is_readable",
+    "application_name",
     "one_line",
     "open_connection",
     "primary_message",
-    "split_password",
     "translated_errors",
 ]
 
 
 class PgConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A psycopg connection with a setting for how long it waits for locks."""
+    """A psycopg connection of cafcat.
+
+    Attributes:
+        lock_wait: How long it waits for locks.
+        revision: Revision of the schema, if it was queried when the connection was made.
+    """
 
     lock_wait: LockWait | None = None
+    revision: str | None = None
 
 
 _PREPARE_ON_REQUEST: Final = 1 << 62
@@ -55,18 +57,8 @@ A plan that was made for a small table may be slow after the table has grown. A 
 statistics by itself would keep such a plan for ever.
 """
 
-_DEFAULTS = {
-    "connect_timeout": "10",
-    # Detect a server that vanished without closing the connection within two minutes, not after hours.
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "60000",
-}
-"""Defaults of libpq's connection parameters. Parameters in the URL override them."""
-
-
-_PORTS: Final = re.compile(r"[0-9 ]*(?:,[0-9 ]*)*")
+_NAME_BYTES: Final = 63
+"""Longest application_name of PostgreSQL (NAMEDATALEN - 1)."""
 
 
 class PreparedLookup(NamedTuple):
@@ -82,57 +74,10 @@ class PreparedLookup(NamedTuple):
     first: bytes
 
 
-def connect(url: str, *, prepares: bool = True) -> PgConnection:
-    """Return a new connection in autocommit mode.
-
-    Args:
-        url: A libpq URL or key=value string. Errors and their causes never quote an unreadable one, since it may
-            hold a password.
-        prepares: As for `open_connection`.
-
-    Raises:
-        InvalidInput: The URL cannot be read.
-        CatalogUnavailable: The server does not answer, or refuses the connection.
-        AccessDenied: The server rejects user and password.
-    """
-    conninfo = _conninfo(url)
-    try:
-        return open_connection(conninfo, prepares=prepares)
-    except psycopg.OperationalError as error:
-        raise _connection_error(one_line(error)) from error
-
-
-def _conninfo(url: str) -> str:
-    """Return a key=value string with cafcat's defaults.
-
-    Raises:
-        InvalidInput: The URL cannot be read. The error has no cause, because libpq's error quotes the URL.
-    """
-    if not is_readable(url):
-        hint = "write postgresql://user:password@host/name, with @ : / ? % in a password as %40 %3A %2F %3F %25"
-        raise InvalidInput("the database URL cannot be read", hint=hint)
-    given = conninfo_to_dict(url)
-    defaults = _DEFAULTS if "PGAPPNAME" in os.environ else _DEFAULTS | {"application_name": application_name()}
-    return make_conninfo(url, **{name: value for name, value in defaults.items() if name not in given})
-
-
-def is_readable(url: str) -> bool:
-    """Return whether libpq can parse this URL or key=value string, without signs of a misread password."""
-    try:
-        return not _is_garbled(conninfo_to_dict(url))
-    except (psycopg.ProgrammingError, UnicodeError):
-        return False
-
-
-def _is_garbled(given: Mapping[str, Any]) -> bool:
-    """Return whether libpq took the end of a password for another part of the URL, which messages would show.
-
-    libpq reads "ss@host" as the host of "user:p@ss@host". In "user:pa/ss@host/name" it reads "pa" as the port, or
-    "ss@host/name" as the database.
-    """
-    host, port, database = (str(given.get(name) or "") for name in ("host", "port", "dbname"))
-    has_login = "user" in given or "password" in given
-    return "@" in host[1:] or _PORTS.fullmatch(port) is None or ("@" in database and not has_login)
+def application_name() -> str:
+    """Return the name of this process's connections in pg_stat_activity: process id and host."""
+    name = f"cafcat {os.getpid()}@{socket.gethostname()}"
+    return name.encode("ascii", "replace").decode()[:_NAME_BYTES]
 
 
 def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
@@ -150,15 +95,6 @@ def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
     connection = PgConnection.connect(conninfo, autocommit=True, prepare_threshold=threshold)
     connection.prepared_max = _PREPARED_STATEMENTS
     return connection
-
-
-def _connection_error(text: str) -> CafcatError:
-    """Return the error for a failed connection. libpq has no error codes before the connection, only this text."""
-    if "authentication failed" in text or "no password supplied" in text or "no pg_hba.conf entry" in text:
-        return AccessDenied(f"the database refused the login: {text}", hint="check user and password of its URL")
-    if "FATAL:" in text:
-        return CatalogUnavailable(f"the database refused the connection: {text}")
-    return CatalogUnavailable(f"no answer from the database: {text}", hint=_CHECK_SERVER)
 
 
 class Connection:
@@ -249,9 +185,9 @@ class Connection:
         with self._lock:
             try:
                 connection = self._open()
-                if not self._checked:
+                if self._cursor is None:
                     return self._select_first(connection, selection.first, parameter)
-                return self._select(connection, selection.prepared, parameter)
+                return self._select(self._cursor, selection.prepared, parameter)
             except (psycopg.Error, UnicodeEncodeError):
                 with translated_errors():
                     raise
@@ -264,21 +200,20 @@ class Connection:
         if revision != HEAD_REVISION:
             raise outdated(revision)
         self._checked = True
+        self._cursor = connection.cursor()
         return [row[1:] for row in rows if row[1] is not None]
 
     def _select(
-        self, connection: PgConnection, statement: bytes, parameter: str | list[str]
+        self, cursor: psycopg.Cursor[tuple[Any, ...]], statement: bytes, parameter: str | list[str]
     ) -> list[tuple[Any, ...]]:
-        if self._cursor is None:
-            self._cursor = connection.cursor()
         if self._in_transaction or not self._prepares:
-            return self._cursor.execute(statement, (parameter,), prepare=False).fetchall()
+            return cursor.execute(statement, (parameter,), prepare=False).fetchall()
         try:
-            return self._cursor.execute(self._with_plan_number(statement), (parameter,), prepare=True).fetchall()
+            return cursor.execute(self._with_plan_number(statement), (parameter,), prepare=True).fetchall()
         except _PREPARED_STATEMENT_LOST:
             # A pooler mixed up the statements of its clients, or the table was changed meanwhile.
             self._prepares = False
-            return self._select(connection, statement, parameter)
+            return self._select(cursor, statement, parameter)
 
     def _with_plan_number(self, statement: bytes) -> bytes:
         """Return the statement with a number in a comment. A new number makes the server plan it anew."""
@@ -298,6 +233,7 @@ class Connection:
             self.close()
             self._connection = self._connect()
             self._connection.lock_wait = self._lock_wait
+            self._checked = self._connection.revision == HEAD_REVISION
             self._poll = select.poll()
             self._poll.register(self._connection.fileno(), select.POLLIN)
         return self._connection
@@ -331,7 +267,7 @@ _PREPARED_STATEMENT_LOST: Final = (
     pg.FeatureNotSupported,
 )
 _RUN_AGAIN: Final = "run the command again"
-_CHECK_SERVER: Final = "check that it is running and that its URL is right"
+CHECK_SERVER: Final = "check that it is running and that its URL is right"
 
 
 @contextmanager
@@ -365,7 +301,7 @@ def translated_errors() -> Iterator[None]:
         raise InvalidInput(f"the catalog cannot store or look up a value: {primary_message(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         message = f"no answer from the database: {primary_message(error)}"
-        raise CatalogUnavailable(message, hint=_CHECK_SERVER) from error
+        raise CatalogUnavailable(message, hint=CHECK_SERVER) from error
     except UnicodeEncodeError as error:
         raise InvalidInput("a name that is not valid UTF-8 cannot be in the catalog") from error
     except psycopg.Error as error:
@@ -380,10 +316,3 @@ def primary_message(error: psycopg.Error) -> str:
 def one_line(error: BaseException) -> str:
     """Return the message of an exception without line breaks."""
     return " ".join(str(error).split())
-
-
-def split_password(url: str) -> tuple[str, str | None]:
-    """Return a libpq conninfo without its password, and the password, which must not show up in a process list."""
-    parts = conninfo_to_dict(url)
-    password = parts.pop("password", None)
-    return make_conninfo("", **parts), None if password is None else str(password)

@@ -4,8 +4,6 @@ A writer that is stopped inside its commit holds its locks until its process con
 writers wait for a limited time, report the holder of the lock, and fail with an error.
 """
 
-import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from psycopg import errors as pg
 
 from cafcat.errors import CatalogLocked
 
-__all__ = ["DEFAULT_LIMIT_SECONDS", "LockWait", "acquire", "application_name", "locked_error", "set_lock_timeout"]
+__all__ = ["DEFAULT_LIMIT_SECONDS", "LockWait", "acquire", "locked_error", "set_lock_timeout"]
 
 DEFAULT_LIMIT_SECONDS: Final = 600
 """How long a verb waits for a lock by default, in seconds."""
@@ -24,8 +22,6 @@ ATTEMPT_SECONDS: Final = 5.0
 """How long one attempt waits for a lock before the holder is reported, in seconds."""
 _REPORT_SECONDS: Final = 60.0
 """Shortest time between two reports of the same holder, in seconds."""
-_NAME_BYTES: Final = 63
-"""Longest application_name of PostgreSQL (NAMEDATALEN - 1)."""
 
 # Sessions that hold a stronger lock than a reader on a table of the catalog, and do not wait for one themselves.
 _HOLDERS: Final = """
@@ -74,12 +70,6 @@ class _Holder(NamedTuple):
     host: str | None
     state: str | None
     since: str | None
-
-
-def application_name() -> str:
-    """Return the name of this process's connections in pg_stat_activity: process id and host."""
-    name = f"cafcat {os.getpid()}@{socket.gethostname()}"
-    return name.encode("ascii", "replace").decode()[:_NAME_BYTES]
 
 
 def set_lock_timeout(connection: psycopg.Connection[Any], seconds: float) -> None:

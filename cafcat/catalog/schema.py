@@ -17,7 +17,6 @@ __all__ = [
     "current_revision",
     "migrations_folder",
     "outdated",
-    "revision_and_home_of",
     "revision_of",
     "upgrade",
 ]
@@ -48,27 +47,14 @@ def revision_of(connection: psycopg.Connection[Any]) -> str | None:
     return str(row[0]) if row else None
 
 
-def revision_and_home_of(connection: psycopg.Connection[Any]) -> tuple[str | None, str | None]:
-    """Return the schema revision of an embedded database, and the URL of the home at its last use.
-
-    The revision is None if there is no cafcat schema, the URL is None if it was not recorded yet. Costs one query
-    if the schema is of the current revision.
-    """
-    statement = "SELECT version_num, (SELECT home FROM catalog_identity) FROM alembic_version"
-    try:
-        row = connection.execute(statement).fetchone()
-    except UndefinedTable:
-        return revision_of(connection), None
-    return (str(row[0]), row[1]) if row else (None, None)
-
-
 def current_revision(url: str) -> str | None:
     """Return the schema revision of the database at a libpq URL; None if it has no cafcat schema.
 
     Raises:
         CatalogUnavailable: The database cannot be reached.
     """
-    from cafcat.catalog.connection import connect, translated_errors
+    from cafcat.catalog.connection import translated_errors
+    from cafcat.catalog.database_url import connect
 
     with connect(url) as connection, translated_errors():
         return revision_of(connection)
@@ -97,7 +83,7 @@ def upgrade(url: str) -> None:
 
 
 def _check_server(url: str) -> None:
-    from cafcat.catalog.connection import connect
+    from cafcat.catalog.database_url import connect
 
     with connect(url) as connection:
         if connection.info.server_version < 140000:

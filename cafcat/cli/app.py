@@ -3,16 +3,78 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from cafcat.cli.call import Call, with_shared_options
 from cafcat.cli.errors import BROKEN_PIPE, INTERRUPTED
-from cafcat.cli.verbs import COMPLETION_VARIABLE, Verbs
 from cafcat.errors import InvalidInput, OutputFailed
 
-__all__ = ["app", "run"]
+__all__ = ["COMPLETION_VARIABLE", "app", "run"]
+
+COMPLETION_VARIABLE: Final = "_CAFCAT_COMPLETE"
+"""The script that `cafcat completion` prints sets it when it runs cafcat to ask what could follow."""
+
+_MODULES: Final = {
+    "chunks": "catalog.chunks",
+    "store": "catalog.store",
+    "db": "catalog.db",
+    "ingest": "ingest",
+    "get": "reading.get",
+    "cat": "reading.get",
+    "extract": "reading.get",
+    "ls": "reading.listing",
+    "find": "reading.listing",
+    "stat": "reading.listing",
+    "locate": "reading.listing",
+    "url": "reading.url",
+    "snapshot": "reading.snapshot",
+    "export": "archives.convert",
+    "inspect": "archives.inspect",
+    "convert": "archives.convert",
+    "adopt": "archives.adopt",
+    "units": "reading.units",
+    "search": "reading.search",
+    "runs": "catalog.runs",
+    "stats": "catalog.runs",
+    "rm": "custody.remove",
+    "undelete": "custody.remove",
+    "prune": "custody.prune",
+    "repack": "custody.repack",
+    "verify": "custody.verify",
+    "repair": "custody.repair",
+    "copy": "custody.copy",
+    "recover": "custody.recover",
+    "rebuild": "catalog.rebuild",
+    "compare": "catalog.rebuild",
+    "backup": "catalog.backup",
+    "restore": "catalog.backup",
+    "sql": "catalog.sql",
+    "config": "admin.config",
+    "completion": "admin.completion",
+    "version": "admin.version",
+}
+"""Module below cafcat.cli of each verb, in the order of the help."""
+
+
+class Verbs(TyperGroup):
+    """The group of all verbs. A verb's module is imported when the verb is used, or when the help lists it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options | {"commands": dict.fromkeys(_MODULES)})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - as typer calls it
+        """Return a command; None if there is none. Other verbs of its module would cost a millisecond each."""
+        if cmd_name in _MODULES and self.commands[cmd_name] is None:
+            made = typer.Typer(rich_markup_mode=None)
+            import_module(f"cafcat.cli.{_MODULES[cmd_name]}").register(made)
+            made.registered_commands = [verb for verb in made.registered_commands if verb.name == cmd_name]
+            self.commands[cmd_name] = typer.main.get_group(made).commands[cmd_name]
+        return self.commands.get(cmd_name)
+
 
 app = typer.Typer(
     name="cafcat",
@@ -49,7 +111,15 @@ def run(arguments: Sequence[str]) -> int:
     call = Call()
     try:
         _check_current_folder()
-        code = _invoke(call, list(arguments))
+        command = typer.main.get_command(app)
+        if COMPLETION_VARIABLE in os.environ:
+            from cafcat.cli.admin.completion import answer_shell
+
+            answer_shell(command, arguments)
+        with command.make_context("cafcat", list(arguments), obj=call) as context:
+            code = command.invoke(context) or 0
+    except typer.Exit as end:
+        code = end.exit_code
     except BrokenPipeError:
         code = BROKEN_PIPE
     except KeyboardInterrupt:
@@ -81,16 +151,3 @@ def _flushed(call: Call, code: int) -> int:
         if code == 0:
             return BROKEN_PIPE if isinstance(error, BrokenPipeError) else call.report(error)
     return code
-
-
-def _invoke(call: Call, arguments: list[str]) -> int:
-    command = typer.main.get_command(app)
-    if COMPLETION_VARIABLE in os.environ:
-        from cafcat.cli.admin.completion import answer_shell
-
-        answer_shell(command, arguments)
-    try:
-        with command.make_context("cafcat", arguments, obj=call) as context:
-            return command.invoke(context) or 0
-    except typer.Exit as end:
-        return end.exit_code

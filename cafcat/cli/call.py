@@ -8,7 +8,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -26,53 +26,39 @@ if TYPE_CHECKING:
 __all__ = ["Call", "group", "verb", "with_shared_options"]
 
 
-def _option(*names: str, help: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar)
+def _shared(
+    *,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print results as JSON on stdout, errors as JSON on stderr.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither progress nor a summary.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more details.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the Python traceback of an error.")] = False,
+    home: Annotated[
+        str | None, typer.Option("--home", metavar="DIR", help="Folder with the embedded database.")
+    ] = None,
+    database_url: Annotated[
+        str | None,
+        typer.Option("--database-url", metavar="URL", help="Postgres database to use instead of the embedded one."),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="URL", help="Store for new chunks: a folder, URL or name.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", metavar="FILE", help="Configuration file (TOML).")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="Profile in the configuration file.")
+    ] = None,
+    lock_timeout: Annotated[
+        str | None,
+        typer.Option("--lock-timeout", metavar="TIME", help="Longest wait for another writer, such as 30s or 0."),
+    ] = None,
+) -> None:
+    """Declares the shared options, as typer reads them. `--lock-timeout` is an option of verbs that write."""
 
 
-def _store_option(help: str) -> Any:
-    return Annotated[str | None, _option("--store", metavar="URL", help=help)]
-
-
-_SHARED: dict[str, tuple[Any, Any]] = {
-    "json": (
-        Annotated[bool, _option("--json", help="Print results as JSON on stdout, errors as JSON on stderr.")],
-        False,
-    ),
-    "quiet": (Annotated[bool, _option("--quiet", "-q", help="Print neither progress nor a summary.")], False),
-    "verbose": (Annotated[bool, _option("--verbose", "-v", help="Print more details.")], False),
-    "debug": (Annotated[bool, _option("--debug", help="Print the Python traceback of an error.")], False),
-    "home": (
-        Annotated[str | None, _option("--home", metavar="DIR", help="Folder with the embedded database.")],
-        None,
-    ),
-    "database_url": (
-        Annotated[
-            str | None,
-            _option("--database-url", metavar="URL", help="Postgres database to use instead of the embedded one."),
-        ],
-        None,
-    ),
-    "store": (_store_option("Store for new chunks: a folder, URL or name."), None),
-    "config": (
-        Annotated[str | None, _option("--config", metavar="FILE", help="Configuration file (TOML).")],
-        None,
-    ),
-    "profile": (
-        Annotated[str | None, _option("--profile", metavar="NAME", help="Profile in the configuration file.")],
-        None,
-    ),
-}
-
-_COMMITTING: dict[str, tuple[Any, Any]] = {
-    "lock_timeout": (
-        Annotated[
-            str | None,
-            _option("--lock-timeout", metavar="TIME", help="Longest wait for another writer, such as 30s or 0."),
-        ],
-        None,
-    ),
-}
+_SHARED: Final = dict(inspect.signature(_shared).parameters)
 
 
 class Call:
@@ -93,9 +79,10 @@ class Call:
     def json(self, value: bool) -> None:
         self.output.as_json = value
 
-    def accept(self, options: dict[str, Any]) -> None:
-        """Store values of shared options. Later values, which are nearer to the verb, win."""
-        for name, value in options.items():
+    def accept(self, values: dict[str, Any]) -> None:
+        """Move the values of shared options out of `values`. Later values, which are nearer to the verb, win."""
+        for name in _SHARED:
+            value = values.pop(name, None)
             if value is True:
                 setattr(self, name, True)
             elif value is not None and value is not False:
@@ -178,43 +165,41 @@ def with_shared_options(
 ) -> Callable[..., int | None]:
     """Return a typer callback for a function that takes a Call first: the shared options are added to its own.
 
-    If the function has a parameter `options`, annotated with the options of an operation, each of these options is
-    a parameter of the callback.
+    If its second parameter is `options`, annotated with the options of an operation, each of these options is a
+    parameter of the callback.
 
     Args:
         function: the verb.
         store: meaning of `--store` for this verb, unless it is the store of new chunks.
         commits: True for a verb that writes to the catalog, and may wait for another writer.
     """
-    options = _SHARED if store is None else _SHARED | {"store": (_store_option(store), None)}
-    options = options | _COMMITTING if commits else options
-    own = list(inspect.signature(function).parameters.values())[1:]
-    declared = next((parameter.annotation for parameter in own if parameter.name == "options"), None)
-    from_operation: list[inspect.Parameter] = []
-    if declared is not None:
+    shared = dict(_SHARED)
+    if store is not None:
+        help_of_store = typer.Option("--store", metavar="URL", help=store)
+        shared["store"] = shared["store"].replace(annotation=Annotated[str | None, help_of_store])
+    if not commits:
+        del shared["lock_timeout"]
+    _, *own = inspect.signature(function).parameters.values()
+    options, from_operation = None, []
+    if own and own[0].name == "options":
         from cafcat.cli.operation import options_of, parameters_of
 
-        from_operation = parameters_of(declared)
-        own = [parameter for parameter in own if parameter.name != "options"]
+        options = own.pop(0).annotation
+        from_operation = parameters_of(options)
 
     def run(context: typer.Context, **values: Any) -> int | None:
         call: Call = context.obj
-        call.accept({name: values.pop(name) for name in options})
+        call.accept(values)
         if isinstance(context.command, TyperGroup) and context.invoked_subcommand is None:
             typer.echo(context.get_help(), err=True)
             raise typer.Exit(USAGE)
-        if declared is not None:
-            given = {parameter.name: values.pop(parameter.name) for parameter in from_operation}
-            return function(call, options_of(call, declared, given), **values)
-        return function(call, **values)
+        if options is None:
+            return function(call, **values)
+        given = {parameter.name: values.pop(parameter.name) for parameter in from_operation}
+        return function(call, options_of(call, options, given), **values)
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    shared = [
-        inspect.Parameter(name, keyword, default=default, annotation=annotation)
-        for name, (annotation, default) in options.items()
-    ]
-    first = inspect.Parameter("context", keyword, annotation=typer.Context)
-    parameters = [first, *from_operation, *(parameter.replace(kind=keyword) for parameter in own), *shared]
+    first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    parameters = [first, *from_operation, *own, *shared.values()]
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -222,15 +207,15 @@ def with_shared_options(
 
 
 def verb(
-    app: typer.Typer, name: str, *, store: str | None = None, commits: bool = False
-) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    app: typer.Typer,
+    name: str,
+    function: Callable[..., int | None],
+    *,
+    store: str | None = None,
+    commits: bool = False,
+) -> None:
     """Register a function `(call, ...) -> exit code or None` as a verb of `app`; see `with_shared_options`."""
-
-    def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        app.command(name)(with_shared_options(function, store, commits=commits))
-        return function
-
-    return register
+    app.command(name)(with_shared_options(function, store, commits=commits))
 
 
 def group(app: typer.Typer, name: str, help: str) -> typer.Typer:

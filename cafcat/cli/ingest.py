@@ -40,10 +40,10 @@ def ingest(
     progress = ShownProgress(call)
     with operation(
         call, progress, at_hand="the open chunk", if_interrupted=lambda: _committed(progress)
-    ) as repository:
+    ) as session:
         from cafcat.operations.ingest.run import run
 
-        report = run(repository.session, replace(options, comparison=comparison))
+        report = run(session, replace(options, comparison=comparison))
     call.summarize({"summary": asdict(report)}, _summary(report, progress))
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.files_failed else 0
 
@@ -89,4 +89,4 @@ def _kinds(progress: ShownProgress, *, failures: bool) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "ingest", commits=True)(ingest)
+    verb(app, "ingest", ingest, commits=True)

@@ -3,7 +3,7 @@
 import enum
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import MISSING, Field, fields
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
@@ -17,7 +17,7 @@ from cafcat.cli.stopping import StopOnSignal, interrupted_by_signals
 from cafcat.support.parameters import Argument, Flag, OnlyInStore, Unless
 
 if TYPE_CHECKING:
-    from cafcat.repository import Repository
+    from cafcat.session import Session
 
 __all__ = ["operation", "options_of", "parameters_of"]
 
@@ -30,8 +30,8 @@ def operation(
     if_interrupted: str | Callable[[], str],
     at_hand: str | None = None,
     finishes: bool = True,
-) -> Iterator["Repository"]:
-    """Open the repository for an operation that reports to `progress`, and that signals can end.
+) -> Iterator["Session"]:
+    """Open a session for an operation that reports to `progress`, and that signals can end.
 
     Args:
         call: The call of the command.
@@ -43,11 +43,14 @@ def operation(
     Raises:
         typer.Exit: The operation was interrupted; the message was printed.
     """
+    from cafcat.session import Session
+
     stop = None if at_hand is None else StopOnSignal(at_hand, as_json=call.json, finishes=finishes)
-    with stop or interrupted_by_signals(), call.repository() as repository, progress:
+    opened = closing(Session.open(call.settings(), progress, call.warn))
+    with stop or interrupted_by_signals(), opened as session, progress:
         progress.stop = stop
         try:
-            yield repository.with_progress(progress)
+            yield session
         except KeyboardInterrupt:
             progress.end()
             left = if_interrupted if isinstance(if_interrupted, str) else if_interrupted()

@@ -1,32 +1,150 @@
-"""Connections to the embedded server, and the setup of its database and roles."""
+"""Connections to an embedded server that runs already, as it does for nearly every command."""
 
 import contextlib
 import os
+import stat
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from psycopg import sql
+import psycopg
 from psycopg.conninfo import make_conninfo
+from psycopg.errors import UndefinedTable
 
-from cafcat.catalog.connection import PgConnection, open_connection
-from cafcat.catalog.locking import application_name
-from cafcat.embedded.roles import SUPERUSER, set_up_roles
-from cafcat.embedded.sockets import PORT
+from cafcat.catalog.connection import PgConnection, application_name, open_connection
+from cafcat.catalog.schema import revision_of
 
 __all__ = [
     "DATABASE",
+    "OWNER",
+    "PORT",
+    "SOCKET_NAME",
+    "Postmaster",
+    "connect_running",
     "connect_to",
-    "is_database_missing",
+    "is_private",
+    "read_postmaster",
+    "recorded_socket_folder",
+    "revision_and_home_of",
     "server_conninfo",
-    "set_up_database",
     "without_pg_variables",
 ]
 
-DATABASE = "cafcat"
+DATABASE: Final = "cafcat"
 """Name of the catalog's database on the embedded server."""
+OWNER: Final = "cafcat_owner"
+"""The role that owns the database: see roles.py."""
+PORT: Final = 5432  # only a part of the socket's name: no TCP port is opened
+SOCKET_NAME: Final = f".s.PGSQL.{PORT}"
+LOG_LIMIT_BYTES: Final = 8 << 20
+"""Size of the log above which it is truncated."""
+LOG_END_BYTES: Final = 256 << 10
+"""Size of the end of the log that is kept then."""
 
 _environment_lock = threading.Lock()
+
+
+def connect_running(folder: Path, role: str = OWNER) -> PgConnection | None:
+    """Return a connection to the database `cafcat` of a server that is running.
+
+    Args:
+        folder: The data folder of the server, without symbolic links.
+        role: One of the roles in `cafcat.embedded.roles`.
+
+    Returns:
+        None if that fails, for whatever reason. EmbeddedServer.connect finds the reason, and starts the server.
+    """
+    with contextlib.suppress(OSError, psycopg.Error):
+        _truncate_log(folder.with_name(folder.name + ".log"))
+        sockets = recorded_socket_folder(folder)
+        return None if sockets is None else connect_to(sockets, DATABASE, role)
+    return None
+
+
+def recorded_socket_folder(folder: Path) -> Path | None:
+    """Return the socket folder in postmaster.pid: the command that started the server may have another TMPDIR.
+
+    Returns:
+        None if there is no such file, or if the socket folder is not private. Also None if the file names
+        another data folder, of which this one is a copy.
+    """
+    try:
+        postmaster = read_postmaster(folder)
+        owner = folder.stat().st_uid
+    except OSError:
+        return None
+    if postmaster is None or postmaster.sockets is None or postmaster.folder != folder:
+        return None
+    sockets = postmaster.sockets
+    return sockets if is_private(sockets, owner) and is_private(sockets.parent, owner) else None
+
+
+@dataclass(frozen=True)
+class Postmaster:
+    """The content of postmaster.pid.
+
+    Attributes:
+        pid: Process id of the server.
+        folder: Data folder of the server.
+        sockets: Folder of its socket; None while the file is being written.
+        status: Status of the server, such as "ready"; empty while the file is being written.
+    """
+
+    pid: int
+    folder: Path
+    sockets: Path | None
+    status: str
+
+    def is_alive(self, folder: Path) -> bool:
+        """Return whether process `pid` is the server of a data folder.
+
+        The process id may belong to another process by now. It may be that of a zombie whose parent does not wait
+        for it, as in a container whose process 1 is an application. Or the folder is a copy, and the process id
+        comes from another machine.
+        """
+        try:
+            os.kill(self.pid, 0)
+            if Path("/proc/self/cwd").exists():
+                return Path(f"/proc/{self.pid}/cwd").samefile(folder)
+            return self.folder == folder
+        except PermissionError:
+            # A server runs as the owner of its folder. If this process's user is the owner, `pid` is another
+            # program.
+            return folder.stat().st_uid != os.geteuid()
+        except OSError:
+            return False
+
+
+def read_postmaster(folder: Path) -> Postmaster | None:
+    """Read postmaster.pid in a data folder.
+
+    Its format: https://github.com/postgres/postgres/blob/REL_18_STABLE/src/include/utils/pidfile.h
+
+    Returns:
+        The content; None if the file is missing or invalid.
+
+    Raises:
+        OSError: The file exists and cannot be read.
+    """
+    try:
+        lines = os.fsdecode((folder / "postmaster.pid").read_bytes()).split("\n")
+    except FileNotFoundError:
+        return None
+    if not lines[0].isdigit() or len(lines) < 2:
+        return None
+    lines += [""] * 8
+    return Postmaster(int(lines[0]), Path(lines[1]), Path(lines[4]) if lines[4] else None, lines[7].strip())
+
+
+def is_private(folder: Path, uid: int) -> bool:
+    """Return whether a path is a folder (no symbolic link) of user `uid` that no other user can enter."""
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid and not found.st_mode & 0o077
 
 
 def server_conninfo(sockets: Path, dbname: str, role: str) -> str:
@@ -63,25 +181,18 @@ def connect_to(sockets: Path, dbname: str, role: str) -> PgConnection:
         return open_connection(conninfo)
 
 
-def is_database_missing(reason: str) -> bool:
-    """Return whether a connection failed because the catalog's database does not exist yet."""
-    return f'database "{DATABASE}" does not exist' in reason
+def revision_and_home_of(connection: PgConnection) -> tuple[str | None, str | None]:
+    """Return the schema revision of an embedded database, and the URL of the home at its last use.
 
-
-def set_up_database(sockets: Path) -> None:
-    """Create the database and the roles where they are missing, and set owners and privileges.
-
-    Raises:
-        psycopg.Error: The server reports an error.
+    The revision is None if there is no cafcat schema, the URL is None if it was not recorded yet. Costs one query
+    if the schema is of the current revision.
     """
-    with connect_to(sockets, "postgres", SUPERUSER) as connection:
-        found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
-        if found is None:
-            # All properties are given, because a cluster that another program created may have other defaults.
-            statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
-            connection.execute(statement.format(sql.Identifier(DATABASE)))
-    with connect_to(sockets, DATABASE, SUPERUSER) as connection:
-        set_up_roles(connection, DATABASE)
+    statement = "SELECT version_num, (SELECT home FROM catalog_identity) FROM alembic_version"
+    try:
+        row = connection.execute(statement).fetchone()
+    except UndefinedTable:
+        return revision_of(connection), None
+    return (str(row[0]), row[1]) if row else (None, None)
 
 
 @contextlib.contextmanager
@@ -91,10 +202,28 @@ def without_pg_variables() -> Iterator[None]:
     A conninfo does not override some of libpq's variables, such as PGSERVICE and PGTZ.
     """
     with _environment_lock:
-        removed = {name: value for name, value in os.environ.items() if name.startswith("PG")}
-        for name in removed:
-            del os.environ[name]
+        removed = {}
+        for name in list(os.environ):
+            if name.startswith("PG"):
+                removed[name] = os.environ.pop(name)
         try:
             yield
         finally:
             os.environ.update(removed)
+
+
+def _truncate_log(log: Path) -> None:
+    """Shorten a log of more than 8 MiB to its last 256 KiB.
+
+    The server only appends to the log, so it continues to work with the shorter file.
+
+    Raises:
+        OSError: The log cannot be read or written.
+    """
+    if not log.exists() or log.stat().st_size <= LOG_LIMIT_BYTES:
+        return
+    with os.fdopen(os.open(log, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b") as file:
+        file.seek(-LOG_END_BYTES, os.SEEK_END)
+        end = file.read(LOG_END_BYTES)
+        file.truncate(0)
+        file.write(end)

@@ -5,16 +5,17 @@ database and all objects in it, and nothing outside; every verb connects as this
 and can only read the tables; queries of users run as this role. A session cannot leave the role of its login.
 """
 
+from pathlib import Path
 from typing import Final, LiteralString
 
 from psycopg import sql
 
 from cafcat.catalog.connection import PgConnection
+from cafcat.embedded.connecting import DATABASE, OWNER, connect_to
 
-__all__ = ["OWNER", "READER", "SUPERUSER", "is_role_missing", "set_up_roles"]
+__all__ = ["OWNER", "READER", "SUPERUSER", "is_missing", "set_up_database"]
 
 SUPERUSER: Final = "cafcat"
-OWNER: Final = "cafcat_owner"
 READER: Final = "cafcat_reader"
 
 _CREATE: Final = """
@@ -60,27 +61,43 @@ _PRIVILEGES: Final[tuple[LiteralString, ...]] = (
 )
 
 
-def is_role_missing(reason: str) -> bool:
-    """Return whether a connection failed because the cluster does not have the roles yet.
+def is_missing(reason: str) -> bool:
+    """Return whether a connection failed because the cluster does not have the database or the roles yet.
 
-    This is so for a new cluster, and for one of an earlier version of cafcat.
+    This is so for a new cluster, and, for the roles, for one of an earlier version of cafcat.
     """
-    return any(f'role "{name}" does not exist' in reason for name in (OWNER, READER))
+    roles = (f'role "{name}" does not exist' for name in (OWNER, READER))
+    return any(text in reason for text in (f'database "{DATABASE}" does not exist', *roles))
 
 
-def set_up_roles(connection: PgConnection, database: str) -> None:
+def set_up_database(sockets: Path) -> None:
+    """Create the database and the roles where they are missing, and set owners and privileges.
+
+    Raises:
+        psycopg.Error: The server reports an error.
+    """
+    with connect_to(sockets, "postgres", SUPERUSER) as connection:
+        found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
+        if found is None:
+            # All properties are given, because a cluster that another program created may have other defaults.
+            statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
+            connection.execute(statement.format(sql.Identifier(DATABASE)))
+    with connect_to(sockets, DATABASE, SUPERUSER) as connection:
+        _set_up_roles(connection)
+
+
+def _set_up_roles(connection: PgConnection) -> None:
     """Create both roles, and make the owner role the owner of the database and of all objects in it.
 
     This is one transaction.
 
     Args:
         connection: Connection of the superuser to the database.
-        database: Name of the database.
 
     Raises:
         psycopg.Error: The server reports an error. Then nothing has changed.
     """
-    roles = {"owner": OWNER, "reader": READER, "superuser": SUPERUSER, "database": database}
+    roles = {"owner": OWNER, "reader": READER, "superuser": SUPERUSER, "database": DATABASE}
     names = {key: sql.Identifier(name) for key, name in roles.items()}
 
     def run(statement: LiteralString) -> None:

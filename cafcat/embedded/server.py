@@ -19,30 +19,19 @@ from cafcat.catalog.connection import PgConnection
 from cafcat.embedded.cluster import prepare
 from cafcat.embedded.connecting import (
     DATABASE,
-    connect_to,
-    is_database_missing,
-    server_conninfo,
-    set_up_database,
-)
-from cafcat.embedded.programs import OTHER_WAYS, ServerUser, fatal_line, find_programs, run_program
-from cafcat.embedded.roles import OWNER, SUPERUSER, is_role_missing
-from cafcat.embedded.sockets import (
     PORT,
     SOCKET_NAME,
-    is_private,
-    make_socket_folder,
-    remove_socket_folder,
-    socket_folder,
-)
-from cafcat.embedded.state import (
     Postmaster,
-    is_locked,
-    locked,
-    open_beside,
+    connect_running,
+    connect_to,
     read_postmaster,
-    truncate_log,
-    try_lock,
+    recorded_socket_folder,
+    server_conninfo,
 )
+from cafcat.embedded.locks import is_locked, locked, open_beside, try_lock
+from cafcat.embedded.programs import OTHER_WAYS, ServerUser, fatal_line, find_programs, run_program
+from cafcat.embedded.roles import OWNER, SUPERUSER, is_missing, set_up_database
+from cafcat.embedded.sockets import make_socket_folder, remove_socket_folder, socket_folder
 from cafcat.errors import CafcatError, CatalogUnavailable
 from cafcat.support.private import PRIVATE_FOLDER
 
@@ -75,7 +64,7 @@ SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",  # cafcat parses the server's messages
-    "logging_collector": "off",  # cafcat limits the size of the log itself: see truncate_log
+    "logging_collector": "off",  # cafcat limits the size of the log itself: see connecting.py
     "cluster_name": "cafcat",
 }
 
@@ -141,11 +130,9 @@ class EmbeddedServer:
             CatalogUnavailable: The server cannot be created, started or reached.
         """
         with self._translated_errors():
-            truncate_log(self.log_file)
-            sockets = self._recorded_socket_folder()
-            if sockets is not None:
-                with contextlib.suppress(psycopg.OperationalError):
-                    return connect_to(sockets, DATABASE, role)
+            connection = connect_running(self.folder, role)
+            if connection is not None:
+                return connection
             _make_home(self.folder.parent)
             with locked(self._lock_file):
                 return self._connect_or_start(role)
@@ -211,7 +198,7 @@ class EmbeddedServer:
 
     def _socket_folder(self) -> Path:
         """Return the folder of the socket. If the server is not running, this is the most likely future folder."""
-        recorded = self._recorded_socket_folder()
+        recorded = recorded_socket_folder(self.folder)
         if recorded is not None:
             return recorded
         try:
@@ -219,23 +206,6 @@ class EmbeddedServer:
         except OSError:
             owner = os.geteuid()
         return socket_folder(self.folder, owner)
-
-    def _recorded_socket_folder(self) -> Path | None:
-        """Return the socket folder in postmaster.pid: the command that started the server may have another TMPDIR.
-
-        Returns:
-            None if there is no such file, or if the socket folder is not private. Also None if the file names
-            another data folder, of which this one is a copy.
-        """
-        try:
-            postmaster = read_postmaster(self.folder)
-            owner = self.folder.stat().st_uid
-        except OSError:
-            return None
-        if postmaster is None or postmaster.sockets is None or postmaster.folder != self.folder:
-            return None
-        sockets = postmaster.sockets
-        return sockets if is_private(sockets, owner) and is_private(sockets.parent, owner) else None
 
     def _connect_or_start(self, role: str) -> PgConnection:
         """Connect to the server, and start it if it is not running.
@@ -246,13 +216,13 @@ class EmbeddedServer:
         reason = ""
         limit = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < limit:
-            sockets = self._recorded_socket_folder()
+            sockets = recorded_socket_folder(self.folder)
             if sockets is not None:
                 try:
                     return connect_to(sockets, DATABASE, role)
                 except psycopg.OperationalError as error:
                     reason = str(error)
-                if is_database_missing(reason) or is_role_missing(reason):
+                if is_missing(reason):
                     set_up_database(sockets)
                     continue
                 self._check_reply(reason)
@@ -276,7 +246,7 @@ class EmbeddedServer:
             self._shut_down(postmaster)
 
     def _is_reachable(self) -> bool:
-        sockets = self._recorded_socket_folder()
+        sockets = recorded_socket_folder(self.folder)
         return sockets is not None and (sockets / SOCKET_NAME).exists()
 
     def _check_reply(self, reason: str) -> None:

@@ -6,18 +6,16 @@ other user can enter it. A folder with another owner or mode is not used.
 """
 
 import os
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from cafcat.embedded.connecting import SOCKET_NAME, is_private
 from cafcat.errors import CatalogUnavailable
 
-__all__ = ["PORT", "SOCKET_NAME", "is_private", "make_socket_folder", "remove_socket_folder", "socket_folder"]
+__all__ = ["make_socket_folder", "remove_socket_folder", "socket_folder"]
 
-PORT = 5432  # only a part of the socket's name: no TCP port is opened
-SOCKET_NAME = f".s.PGSQL.{PORT}"
 SOCKET_PATH_BYTES = 103  # sun_path has room for 107 bytes and a NUL on Linux, for 103 and a NUL on macOS
 
 
@@ -68,15 +66,6 @@ def _fits(folder: Path) -> bool:
         return len(str(folder / SOCKET_NAME).encode()) <= SOCKET_PATH_BYTES
     except UnicodeEncodeError:
         return False
-
-
-def is_private(folder: Path, uid: int) -> bool:
-    """Return whether a path is a folder (no symbolic link) of user `uid` that no other user can enter."""
-    try:
-        found = os.lstat(folder)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid and not found.st_mode & 0o077
 
 
 def make_socket_folder(data_folder: Path, uid: int, gid: int) -> Path:

@@ -5,10 +5,10 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Final
 
+from cafcat.catalog.files.lookup import Lookup
 from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
 from cafcat.progress import Progress
-from cafcat.reading.listing import Listing
 from cafcat.reading.output_tree import OutputTree
 from cafcat.reading.outputs import Output
 from cafcat.reading.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, range_reads
@@ -32,7 +32,7 @@ _KINDS: Final = {
 
 def extract_tree(
     reader: FileReader,
-    listing: Listing,
+    catalog: Lookup,
     prefix: str,
     output: Output,
     *,
@@ -43,20 +43,20 @@ def extract_tree(
 
     Args:
         reader: Reads the files.
-        listing: Lists the files.
+        catalog: Lists the files.
         prefix: Folder or file of the catalog, as typed.
         output: The directory.
         progress: Receives the progress.
         should_stop: Called between files and blocks. True ends the extraction after the current file; an exception
             also drops that file.
     """
-    files, size_bytes = listing.totals(prefix)
+    files, size_bytes = catalog.totals(prefix)
     tree: OutputTree[Location]
     with OutputTree(output) as tree:
         extraction = Extraction(reader, tree, progress=progress, should_stop=should_stop)
         progress.begin("extract", files=files, size_bytes=size_bytes)
         try:
-            for page in listing.pages(prefix, page_rows=PLANNED_FILES):
+            for page in catalog.pages(prefix, page_rows=PLANNED_FILES):
                 extraction.write(page)
                 if extraction.report.interrupted:
                     break
@@ -69,11 +69,11 @@ def extract_tree(
     return extraction.report
 
 
-def plan_tree(reader: FileReader, listing: Listing, prefix: str) -> ReadPlan:
+def plan_tree(reader: FileReader, catalog: Lookup, prefix: str) -> ReadPlan:
     """Return the reads of `extract_tree`, without reading. Raises NotFound if no file or folder has the name."""
-    listing.totals(prefix)
+    catalog.totals(prefix)
     plan = ReadPlan()
-    for page in listing.pages(prefix, page_rows=PLANNED_FILES):
+    for page in catalog.pages(prefix, page_rows=PLANNED_FILES):
         for read in _reads(reader, page):
             plan.add(read, reader.object_of(read.files[0].location))
     return plan

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.connection import PgConnection, connect, is_readable, split_password
-from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, revision_and_home_of, upgrade
+from cafcat.catalog.connection import PgConnection
+from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, upgrade
 from cafcat.errors import InvalidInput
 from cafcat.settings.settings import Settings, redact
 from cafcat.support.private import close_home
@@ -20,6 +20,8 @@ __all__ = ["Database", "redacted"]
 
 def redacted(url: str) -> str:
     """Return a libpq URL or key=value string without passwords; `***` if it cannot be parsed."""
+    from cafcat.catalog.database_url import is_readable
+
     return redact(url) if is_readable(url) else "***"
 
 
@@ -52,23 +54,24 @@ class Database:
             CatalogUnavailable: The server does not answer or start.
         """
         if self._given_url is not None:
+            from cafcat.catalog.database_url import connect
+
             return connect(self._given_url, prepares=self._prepares)
-        from cafcat.embedded.connecting import without_pg_variables
+        from cafcat.embedded.connecting import connect_running, revision_and_home_of, without_pg_variables
 
         close_home(self._home, is_default=self._is_default_home)
-        server = self._server()
-        connection = server.connect()
+        connection = connect_running((self._home / "postgres").resolve()) or self._server().connect()
         try:
-            revision, home = revision_and_home_of(connection)
+            connection.revision, home = revision_and_home_of(connection)
         except BaseException:
             connection.close()
             raise
-        if revision is None or revision < HEAD_REVISION:
-            server.set_up()  # an earlier version may have created tables as another role
+        if connection.revision is None or connection.revision < HEAD_REVISION:
+            self._server().set_up()  # an earlier version may have created tables as another role
             with without_pg_variables():
-                upgrade(server.conninfo())
-            revision, home = HEAD_REVISION, None
-        self._follow_home(connection, revision, home)
+                upgrade(self._server().conninfo())
+            connection.revision, home = HEAD_REVISION, None
+        self._follow_home(connection, connection.revision, home)
         return connection
 
     def connect_reader(self) -> PgConnection:
@@ -111,6 +114,8 @@ class Database:
         """Return a libpq URL of the database. The embedded server is started, so that the URL works."""
         if self._given_url is not None:
             return self._given_url
+        from cafcat.embedded.connecting import revision_and_home_of
+
         with self._server().connect() as connection:
             self._follow_home(connection, *revision_and_home_of(connection))
         return self._server().url()
@@ -188,6 +193,8 @@ class Database:
         """
         if not self.is_embedded:  # for the embedded database, `url` connects
             self.connect().close()
+        from cafcat.catalog.database_url import split_password
+
         conninfo, password = split_password(self.url())
         environment = dict(os.environ)
         if password is not None:

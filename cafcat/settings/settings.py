@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cafcat.errors import InvalidInput
-from cafcat.settings.stores import NamedStore, chosen_url, named_stores, options_of, possible_name
+from cafcat.settings.stores import NamedStore, chosen_url, named_stores, possible_name
 from cafcat.settings.values import (
     GivenValue,
     absolute_path,
@@ -106,13 +106,17 @@ class Settings:
         unknown = sorted(set(flags) - set(KEYS))
         if unknown:
             raise InvalidInput(f"no such setting: {unknown[0]}", hint=f"settings are {', '.join(KEYS)}")
-        given = _from_environment(environ) | _from_flags(flags)
+        given = _given(environ, flags)
         config = config if config is not None else environ.get("CAFCAT_CONFIG") or None
         profile = profile if profile is not None else environ.get("CAFCAT_PROFILE") or None
-        file = _config_file(config, given)
-        document = {} if file is None else _read_toml(file)
-        stores = {} if file is None else named_stores(document.pop("stores", {}), file)
-        return cls._resolve(_from_file(document, file, profile) | given, stores, file)
+        file, stores = _config_file(config, given), {}
+        if file is not None:
+            document = _read_toml(file)
+            stores = named_stores(document.pop("stores", {}), file)
+            given = _from_file(document, file, profile) | given
+        elif profile is not None:
+            raise InvalidInput(f"profile {profile!r} needs a {CONFIG_NAME}, which does not exist")
+        return cls._resolve(given, stores, file)
 
     @classmethod
     def _resolve(cls, given: Mapping[str, GivenValue], stores: Mapping[str, NamedStore], file: Path | None) -> Self:
@@ -133,8 +137,10 @@ class Settings:
         if "store" in given:
             values["store"] = chosen_url(given["store"], "store", stores)
             values["store_name"] = possible_name(given["store"].value, stores)
-        if values["database_url"] is None:
-            values["store"] = _in_real_home(values["store"], home)
+        if values["database_url"] is None and Path(values["store"]).is_relative_to(home):
+            # Without symbolic links: the embedded database has one URL for the store, whatever path of the home the
+            # user gives.
+            values["store"] = str(Path(os.path.realpath(home)) / Path(values["store"]).relative_to(home))
         origins = {name: given[name].origin if name in given else "default" for name in KEYS}
         origins |= {f"stores.{name}": f"file {file}: stores.{name}" for name in stores}
         return cls(home=home, **values, stores=stores, origins=origins)
@@ -158,7 +164,10 @@ class Settings:
         These are the options of the named store with the longest URL that is equal to `url`, or a folder above it.
         Empty if there is no such store.
         """
-        return options_of(url, self.stores)
+        scheme, separator, path = url.partition("://")
+        url = f"{scheme.lower()}{separator}{path.rstrip('/')}"
+        above = [store for store in self.stores.values() if url == store.url or url.startswith(f"{store.url}/")]
+        return max(above, key=lambda store: len(store.url)).options if above else {}
 
     def store_context(self, url: str) -> StoreContext:
         """Return what these settings provide for opening the store, or an object, at a URL."""
@@ -185,21 +194,19 @@ _PASSWORD_KEYWORD = re.compile(
 )
 
 
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, GivenValue]:
-    return {name: GivenValue(value, "flag", Path.cwd()) for name, value in flags.items() if value is not None}
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, GivenValue]:
-    """Return the settings in environment variables.
+def _given(environ: Mapping[str, str], flags: Mapping[str, Any]) -> dict[str, GivenValue]:
+    """Return the settings in flags and environment variables.
 
     An empty variable counts as missing, so that a user can switch it off for one command.
     """
-    variables = {name: f"CAFCAT_{name.upper()}" for name in KEYS}
-    return {
-        name: GivenValue(environ[variable], f"environment {variable}", Path.cwd())
-        for name, variable in variables.items()
-        if environ.get(variable)
-    }
+    given = {}
+    for name in KEYS:
+        variable = f"CAFCAT_{name.upper()}"
+        if flags.get(name) is not None:
+            given[name] = GivenValue(flags[name], "flag", Path.cwd())
+        elif environ.get(variable):
+            given[name] = GivenValue(environ[variable], f"environment {variable}", Path.cwd())
+    return given
 
 
 def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, GivenValue]) -> Path | None:
@@ -210,12 +217,8 @@ def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, Give
     return file if file.is_file() else None
 
 
-def _from_file(document: dict[str, Any], file: Path | None, profile: str | None) -> dict[str, GivenValue]:
+def _from_file(document: dict[str, Any], file: Path, profile: str | None) -> dict[str, GivenValue]:
     """Return the settings of the configuration file: top-level keys, overridden by those of `[profiles.NAME]`."""
-    if file is None:
-        if profile is not None:
-            raise InvalidInput(f"profile {profile!r} needs a {CONFIG_NAME}, which does not exist")
-        return {}
     profiles = document.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
         raise InvalidInput(f"profiles in {file} are not tables", hint="write [profiles.NAME]")
@@ -254,15 +257,6 @@ def default_home() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("cafcat", appauthor=False)).absolute()
-
-
-def _in_real_home(store: str, home: Path) -> str:
-    """Return the path of a store, with symbolic links in the path of the home resolved if it is inside the home.
-
-    So the embedded database has only one URL for the store, whatever path of the home the user gives.
-    """
-    below = Path(store).relative_to(home) if Path(store).is_relative_to(home) else None
-    return store if below is None else str(Path(os.path.realpath(home)) / below)
 
 
 def _database_url(given: GivenValue, name: str) -> str:

@@ -20,7 +20,6 @@ __all__ = [
     "chosen_url",
     "is_store_name",
     "named_stores",
-    "options_of",
     "possible_name",
     "redact_store_url",
 ]
@@ -96,19 +95,6 @@ def possible_name(given: Any, stores: Mapping[str, NamedStore]) -> str | None:
         precedence, because only the file has the settings to reach a server.
     """
     return given if isinstance(given, str) and given not in stores and is_store_name(given) else None
-
-
-def options_of(url: str, stores: Mapping[str, NamedStore]) -> Mapping[str, str]:
-    """Return the options that apply to the URL of a store, a source or an object.
-
-    Returns:
-        The options of the named store whose URL is the longest that `url` begins with, compared by whole parts
-        between slashes. Empty if there is no such store.
-    """
-    scheme, separator, path = url.partition("://")
-    url = f"{scheme.lower()}{separator}{path.rstrip('/')}"
-    above = [store for store in stores.values() if url == store.url or url.startswith(f"{store.url}/")]
-    return max(above, key=lambda store: len(store.url)).options if above else {}
 
 
 def redact_store_url(url: str) -> str:

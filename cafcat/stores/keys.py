@@ -29,6 +29,8 @@ _MAX_KEY_BYTES = 1024
 """Longest key in bytes: the limit of S3."""
 _MAX_PART_BYTES = 255 - len(PARTIAL_SUFFIX)
 """Longest part of a key between slashes, in bytes: the limit of file systems (NAME_MAX)."""
+_NO_PARTS = frozenset((b"", b".", b".."))
+"""What no part of a key between slashes can be."""
 
 
 def check_key(key: str) -> str:
@@ -38,8 +40,20 @@ def check_key(key: str) -> str:
         InvalidInput: The key is empty or too long, has a part between slashes that is empty, "." or "..", is not
             valid UTF-8, contains a NUL byte, or ends in PARTIAL_SUFFIX.
     """
-    problem = _problem(key)
-    if problem:
+    try:
+        parts = key.encode().split(b"/")
+    except UnicodeEncodeError:
+        raise InvalidInput(f"bad object key {key!r}: it is not valid UTF-8") from None
+    problem = None
+    if len(key.encode()) > _MAX_KEY_BYTES or max(map(len, parts)) > _MAX_PART_BYTES:
+        problem = f"it has more than {_MAX_KEY_BYTES:,} bytes, or more than {_MAX_PART_BYTES} between slashes"
+    elif not _NO_PARTS.isdisjoint(parts):
+        problem = 'a part between slashes is empty, "." or ".."'
+    elif "\0" in key:
+        problem = "it contains a NUL byte"
+    elif key.endswith(PARTIAL_SUFFIX):
+        problem = f"the suffix {PARTIAL_SUFFIX} is reserved for unfinished uploads"
+    if problem is not None:
         raise InvalidInput(f"bad object key {key!r}: {problem}")
     return key
 
@@ -57,20 +71,3 @@ def probe_key() -> str:
 def is_probe_key(key: str) -> bool:
     """Return True if `probe_key` can have returned this key. Such an object may be removed at any time."""
     return _PROBE_KEY.fullmatch(key) is not None
-
-
-def _problem(key: str) -> str | None:
-    try:
-        size_bytes = len(key.encode())
-        longest = max(len(part.encode()) for part in key.split("/"))
-    except UnicodeEncodeError:
-        return "it is not valid UTF-8"
-    if size_bytes > _MAX_KEY_BYTES or longest > _MAX_PART_BYTES:
-        return f"it has more than {_MAX_KEY_BYTES:,} bytes, or more than {_MAX_PART_BYTES} between slashes"
-    if any(part in ("", ".", "..") for part in key.split("/")):
-        return 'a part between slashes is empty, "." or ".."'
-    if "\0" in key:
-        return "it contains a NUL byte"
-    return (
-        f"the suffix {PARTIAL_SUFFIX} is reserved for unfinished uploads" if key.endswith(PARTIAL_SUFFIX) else None
-    )

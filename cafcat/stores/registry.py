@@ -45,7 +45,7 @@ def kind_of(url_or_path: str) -> StoreKind:
     """Return the kind of store that opens a URL or path. Raises Unsupported if no kind has the URL's scheme."""
     match = _SCHEME.match(url_or_path)
     scheme = _PATHS if match is None else match[1]
-    kind = _kind(scheme)
+    kind = cast("StoreKind | None", find_plugin(_GROUP, scheme.lower(), _BUILT_IN))
     if kind is None:
         message = f"there is no kind of store for the scheme {scheme!r}: {url_or_path}"
         raise Unsupported(message, hint=f"the installed kinds are {shown_schemes()}")
@@ -64,13 +64,9 @@ def find_kind(text: str) -> StoreKind | None:
     match = _LIKE_A_URL.match(text)
     if match is None or (match[2] is None and match[1].lower() == _PATHS):
         return None
-    return _kind(match[1])
+    return cast("StoreKind | None", find_plugin(_GROUP, match[1].lower(), _BUILT_IN))
 
 
 def shown_schemes() -> str:
     """Return the schemes of all kinds for messages: "file://, s3://"."""
     return ", ".join(f"{scheme}://" for scheme in plugin_names(_GROUP, _BUILT_IN))
-
-
-def _kind(scheme: str) -> StoreKind | None:
-    return cast("StoreKind | None", find_plugin(_GROUP, scheme.lower(), _BUILT_IN))

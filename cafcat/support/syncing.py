@@ -68,22 +68,15 @@ def sync_folder(folder: str | int) -> None:
     Raises:
         OSError: The folder cannot be opened or written.
     """
-    if isinstance(folder, int):
-        _sync_open_folder(folder)
-        return
-    descriptor = os.open(folder, FOLDER_FLAGS)
-    try:
-        _sync_open_folder(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_open_folder(descriptor: int) -> None:
+    descriptor = folder if isinstance(folder, int) else os.open(folder, FOLDER_FLAGS)
     try:
         sync_file(descriptor)
     except OSError as error:
         if error.errno not in _NO_FOLDER_SYNC:
             raise
+    finally:
+        if descriptor != folder:
+            os.close(descriptor)
 
 
 def sync_ancestors(folder: str) -> None:
@@ -103,7 +96,7 @@ def sync_ancestors(folder: str) -> None:
         try:
             if os.fstat(descriptor).st_dev != device:
                 return
-            _sync_open_folder(descriptor)
+            sync_folder(descriptor)
         finally:
             os.close(descriptor)
 

@@ -24,8 +24,8 @@ SHARED = TEXT.split("## Options of every verb")[1].split("\n## ")[0]
 def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Every verb by its full name; groups are only the way to them."""
     below = getattr(command, "commands", {})
-    for word, child in below.items():
-        yield from commands(child, f"{name} {word}")
+    for word in below:
+        yield from commands(command.get_command(None, word), f"{name} {word}")
     if not below:
         yield name, command
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.cli.verbs import COMPLETION_VARIABLE
+from cafcat.cli.app import COMPLETION_VARIABLE
 from cafcat.formats.caf.format import CAF
 from cafcat.testing.formats import pack
 from tests.e2e.conftest import Cafcat

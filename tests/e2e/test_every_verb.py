@@ -111,8 +111,8 @@ WITHOUT_A_DATABASE = {"convert", "config", "completion", "version", "db stop"}
 def all_verbs(command: Any, name: str = "") -> Iterator[str]:
     """Yield the full name of every verb. Groups of verbs are not verbs."""
     below = getattr(command, "commands", {})
-    for word, child in below.items():
-        yield from all_verbs(child, f"{name} {word}".strip())
+    for word in below:
+        yield from all_verbs(command.get_command(None, word), f"{name} {word}".strip())
     if not below:
         yield name
 

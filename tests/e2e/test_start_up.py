@@ -34,9 +34,9 @@ NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "toml
 """Of those that are."""
 OWN = {
     "": "catalog cli embedded errors events model packed_files progress reading session settings stores support",
-    "catalog.": "by_key catalog connection files files.lookup locking schema stores stores.stores",
+    "catalog.": "by_key catalog connection database_url files files.lookup locking schema stores stores.stores",
     "cli.": "app arguments call errors output reading reading.get stopping verbs",
-    "embedded.": "cluster programs roles server sockets state",
+    "embedded.": "connecting",
     "reading.": "checking decoding durable_files output_errors outputs reader replicas request saving",
     "settings.": "database settings stores values",
     "stores.": "base keys kind local presence registry",

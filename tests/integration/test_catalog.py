@@ -11,7 +11,7 @@ import pytest
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.commit import ChunkCommit
-from cafcat.catalog.connection import connect
+from cafcat.catalog.database_url import connect
 from cafcat.catalog.files.lookup import FindFilter
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import CafcatError, CatalogUnavailable, Conflict, InvalidInput, NotFound

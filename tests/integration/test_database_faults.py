@@ -15,10 +15,10 @@ import psycopg
 import pytest
 
 import cafcat
+from cafcat.embedded.connecting import read_postmaster
 from cafcat.embedded.programs import choose_user, run_program
 from cafcat.embedded.roles import SUPERUSER
 from cafcat.embedded.server import EmbeddedServer
-from cafcat.embedded.state import read_postmaster
 from cafcat.errors import CatalogUnavailable
 from tests.crash.campaign import world
 from tests.crash.checker import look, problems

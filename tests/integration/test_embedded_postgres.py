@@ -18,10 +18,10 @@ import psycopg
 import pytest
 
 from cafcat.embedded import sockets as embedded_sockets
+from cafcat.embedded.connecting import read_postmaster
 from cafcat.embedded.programs import choose_user, run_program
 from cafcat.embedded.roles import SUPERUSER
 from cafcat.embedded.server import EmbeddedServer
-from cafcat.embedded.state import read_postmaster
 from cafcat.errors import CatalogUnavailable
 from tests.worlds.servers.services import missing_service
 from tests.worlds.waiting import wait_until

@@ -16,7 +16,6 @@ import cafcat
 from cafcat.catalog.connection import PgConnection
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.model import Folder, Location, ProblemKind
-from cafcat.reading.listing import Listing
 from cafcat.stores.local.store import LocalStore
 from tests.worlds.archives.damage import flip
 from tests.worlds.open_files import open_files
@@ -296,7 +295,7 @@ def test_extract_never_leaves_its_folder(
     hello = repository.locate("tree/hello")
     hostile = ["../up", "/abs", "a/../../up", "a//b", "./dot", "", "dir/", "nul\0name", ".."]
     page = [hello._replace(path=path) for path in hostile]
-    monkeypatch.setattr(Listing, "pages", lambda *_, **__: iter([page]))
+    monkeypatch.setattr(repository.session.catalog.files, "pages", lambda *_, **__: iter([page]))
     report = repository.extract("", tmp_path / "out2")
     assert (report.files, report.files_failed) == (0, len(hostile))
     assert list(outside.iterdir()) == []

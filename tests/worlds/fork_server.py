@@ -68,7 +68,8 @@ def cache_commands() -> None:
 
     typer.main.get_command = functools.cache(typer.main.get_command)
     all_verbs: Any = typer.main.get_command(app)
-    list(all_verbs.commands.values())
+    for name in all_verbs.commands:
+        all_verbs.get_command(None, name)
 
 
 def freeze() -> None:

@@ -1,13 +1,14 @@
 """Look-ups and listings of paths. All queries here are read-only."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.connection import Connection, PreparedLookup
 from cafcat.errors import NotFound
 from cafcat.model import LOOKED_UP_PATHS, Folder, Location
-from cafcat.support.quantities import to_microseconds, to_nanoseconds
+from cafcat.support.paths import file_of, folder_of
+from cafcat.support.quantities import to_microseconds
 
 __all__ = [
     "LOOKED_UP_PATHS",
@@ -48,7 +49,8 @@ _FOUND_FIRST: Final = f"SELECT r.version_num, {LOCATION} FROM alembic_version AS
 
 
 def _selection(condition: str) -> PreparedLookup:
-    return PreparedLookup(*(text.format(condition=condition).encode() for text in (_FOUND, _FOUND_FIRST)))
+    found, found_first = _FOUND.format(condition=condition), _FOUND_FIRST.format(condition=condition)
+    return PreparedLookup(found.encode(), found_first.encode())
 
 
 _LOCATE_ONE: Final = _selection("file_path = %s")
@@ -194,7 +196,10 @@ def successor(path: str) -> str:
 
 
 class Lookup:
-    """Look-ups and listings of files. Every method is one transaction."""
+    """Look-ups and listings of files. A list, and a page of a listing, is one transaction.
+
+    Prefixes are as typed: "" and "." are everything, and a name with a slash at its end is a folder.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -227,11 +232,45 @@ class Lookup:
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Return those of these names that are folders with at least one file. Costs one query."""
-        return {row[0] for row in self._rows(_FOLDERS_AMONG, [sorted(names)])} if names else set()
+        if not names:
+            return set()
+        with self._connection.statement() as connection:
+            rows = connection.execute(_FOLDERS_AMONG.encode(), [sorted(names)]).fetchall()
+        return {row[0] for row in rows}
 
-    def exact(self, path: str, where: FindFilter | None = None) -> list[Location]:
-        """Return the location of a path in a list; an empty list if it does not exist or fails the conditions."""
-        return self._page({"path": path} | (where or FindFilter()).parameters(), 1)
+    def level(self, prefix: str) -> Iterator[Location | Folder]:
+        """Yield the files and folders directly in a folder, after the file of that name if there is one."""
+        yield from self._file(prefix)
+        folder, after = folder_of(prefix), None
+        while page := self.folder_page(folder, after=after):
+            yield from page
+            if len(page) < PAGE_ROWS:
+                return
+            after = page[-1]
+
+    def pages(
+        self, prefix: str, where: FindFilter | None = None, page_rows: int = PAGE_ROWS
+    ) -> Iterator[Sequence[Location]]:
+        """Yield pages of the file of a name and of all files below the folder of that name.
+
+        Args:
+            prefix: The name.
+            where: Conditions that the files have to meet.
+            page_rows: Most files of a page.
+        """
+        if file := self._file(prefix, where):
+            yield file
+        folder, after = folder_of(prefix), None
+        while page := self.page(folder, after=after, where=where, limit=page_rows):
+            yield page
+            if len(page) < page_rows:
+                return
+            after = page[-1].path
+
+    def _file(self, prefix: str, where: FindFilter | None = None) -> list[Location]:
+        """Return the file of a name in a list; an empty list if there is none, or if it fails the conditions."""
+        path = file_of(prefix)
+        return [] if path is None else self._page({"path": path} | (where or FindFilter()).parameters(), 1)
 
     def page(
         self,
@@ -269,14 +308,16 @@ class Lookup:
             low = after.path[:-1] + "0" if isinstance(after, Folder) else successor(after.path)
         statement = _FOLDER_PAGE.format(upper_bound="AND file_path < %(high)s" if high else "")
         parameters = {"from": low, "high": high, "length": len(folder), "limit": limit}
-        rows = self._rows(statement, parameters)
+        with self._connection.statement() as connection:
+            rows = connection.execute(statement.encode(), parameters).fetchall()
         return [Folder(row[1]) if row[0] else location_of(row[2:]) for row in rows]
 
-    def totals(self, folder: str) -> tuple[int, int]:
-        """Return the number of the files below a folder, and their total size in bytes.
+    def totals(self, prefix: str) -> tuple[int, int]:
+        """Return the number of the files in `pages`, and their total size in bytes.
 
-        This reads the rows of all these files.
+        This reads the rows of all these files. Raises NotFound if no file or folder has the name.
         """
+        file, folder = self._file(prefix), folder_of(prefix)
         low, high = folder_range(folder)
         bound = "AND file_path < %(high)s" if high else ""
         statement = (
@@ -284,7 +325,9 @@ class Lookup:
             f"WHERE file_path >= %(low)s {bound}"
         )
         file_count, size_bytes = self._range(statement, {"low": low, "high": high})[0]
-        return int(file_count), int(size_bytes)
+        if not file and not file_count and folder:
+            raise NotFound("the catalog has no such file or folder", path=prefix)
+        return int(file_count) + len(file), int(size_bytes) + sum(location.size_bytes for location in file)
 
     def chunk_page(self, chunk: UUID, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[Location]:
         """Return live locations of a chunk, in path order.
@@ -312,15 +355,11 @@ class Lookup:
         with self._connection.by_index() as connection:
             return connection.execute(statement.encode(), parameters).fetchall()
 
-    def _rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
-        with self._connection.statement() as connection:
-            return connection.execute(statement.encode(), parameters).fetchall()
-
 
 def location_of(row: Sequence[Any]) -> Location:
     """Return the location in a row of the columns LOCATION."""
     path, start, end, crc32c, microseconds, chunk, store, key, archive_format, content_bytes, decoding = row
-    modified_ns = to_nanoseconds(microseconds)
+    modified_ns = None if microseconds is None else microseconds * 1000
     return Location(
         path, start, end, crc32c, modified_ns, chunk, store, key, archive_format, content_bytes, decoding
     )

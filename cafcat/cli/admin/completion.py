@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from cafcat.cli.app import COMPLETION_VARIABLE
 from cafcat.cli.call import Call, verb
-from cafcat.cli.verbs import COMPLETION_VARIABLE
 
 __all__ = ["answer_shell", "register"]
 
@@ -43,4 +43,4 @@ def answer_shell(command: Any, arguments: Sequence[str]) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "completion")(completion)
+    verb(app, "completion", completion)

@@ -54,4 +54,4 @@ def _shown(value: Any) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "config")(config)
+    verb(app, "config", config)

@@ -15,4 +15,4 @@ def show(call: Call) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "version")(show)
+    verb(app, "version", show)

@@ -45,10 +45,10 @@ def adopt(call: Call, options: AdoptOptions) -> int:
         at_hand="the archive",
         finishes=False,
         if_interrupted="adopted archives stay in the catalog",
-    ) as repository:
+    ) as session:
         from cafcat.operations.adopt.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     call.summarize({"summary": asdict(report)}, [_summary(report)], report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed or report.files_failed else 0
 
@@ -70,4 +70,4 @@ def _summary(report: "AdoptReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "adopt", commits=True)(adopt)
+    verb(app, "adopt", adopt, commits=True)

@@ -135,5 +135,5 @@ def _made(call: Call, work: Callable[[ShownProgress], Report]) -> Report | None:
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "convert")(convert)
-    verb(app, "export")(export)
+    verb(app, "convert", convert)
+    verb(app, "export", export)

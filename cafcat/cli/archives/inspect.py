@@ -103,4 +103,4 @@ def _columns(entry: Entry) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "inspect")(inspect)
+    verb(app, "inspect", inspect)

@@ -35,10 +35,10 @@ def backup(
         raise InvalidInput("--list changes nothing: give --keep without it")
     if listed:
         return _list(call, options.to)
-    with operation(call, ShownProgress(call), if_interrupted="no backup was written") as repository:
+    with operation(call, ShownProgress(call), if_interrupted="no backup was written") as session:
         from cafcat.operations.backup.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     call.summarize(asdict(report), _written(report))
     return 0
 
@@ -64,12 +64,10 @@ def restore(call: Call, options: RestoreOptions) -> int:
 
     Example: cafcat restore --from s3://bucket/chunks
     """
-    with operation(
-        call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before"
-    ) as repository:
+    with operation(call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before") as session:
         from cafcat.operations.restore.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     if not call.json and report.newer_records:
         call.output.notice(
             f"{plural(report.newer_records, 'change')} came after the backup and are not in the catalog: "
@@ -88,5 +86,5 @@ def _restored(report: "RestoreReport") -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "backup", commits=True)(backup)
-    verb(app, "restore", commits=True)(restore)
+    verb(app, "backup", backup, commits=True)
+    verb(app, "restore", restore, commits=True)

@@ -54,5 +54,5 @@ def show(
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     below = group(app, "chunks", "Show the archives that hold the files.")
-    verb(below, "ls")(ls)
-    verb(below, "show")(show)
+    verb(below, "ls", ls)
+    verb(below, "show", show)

@@ -58,4 +58,4 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     below = group(app, "db", "Make, upgrade, check and stop the catalog's database.")
     for function in (init, upgrade, current, check, url, stop):
-        verb(below, function.__name__)(function)
+        verb(below, function.__name__, function)

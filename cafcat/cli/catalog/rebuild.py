@@ -34,12 +34,10 @@ def rebuild(call: Call, options: RebuildOptions) -> int:
 
     Example: cafcat rebuild s3://bucket/chunks /mnt/copies
     """
-    with operation(
-        call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before"
-    ) as repository:
+    with operation(call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before") as session:
         from cafcat.operations.rebuild.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     if not call.json:
         _notices(call, report)
     call.summarize({"summary": _document(report)}, _summary(report))
@@ -113,10 +111,10 @@ def compare(
 
     Example: cafcat compare postgresql://host/rebuilt
     """
-    with operation(call, _Differences(call, limit), if_interrupted="nothing was changed") as repository:
+    with operation(call, _Differences(call, limit), if_interrupted="nothing was changed") as session:
         from cafcat.operations.compare.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     document = {"rows": report.rows, "differences": report.differences, "equal": report.equal}
     call.summarize({"summary": document}, _compared(report))
     return 0 if report.equal else DAMAGE
@@ -158,5 +156,5 @@ def _compared(report: "CompareReport") -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "rebuild", commits=True)(rebuild)
-    verb(app, "compare")(compare)
+    verb(app, "rebuild", rebuild, commits=True)
+    verb(app, "compare", compare)

@@ -50,5 +50,5 @@ def _shown(name: str, value: object) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "runs")(runs)
-    verb(app, "stats")(stats)
+    verb(app, "runs", runs)
+    verb(app, "stats", stats)

@@ -91,4 +91,4 @@ def _cell(value: Any) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "sql")(sql)
+    verb(app, "sql", sql)

@@ -20,7 +20,7 @@ from cafcat.support.quantities import format_size
 if TYPE_CHECKING:
     from cafcat.catalog.stores.stores import StoreRow
     from cafcat.operations.stores.migrate import MigrateReport
-    from cafcat.repository import Repository
+    from cafcat.session import Session
 
 __all__ = ["register"]
 
@@ -94,7 +94,7 @@ def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
         configured = repository.configured_name(old)
         removed = repository.remove_store(old)
         if configured is None:
-            _warn_of_configuration(call, repository, removed.url)
+            _warn_of_configuration(call, repository.session, removed.url)
         else:
             call.warn(f"the setting store still means the name {configured}: change it")
     call.output.show(removed._asdict(), [call.output.shown(f"forgot {removed.url}")])
@@ -117,7 +117,7 @@ def move(
     with call.repository() as repository:
         report = repository.move_store(old, new, look_at_all=look_at_all, dry_run=dry_run)
         if not dry_run:
-            _warn_of_configuration(call, repository, report.old)
+            _warn_of_configuration(call, repository.session, report.old)
     if report.dropped_name is not None:
         call.warn(f"no store has the name {report.dropped_name} any more: the store keeps the name that it has")
     done = "would move" if dry_run else "moved"
@@ -142,9 +142,11 @@ def migrate(
         _Progress(call),
         at_hand="the copy of a chunk",
         if_interrupted="migrated objects stay in the new store; run the same migrate again to continue",
-    ) as repository:
-        report = repository.migrate_store(old, new, join_store=join_store)
-        _warn_of_configuration(call, repository, report.old)
+    ) as session:
+        from cafcat.operations.stores.migrate import migrate_store
+
+        report = migrate_store(session, old, new, join_store=join_store)
+        _warn_of_configuration(call, session, report.old)
     call.summarize({"summary": asdict(report)}, map(call.output.shown, _summary(report)), report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
 
@@ -161,9 +163,11 @@ def _summary(report: "MigrateReport") -> list[str]:
     return lines
 
 
-def _warn_of_configuration(call: Call, repository: "Repository", old: str) -> None:
+def _warn_of_configuration(call: Call, session: "Session", old: str) -> None:
     """Warn if a setting still means the old place, where new chunks would go."""
-    name = repository.configured_as(old)
+    from cafcat.operations.stores.rows import configured_as
+
+    name = configured_as(session, old)
     if name is not None:
         call.warn(f"the setting {name} still means {old}: change it, or new chunks go there")
 
@@ -172,5 +176,5 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     below = group(app, "store", "List, check, add, move, migrate and forget stores.")
     for function in (ls, add, rename, move, migrate, rm):
-        verb(below, function.__name__)(function)
-    verb(below, "check")(check)
+        verb(below, function.__name__, function)
+    verb(below, "check", check)

@@ -59,10 +59,10 @@ def copy(
         _Progress(call),
         at_hand="the copy of a chunk",
         if_interrupted="finished copies stay; run the same copy again to continue",
-    ) as repository:
+    ) as session:
         from cafcat.operations.copy.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     call.summarize({"summary": asdict(report)}, [_summary(report)], report.failed)
     if report.interrupted:
         return INTERRUPTED
@@ -88,4 +88,4 @@ def _summary(report: "CopyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "copy", commits=True)(copy)
+    verb(app, "copy", copy, commits=True)

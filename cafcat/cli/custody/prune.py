@@ -50,10 +50,10 @@ def prune(call: Call, options: PruneOptions) -> int:
         _Progress(call, dry_run=options.dry_run),
         at_hand="the removal of a chunk",
         if_interrupted="pruned chunks are gone; run prune again to continue",
-    ) as repository:
+    ) as session:
         from cafcat.operations.prune.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     grace = format_duration(options.grace_seconds)
     call.summarize({"summary": asdict(report)}, _summary(report, grace), report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
@@ -89,4 +89,4 @@ def _done(report: "PruneReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "prune", store=ONLY_IN_STORE, commits=True)(prune)
+    verb(app, "prune", prune, store=ONLY_IN_STORE, commits=True)

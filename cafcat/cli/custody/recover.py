@@ -53,10 +53,10 @@ def recover(call: Call, options: RecoverOptions) -> int:
         _Progress(call, dry_run=options.dry_run),
         at_hand="the check of a chunk",
         if_interrupted="recovered chunks stay as they are; run recover again to continue",
-    ) as repository:
+    ) as session:
         from cafcat.operations.recover.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     call.summarize({"summary": asdict(report)}, _summary(report), report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
 
@@ -108,4 +108,4 @@ def _files(report: "RecoverReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "recover", store=ONLY_IN_STORE, commits=True)(recover)
+    verb(app, "recover", recover, store=ONLY_IN_STORE, commits=True)

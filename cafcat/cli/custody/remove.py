@@ -15,6 +15,8 @@ from cafcat.cli.output import location_document, plural, timestamp
 from cafcat.cli.progress import ShownProgress
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import FileProblem, ProblemKind
+from cafcat.operations.rm.options import RmOptions
+from cafcat.operations.undelete.options import UndeleteOptions
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size
 
@@ -76,8 +78,10 @@ def rm(
     single = files_from is None and len(paths or []) == 1
     with operation(
         call, _Progress(call, single=single), at_hand="the removal", if_interrupted="nothing was removed"
-    ) as repository:
-        report = repository.rm(names, folders=folders, dry_run=dry_run)
+    ) as session:
+        from cafcat.operations.rm.run import run
+
+        report = run(session, RmOptions(names, folders=folders, dry_run=dry_run))
     call.summarize({"summary": asdict(report)}, _removed(report, can_do=recursive and not yes))
     return SOME_FAILED if report.files_failed else 0
 
@@ -116,8 +120,10 @@ def undelete(
     single = files_from is None and len(paths or []) == 1
     with operation(
         call, _Progress(call, single=single), at_hand="the undelete", if_interrupted="nothing was brought back"
-    ) as repository:
-        report = repository.undelete(names, folders=folders)
+    ) as session:
+        from cafcat.operations.undelete.run import run
+
+        report = run(session, UndeleteOptions(names, folders=folders))
     call.summarize({"summary": asdict(report)}, [_restored(report)])
     left = 0 if recursive else report.files_live + report.files_pruned
     return SOME_FAILED if report.files_failed + report.files_taken + left else 0
@@ -173,5 +179,5 @@ def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, r
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "rm", commits=True)(rm)
-    verb(app, "undelete", commits=True)(undelete)
+    verb(app, "rm", rm, commits=True)
+    verb(app, "undelete", undelete, commits=True)

@@ -63,10 +63,10 @@ def repack(call: Call, options: RepackOptions) -> int:
         _Progress(call, dry_run=options.dry_run),
         at_hand="the open chunk",
         if_interrupted="committed chunks stay; everything else is unchanged",
-    ) as repository:
+    ) as session:
         from cafcat.operations.repack.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     call.summarize({"summary": asdict(report)}, _summary(report), report.failed)
     return _exit_code(report)
 
@@ -106,4 +106,4 @@ def _done(report: "RepackReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "repack", store=ONLY_IN_STORE, commits=True)(repack)
+    verb(app, "repack", repack, store=ONLY_IN_STORE, commits=True)

@@ -29,10 +29,10 @@ def repair(call: Call, options: RepairOptions) -> int:
         ShownProgress(call),
         at_hand="the open chunk",
         if_interrupted="committed chunks stay; everything else is unchanged",
-    ) as repository:
+    ) as session:
         from cafcat.operations.repair.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     call.summarize({"summary": asdict(report)}, _summary(report))
     left = report.files_lost or report.chunks_left or report.logs_damaged
     return INTERRUPTED if report.interrupted else DAMAGE if left else 0
@@ -72,4 +72,4 @@ def _done(report: "RepairReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "repair", store="Store for new chunks: a folder, URL or name.", commits=True)(repair)
+    verb(app, "repair", repair, store="Store for new chunks: a folder, URL or name.", commits=True)

@@ -69,10 +69,10 @@ def verify(call: Call, options: VerifyOptions) -> int:
         _Progress(call),
         at_hand="the chunk at hand",
         if_interrupted="results so far are in the catalog; run the same verify again to continue",
-    ) as repository:
+    ) as session:
         from cafcat.operations.verify.run import run
 
-        report = run(repository.session, options)
+        report = run(session, options)
     call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report)])
     return _exit_code(report)
 
@@ -112,4 +112,4 @@ def _summary(report: "VerifyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "verify", store=ONLY_IN_STORE, commits=True)(verify)
+    verb(app, "verify", verify, store=ONLY_IN_STORE, commits=True)

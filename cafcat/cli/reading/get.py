@@ -64,7 +64,7 @@ def get(
             return _show_plan(call, repository.plan(targets, start, end))
         if len(targets) == 1:
             location = repository.get(paths[0], targets[paths[0]], start, end, overwrite=force)
-            _show_saved(call, location, repository.object_of(location), targets[paths[0]])
+            _show_saved(call, repository, location, targets[paths[0]])
             return 0
         return _get_many(call, repository, targets, byte_range or WHOLE, force=force)
 
@@ -78,7 +78,7 @@ def _get_many(
             failed += 1
             call.report(found)
         else:
-            _show_saved(call, found, repository.object_of(found), targets[path])
+            _show_saved(call, repository, found, targets[path])
     if failed:
         from cafcat.cli.reading.lost import warn_if_lost
 
@@ -98,8 +98,9 @@ def _targets(paths: list[str], output: str | None) -> dict[str, Path]:
     return targets
 
 
-def _show_saved(call: Call, location: Location, archive: str, target: Path) -> None:
+def _show_saved(call: Call, repository: "PackedFiles", location: Location, target: Path) -> None:
     if call.json:
+        archive = repository.object_of(location)
         call.output.document(location_document(location, archive) | {"output": str(target.absolute())})
     elif call.verbose:
         call.output.notice(f"{location.path} -> {target}")
@@ -208,6 +209,6 @@ def extract(
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "get")(get)
-    verb(app, "cat")(cat)
-    verb(app, "extract")(extract)
+    verb(app, "get", get)
+    verb(app, "cat", cat)
+    verb(app, "extract", extract)

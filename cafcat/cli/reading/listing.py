@@ -196,7 +196,7 @@ def _command(repository: "PackedFiles", location: Location, seconds: int | None)
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    verb(app, "ls")(ls)
-    verb(app, "find")(find)
-    verb(app, "stat")(stat)
-    verb(app, "locate")(locate)
+    verb(app, "ls", ls)
+    verb(app, "find", find)
+    verb(app, "stat", stat)
+    verb(app, "locate", locate)

@@ -103,4 +103,4 @@ def _end(call: Call, report: "SearchReport", *, count: bool) -> int:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "search")(search)
+    verb(app, "search", search)

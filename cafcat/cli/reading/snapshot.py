@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from cafcat import __version__
 from cafcat.cli.call import Call, verb
 from cafcat.cli.operation import operation
 from cafcat.cli.output import plural
@@ -36,8 +37,12 @@ def snapshot(
 
     Example: cafcat snapshot photos/2024 -o photos.cafs
     """
-    with operation(call, ShownProgress(call), if_interrupted="nothing was written") as repository:
-        report = repository.snapshot(output, prefix, overwrite=force)
+    with operation(call, ShownProgress(call), if_interrupted="nothing was written") as session:
+        from cafcat.session import output_of
+        from cafcat.snapshots.writing import write_snapshot
+
+        target = output_of(session.settings, output, overwrite=force)
+        report = write_snapshot(session.catalog, prefix, target, version=__version__, progress=session.progress)
     what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) in {plural(report.chunks, 'chunk')}"
     line = f"snapshot of {what} as of {report.made_at}: {call.output.shown(output)}"
     call.summarize(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])
@@ -46,4 +51,4 @@ def snapshot(
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "snapshot")(snapshot)
+    verb(app, "snapshot", snapshot)

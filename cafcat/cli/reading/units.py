@@ -63,4 +63,4 @@ def time_text(milliseconds: float | None) -> str | None:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "units")(units)
+    verb(app, "units", units)

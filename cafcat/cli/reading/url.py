@@ -70,4 +70,4 @@ def _show(call: Call, repository: "PackedFiles", path: str, seconds: int | None)
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    verb(app, "url")(url)
+    verb(app, "url", url)

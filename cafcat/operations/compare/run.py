@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from cafcat.catalog.connection import connect
+from cafcat.catalog.database_url import connect
 from cafcat.catalog.transfer.comparing import ComparedTable, Comparing
 from cafcat.events import CatalogsDiffer
 from cafcat.operations.compare.options import CompareOptions

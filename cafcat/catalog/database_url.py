@@ -1,0 +1,96 @@
+"""The URL of a database that the user has given, and the connections to it."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from cafcat.catalog.connection import CHECK_SERVER, PgConnection, application_name, one_line, open_connection
+from cafcat.errors import AccessDenied, CafcatError, CatalogUnavailable, InvalidInput
+
+__all__ = ["connect", "is_readable", "split_password"]
+
+_DEFAULTS = {
+    "connect_timeout": "10",
+    # Detect a server that vanished without closing the connection within two minutes, not after hours.
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""Defaults of libpq's connection parameters. Parameters in the URL override them."""
+
+
+_PORTS: Final = re.compile(r"[0-9 ]*(?:,[0-9 ]*)*")
+
+
+def connect(url: str, *, prepares: bool = True) -> PgConnection:
+    """Return a new connection in autocommit mode.
+
+    Args:
+        url: A libpq URL or key=value string. Errors and their causes never quote an unreadable one, since it may
+            hold a password.
+        prepares: As for `open_connection`.
+
+    Raises:
+        InvalidInput: The URL cannot be read.
+        CatalogUnavailable: The server does not answer, or refuses the connection.
+        AccessDenied: The server rejects user and password.
+    """
+    conninfo = _conninfo(url)
+    try:
+        return open_connection(conninfo, prepares=prepares)
+    except psycopg.OperationalError as error:
+        raise _connection_error(one_line(error)) from error
+
+
+def _conninfo(url: str) -> str:
+    """Return a key=value string with cafcat's defaults.
+
+    Raises:
+        InvalidInput: The URL cannot be read. The error has no cause, because libpq's error quotes the URL.
+    """
+    if not is_readable(url):
+        hint = "write postgresql://user:password@host/name, with @ : / ? % in a password as %40 %3A %2F %3F %25"
+        raise InvalidInput("the database URL cannot be read", hint=hint)
+    given = conninfo_to_dict(url)
+    defaults = _DEFAULTS if "PGAPPNAME" in os.environ else _DEFAULTS | {"application_name": application_name()}
+    return make_conninfo(url, **{name: value for name, value in defaults.items() if name not in given})
+
+
+def is_readable(url: str) -> bool:
+    """Return whether libpq can parse this URL or key=value string, without signs of a misread password."""
+    try:
+        return not _is_garbled(conninfo_to_dict(url))
+    except (psycopg.ProgrammingError, UnicodeError):
+        return False
+
+
+def _is_garbled(given: Mapping[str, Any]) -> bool:
+    """Return whether libpq took the end of a password for another part of the URL, which messages would show.
+
+    libpq reads "ss@host" as the host of "user:p@ss@host". In "user:pa/ss@host/name" it reads "pa" as the port, or
+    "ss@host/name" as the database.
+    """
+    host, port, database = (str(given.get(name) or "") for name in ("host", "port", "dbname"))
+    has_login = "user" in given or "password" in given
+    return "@" in host[1:] or _PORTS.fullmatch(port) is None or ("@" in database and not has_login)
+
+
+def _connection_error(text: str) -> CafcatError:
+    """Return the error for a failed connection. libpq has no error codes before the connection, only this text."""
+    if "authentication failed" in text or "no password supplied" in text or "no pg_hba.conf entry" in text:
+        return AccessDenied(f"the database refused the login: {text}", hint="check user and password of its URL")
+    if "FATAL:" in text:
+        return CatalogUnavailable(f"the database refused the connection: {text}")
+    return CatalogUnavailable(f"no answer from the database: {text}", hint=CHECK_SERVER)
+
+
+def split_password(url: str) -> tuple[str, str | None]:
+    """Return a libpq conninfo without its password, and the password, which must not show up in a process list."""
+    parts = conninfo_to_dict(url)
+    password = parts.pop("password", None)
+    return make_conninfo("", **parts), None if password is None else str(password)

@@ -1,0 +1,92 @@
+"""The lock files of an embedded server. They are beside the data folder `postgres`:
+
+* `postgres.lock`: the command that starts or stops the server holds a lock on it.
+* `postgres.running`: the server and its children hold a lock on it as long as one of them lives. Process ids alone
+  do not show this, because they are used again after a restart of the machine or container.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["is_locked", "locked", "open_beside", "try_lock"]
+
+
+def open_beside(path: Path, flags: int) -> int:
+    """Open a file in the home, and create it if it is missing.
+
+    A new file has the mode 0600. Its owner is the owner of the home, even if root creates it. Symbolic links are
+    never followed.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags)
+    if os.geteuid() == 0:
+        home = path.parent.stat()
+        os.fchown(descriptor, home.st_uid, home.st_gid)
+    return descriptor
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lock a file exclusively, after waiting until no other process holds the lock.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    descriptor = open_beside(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(path: Path) -> int | None:
+    """Lock a file exclusively without waiting.
+
+    Returns:
+        The descriptor that holds the lock; None if another process holds it.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    descriptor = open_beside(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock of a file. A missing file is not locked.
+
+    Raises:
+        OSError: The file exists and cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
