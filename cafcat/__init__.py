@@ -1,4 +1,4 @@
-"""cafcat: many small files in few large archives, any one of them back by one look-up and one range read.
+"""Packs many small files into few large archives, and reads any file back with one look-up and one range read.
 
 import cafcat
 

@@ -79,7 +79,7 @@ class Verbs(TyperGroup):
 app = typer.Typer(
     name="cafcat",
     cls=Verbs,
-    help="Many small files in few large archives; any one of them back by one look-up and one range read.",
+    help="Pack many small files into few large archives. One look-up and one range read return any file.",
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,

@@ -31,7 +31,9 @@ def _shared(
     json: Annotated[
         bool, typer.Option("--json", help="Print results as JSON on stdout, errors as JSON on stderr.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither progress nor a summary.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print no progress, no summary and no warnings.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more details.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Print the Python traceback of an error.")] = False,
     home: Annotated[

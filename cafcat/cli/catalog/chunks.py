@@ -53,6 +53,6 @@ def show(
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    below = group(app, "chunks", "Show the archives that hold the files.")
+    below = group(app, "chunks", "List and show the archives of the files.")
     verb(below, "ls", ls)
     verb(below, "show", show)

@@ -30,7 +30,7 @@ _LISTED = 100
 
 
 def rebuild(call: Call, options: RebuildOptions) -> int:
-    """Fill an empty catalog from the stores, after the database was lost.
+    """Fill an empty catalog from the stores. Use it after the database was lost.
 
     Example: cafcat rebuild s3://bucket/chunks /mnt/copies
     """
@@ -107,7 +107,7 @@ def compare(
         int, typer.Option("--limit", min=0, help="Number of differences to show. All are counted.")
     ] = 20,
 ) -> int:
-    """Compare the files, chunks and removals of this catalog with another catalog.
+    """Compare this catalog with another catalog. Reports different files, chunks and removals.
 
     Example: cafcat compare postgresql://host/rebuilt
     """

@@ -44,7 +44,7 @@ class _Progress(ShownProgress):
 
 
 def recover(call: Call, options: RecoverOptions) -> int:
-    """Clean up after killed writers: adopt complete chunks, and remove incomplete ones.
+    """Clean up after killed writers. Adopts their complete chunks, and removes incomplete chunks.
 
     Example: cafcat recover --dry-run -v
     """

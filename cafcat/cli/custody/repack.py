@@ -54,7 +54,7 @@ def _line(chunk: ChunkChosen) -> str:
 
 
 def repack(call: Call, options: RepackOptions) -> int:
-    """Copy the live files of chunks with much dead space into new chunks. Needs --yes to copy anything.
+    """Rewrite chunks with much dead space. Copies their live files into new chunks; needs --yes to copy anything.
 
     Example: cafcat repack --max-unused 50% --max-repack-size 100GB --yes
     """

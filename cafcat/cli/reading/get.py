@@ -49,7 +49,7 @@ def get(
     byte_range: Range = None,
     explain: Explain = False,
 ) -> int:
-    """Write files of the catalog to the current folder under their base names, or to -o.
+    """Copy files out of their archives. Default: to the current folder, under their base names.
 
     Example: cafcat get photos/a.jpg -o /tmp/
     """
@@ -180,7 +180,7 @@ def extract(
     force: Force = False,
     explain: Explain = False,
 ) -> int:
-    """Write a folder of the catalog, or everything, to disk, with modification times.
+    """Copy a folder of the catalog to disk, with modification times. Default: everything.
 
     Example: cafcat extract photos/2024 -C /tmp/photos
     """

@@ -35,7 +35,7 @@ def ls(
     recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List everything below the folder.")] = False,
     human: Annotated[bool, typer.Option("--human", "-h", help="Print sizes as 1.5 MB.")] = False,
 ) -> None:
-    """List one level of a folder of the catalog, or with -R everything below.
+    """List one level of a folder; with -R, everything below it.
 
     Example: cafcat ls -l photos/2024
     """
@@ -128,7 +128,7 @@ def find(
 
 
 def stat(call: Call, paths: Paths) -> int:
-    """Show all facts about a file, and the earlier locations of its path."""
+    """Show all facts about a file. Also shows the earlier locations of its path."""
     return each(call, paths, lambda repository, path: _stat(call, repository, path))
 
 

@@ -33,7 +33,7 @@ def snapshot(
     ] = "",
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing file.")] = False,
 ) -> int:
-    """Write the locations of files into one file, to read the files without the database.
+    """Write the locations of files into one file. Programs can then read the files without the database.
 
     Example: cafcat snapshot photos/2024 -o photos.cafs
     """

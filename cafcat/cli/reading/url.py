@@ -46,7 +46,7 @@ def url(
     presign: Presign = False,
     expires: Expires = None,
 ) -> int:
-    """Print the URL of the archive with a file, or with --presign a signed URL of the file.
+    """Print the URL of the archive with a file. With --presign: a signed URL of the file itself.
 
     Example: cafcat url --presign --expires 15m photos/a.jpg
     """

@@ -42,9 +42,7 @@ class VerifyOptions:
     _: KW_ONLY
     level: Annotated[
         VerifyLevel | str,
-        Flag(
-            "--level", "What to check: the rows of the catalog, the index of each chunk, all bytes, or the sources."
-        ),
+        Flag("--level", "Check the rows of the catalog, the index of each chunk, all bytes, or the sources."),
     ] = VerifyLevel.INDEX
     sample: Annotated[
         float | None, Flag("--sample", "Only check this share of the chunks, such as 5%.", "SHARE", parse_percent)
