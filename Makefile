@@ -14,7 +14,7 @@ SEED := $(shell $(PYTHON) -c 'import random; print(random.randrange(10**9))')
 
 .PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered crash explore fuzz nightly schema clean
 
-help:  ## what there is
+help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 20
 
 $(READY): pyproject.toml
@@ -32,7 +32,7 @@ test-fast: $(READY)  ## the unit tests, and every verb once
 test: $(READY)  ## the tests, without the slow ones
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
-test-slow: $(READY)  ## what `make test` leaves out: all kill steps, formats and servers, 300,000 files, 6 GB
+test-slow: $(READY)  ## the tests that `make test` leaves out: all kill steps, formats and servers, 300,000 files, 6 GB
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
 test-all: test test-slow  ## all tests
@@ -59,7 +59,7 @@ fmt: $(READY)  ## format the code
 bench: $(READY)  ## every target against its peers, in turn, as a table of ratios; an hour or more, 25 GB of disk
 	$(BIN)/python -m tests.bench
 
-bench-quick: $(READY)  ## less of it in two minutes, compared with tests/bench/baseline.json
+bench-quick: $(READY)  ## a part of the benchmarks in two minutes, compared with tests/bench/baseline.json
 	$(BIN)/python -m tests.bench --quick
 
 bench-catalog: $(READY)  ## time of each verb in catalogs of ten thousand and of a million files; five minutes
@@ -71,7 +71,7 @@ bench-s3: $(READY)  ## S3 reads against boto3 and obstore, ingest against aws s3
 bench-scattered: $(READY)  ## scattered files from a bucket behind 30 ms, against obstore; half a minute, needs nginx
 	$(BIN)/python -m tests.bench --only scattered --rows 1000 --scale 0.01
 
-crash: $(READY)  ## SIGKILL before and after every write, request and statement of every verb; then a look at what is left
+crash: $(READY)  ## SIGKILL before and after every write, request and statement of every verb; then a check of the remains
 	$(BIN)/python -m tests.crash.campaign
 
 explore: $(READY)  ## property tests with random examples; SEED=n repeats a run
@@ -83,12 +83,12 @@ fuzz: $(READY)  ## property tests with 10,000 examples each, a million damaged c
 		--ignore tests/property/test_state_machine.py tests/property
 	$(BIN)/python -m tests.fuzz
 
-nightly: $(READY)  ## custody against a dict: 10,000 steps of a state machine, with kills
+nightly: $(READY)  ## random histories against a dict: 10,000 steps of a state machine, with kills
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -p no:xdist --hypothesis-seed=$(SEED) \
 		tests/property/test_state_machine.py
 
-schema: $(READY)  ## write migrations/schema.sql anew from the migrations
+schema: $(READY)  ## write migrations/schema.sql from the migrations
 	$(BIN)/python -m tests.migrations.snapshot
 
-clean:  ## remove what these verbs made
+clean:  ## remove the files that these targets made
 	rm -rf $(VENV) .venvs .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
