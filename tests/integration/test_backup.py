@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 import subprocess
+import sys
 import tarfile
 import tracemalloc
 from pathlib import Path
@@ -327,7 +328,7 @@ def test_it_can_be_read_by_tar_and_psql(local: World) -> None:
     environment |= {
         "PATH": f"{local.folder}:{environment['PATH']}",
         "BACKUP": local.objects.locate(report.object_key),
-        "PYTHON": str(Path(cafcat.__file__).parents[1] / ".venv/bin/python"),
+        "PYTHON": sys.executable,
     }
     subprocess.run(["sh", "-euc", script.split("```")[0]], cwd=folder, env=environment, check=True)
     assert local.differences(empty) == []
