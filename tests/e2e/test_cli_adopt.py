@@ -76,8 +76,14 @@ def test_prune_lets_it_go(cafcat: Cafcat) -> None:
     archive(cafcat)
     cafcat("adopt", "old.caf")
     cafcat("rm", "-r", ".", "--yes")
-    assert "would let go 1 adopted archive; their objects stay" in cafcat("prune", "--grace", "0").text
-    assert "let go 1 adopted archive; their objects stay" in cafcat("prune", "--grace", "0", "--yes").text
+    assert (
+        "would remove 1 adopted archive from the catalog; their objects stay"
+        in cafcat("prune", "--grace", "0").text
+    )
+    assert (
+        "removed 1 adopted archive from the catalog; their objects stay"
+        in cafcat("prune", "--grace", "0", "--yes").text
+    )
     assert (cafcat.folder / "old.caf").exists()
 
 

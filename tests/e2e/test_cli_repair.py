@@ -38,10 +38,10 @@ def test_it_says_what_it_would_do_and_then_does_it(cafcat: Cafcat) -> None:
     chunk = damaged(cafcat)
     files = f"files: {len(TREE) - 1} right in their chunk, 0 from copies, 1 from sources, 0 lost"
     dry = cafcat("repair", "--from-source", "tree")
-    assert dry.lines == ["would mend 1 of 1 chunk", files, "run it again with --yes"]
+    assert dry.lines == ["would repair 1 of 1 chunk", files, "run it again with --yes"]
     cafcat("cat", "tree/b.bin", code=5)
     done = cafcat("repair", "--from-source", "tree", "--yes", "-v")
-    assert re.fullmatch(r"mended 1 of 1 chunk, by 1 new chunk \(3\.\d MB\)", done.lines[0])
+    assert re.fullmatch(r"repaired 1 of 1 chunk, by 1 new chunk \(3\.\d MB\)", done.lines[0])
     assert done.lines[1:] == [files]
     assert "committed chunk" in done.err
     assert {path: cafcat("cat", "--", path).out for path in ("tree/b.bin", "tree/big.dat")} == {
@@ -101,7 +101,7 @@ def test_names_and_standard_input_as_for_ingest(cafcat: Cafcat) -> None:
     location = cafcat("locate", "a/b/f", "--json").document
     Path(location["object"]).write_bytes(b"")
     arguments = ["repair", "--from-source", "-", "--prefix", "a/b", "--chunk", location["chunk"], "--yes"]
-    assert cafcat(*arguments, stdin=sink.getvalue()).lines[0].startswith("mended 1 of 1 chunk")
+    assert cafcat(*arguments, stdin=sink.getvalue()).lines[0].startswith("repaired 1 of 1 chunk")
     assert cafcat("cat", "a/b/f").out == b"content"
 
 

@@ -96,7 +96,7 @@ def test_migrating_and_pruning(cafcat: Cafcat) -> None:
     assert cafcat("prune", "--grace", "0", "--yes").text.startswith("removed 1 copy: freed")
     assert not list((cafcat.folder / "store").glob("*.caf"))
     assert cafcat("cat", "tree/a").out == CONTENT["tree/a"]
-    assert cafcat("store", "rm", "store").text == f"forgot {url_of(cafcat.folder / 'store')}\n"
+    assert cafcat("store", "rm", "store").text == f"removed {url_of(cafcat.folder / 'store')} from the catalog\n"
 
 
 def test_a_configured_name_wins_over_the_same_name_in_the_catalog(cafcat: Cafcat) -> None:

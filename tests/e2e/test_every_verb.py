@@ -93,7 +93,7 @@ CASES = {
     "store rename": Case("store rename new newer", "newer is file:///", before=("store add new ./new",)),
     "store move": Case("store move store moved", "moved file:///"),
     "store migrate": Case("store migrate store ./new", "migrated 1 chunk"),
-    "store rm": Case("store rm new", "forgot file:///", before=("store add new ./new",)),
+    "store rm": Case("store rm new", "removed file:///", before=("store add new ./new",)),
     "store check": Case("store check ./new", "writing             yes"),
     "db init": Case("db init", "the database is ready"),
     "db upgrade": Case("db upgrade", "already at revision"),

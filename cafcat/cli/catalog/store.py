@@ -97,7 +97,7 @@ def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
             _warn_of_configuration(call, repository.session, removed.url)
         else:
             call.warn(f"the setting store still means the name {configured}: change it")
-    call.output.show(removed._asdict(), [call.output.shown(f"forgot {removed.url}")])
+    call.output.show(removed._asdict(), [call.output.shown(f"removed {removed.url} from the catalog")])
 
 
 def move(
@@ -174,7 +174,7 @@ def _warn_of_configuration(call: Call, session: "Session", old: str) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    below = group(app, "store", "List, check, add, move, migrate and forget stores.")
+    below = group(app, "store", "List, check, add, move, migrate and remove stores.")
     for function in (ls, add, rename, move, migrate, rm):
         verb(below, function.__name__, function)
     verb(below, "check", check)

@@ -35,7 +35,7 @@ class _Progress(ShownProgress):
             self._call.output.document(event._asdict())
         elif self._call.verbose:
             removed = f"removed: {plural(event.objects, 'object')}, {format_size(event.bytes_freed)}"
-            what = removed if event.objects else "let go"
+            what = removed if event.objects else "removed from the catalog"
             since = f", without files since {event.retired_at[:19]}Z" if event.retired_at else ""
             self._print(f"chunk {event.uuid} {self._would}{what}{since}")
 
@@ -64,8 +64,8 @@ def _summary(report: "PruneReport", grace: str) -> list[str]:
     if report.let_go:
         if not report.objects:
             lines.clear()
-        would = "would let go" if report.dry_run else "let go"
-        lines.append(f"{would} {plural(report.let_go, 'adopted archive')}; their objects stay")
+        removed = "would remove" if report.dry_run else "removed"
+        lines.append(f"{removed} {plural(report.let_go, 'adopted archive')} from the catalog; their objects stay")
     if report.chunks_waiting:
         waiting = f"{plural(report.chunks_waiting, 'chunk')} ({format_size(report.bytes_waiting)})"
         lines.append(f"{waiting} without files for less than {grace}: undelete can still bring them back")

@@ -63,11 +63,11 @@ def _done(report: "RepairReport") -> str:
         return "nothing that can be repaired"
     if not report.chunks:
         return "nothing to repair: no chunk is known to be damaged (cafcat verify looks for damage)"
-    mended = f"{report.chunks_mended} of {plural(report.chunks, 'chunk')}"
+    repaired = f"{report.chunks_mended} of {plural(report.chunks, 'chunk')}"
     if report.dry_run:
-        return f"would mend {mended}"
+        return f"would repair {repaired}"
     written = f"{plural(report.chunks_written, 'new chunk')} ({format_size(report.bytes_written)})"
-    return f"mended {mended}, by {written}"
+    return f"repaired {repaired}, by {written}"
 
 
 def register(app: typer.Typer) -> None:
