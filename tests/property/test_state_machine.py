@@ -147,7 +147,7 @@ class CustodyMachine(Followed):
         """The files of an archive of somebody else, into chunks of cafcat's own."""
         chunks = self.raw.adopted_and_live()
         chunk = chunks[choice % len(chunks)]
-        self.killed("take over", partial(world.take_over, chunk=chunk, archive_format=archive_format), calls)
+        self.killed("take over", partial(world.rewrite, chunk=chunk, archive_format=archive_format), calls)
         assert calls or chunk not in self.raw.adopted_and_live()
 
     @rule(paths=SOME_PATHS)
@@ -312,7 +312,7 @@ class CustodyMachine(Followed):
         assert not self.pending
         objects, named = world.objects_in(self.raw.folder), self.raw.named("o.state IN ('committed', 'retired')")
         assert objects <= named
-        assert named - objects <= (self.raw.untold() if self.adopted else set())
+        assert named - objects <= (self.raw.early_records() if self.adopted else set())
         copies = world.without_journal(world.objects_in(self.copies))
         assert copies == self.raw.named_copies("o.state = 'committed'")
         assert self.catalog.reports.findings() == []
