@@ -1,4 +1,4 @@
-"""backup and restore: what they print, and with which code they end."""
+"""backup and restore: output and exit codes."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.worlds.servers.services import Databases
 
 @pytest.fixture
 def lost(cafcat: Cafcat, databases: Databases) -> Iterator[Cafcat]:
-    """A command with an empty catalog, and the store of another one that has files."""
+    """A command with an empty catalog, and the store of a lost catalog with files."""
     write_tree(cafcat.folder)
     cafcat("ingest", "tree", "-q")
     with databases.fresh(databases.template()) as url:
@@ -30,7 +30,7 @@ def test_all_keys_are_documented() -> None:
         assert names <= documented_keys(verb), verb
 
 
-def test_there_and_back(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_backup_and_restore(cafcat: Cafcat, lost: Cafcat) -> None:
     store = (cafcat.folder / "store").as_uri()
     done = cafcat("backup").text
     assert re.fullmatch(
@@ -49,7 +49,7 @@ def test_there_and_back(cafcat: Cafcat, lost: Cafcat) -> None:
     assert "the catalog is not empty, ingest_runs has rows" in again.err
 
 
-def test_what_came_later_is_said(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_restore_warns_of_later_changes(cafcat: Cafcat, lost: Cafcat) -> None:
     cafcat("backup", "-q")
     cafcat("rm", "tree/a.txt", "--yes", "-q")
     result = lost("restore")
