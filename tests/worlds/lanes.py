@@ -1,4 +1,4 @@
-"""The lanes of tests: marks the tests that `make test` and `make test-fast` leave to `make test-all`.
+"""The lanes of tests: markers for the tests that `make test` and `make test-fast` leave out.
 
 * `slow`: takes long, or repeats what a faster test shows in a sample.
 * `covering`: a test with several parameters. `make test` runs some of all combinations, in which each value of each
