@@ -57,7 +57,7 @@ def test_all_keys_are_documented() -> None:
 
 
 @pytest.mark.parametrize("suffix", NAMES)
-def test_a_tree_goes_out_and_is_listed_and_converted_without_a_catalog(
+def test_exported_tree_is_listed_and_converted_without_a_catalog(
     filled: Cafcat, alone: Cafcat, suffix: str
 ) -> None:
     out = alone.folder / f"out{suffix}"
@@ -81,7 +81,7 @@ def test_a_tree_goes_out_and_is_listed_and_converted_without_a_catalog(
     assert sorted(in_archive(out)) == ["tree/a.txt", "tree/folder/c.txt", "tree/folder/deep/d.TXT"]
 
 
-def test_as_json(filled: Cafcat, alone: Cafcat) -> None:
+def test_json_output(filled: Cafcat, alone: Cafcat) -> None:
     out = alone.folder / "x"
     document = filled("export", "tree/folder", "tree/b.bin", "-o", out, "--format", "car", "--json").document
     assert set(document) == {field.name for field in fields(ExportReport)}
@@ -95,7 +95,7 @@ def test_as_json(filled: Cafcat, alone: Cafcat) -> None:
     assert document["size_bytes"] == (alone.folder / "y.cio").stat().st_size
 
 
-def test_entries_that_are_decoded_say_so(filled: Cafcat, alone: Cafcat) -> None:
+def test_inspect_shows_decodings(filled: Cafcat, alone: Cafcat) -> None:
     filled("export", "tree", "-o", alone.folder / "x.cio")
     filled("export", "tree", "-o", alone.folder / "x.car")
     filled("export", "tree", "-o", alone.folder / "x.caf")
@@ -227,7 +227,7 @@ def test_every_damaged_caf_is_exit_code_5(alone: Cafcat, name: str) -> None:
     assert "the index is damaged" in alone("inspect", name, code=5).err
 
 
-def test_wrong_use(filled: Cafcat, alone: Cafcat) -> None:
+def test_wrong_arguments_are_refused(filled: Cafcat, alone: Cafcat) -> None:
     out = alone.folder
     assert "--output" in filled("export", "tree", code=2).err
     assert "no such file or folder" in filled("export", "tree", "nothing", "-o", out / "x.caf", code=4).err

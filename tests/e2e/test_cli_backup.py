@@ -56,7 +56,7 @@ def test_restore_warns_of_later_changes(cafcat: Cafcat, lost: Cafcat) -> None:
     assert "1 change came after the backup and are not in the catalog: `cafcat rebuild` into an empty" in result.err
 
 
-def test_as_json(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_json_output(cafcat: Cafcat, lost: Cafcat) -> None:
     first = cafcat("backup", "--json").document
     assert set(first) == {field.name for field in fields(BackupReport)}
     second = cafcat("backup", "--keep", "1", "--json").document
@@ -74,7 +74,7 @@ def test_as_json(cafcat: Cafcat, lost: Cafcat) -> None:
     assert (restored["rows"], restored["newer_records"]) == (second["rows"], 0)
 
 
-def test_to_and_from_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_backup_in_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
     cafcat("backup", "--to", "./safe", "-q")
     assert cafcat("backup", "--list").out == b""
     assert len(cafcat("backup", "--list", "--to", "./safe").lines) == 1
@@ -84,7 +84,7 @@ def test_to_and_from_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
     assert lost("stat", "tree/a.txt").out
 
 
-def test_wrong_use(cafcat: Cafcat) -> None:
+def test_wrong_arguments_are_refused(cafcat: Cafcat) -> None:
     cafcat("backup", "--keep", "0", code=2)
     assert "--list changes nothing" in cafcat("backup", "--list", "--keep", "3", code=2).err
 

@@ -52,7 +52,7 @@ def test_copying_and_copying_again(cafcat: Cafcat) -> None:
     assert cafcat("db", "check").text == "nothing is wrong\n"
 
 
-def test_as_json(cafcat: Cafcat) -> None:
+def test_json_output(cafcat: Cafcat) -> None:
     first, second = fill(cafcat, "a", "b")
     chunk_file(cafcat, second).unlink()
     document, summary = cafcat("copy", "--all", "--to", "./second", "--json", "-v", code=5).documents
@@ -114,7 +114,7 @@ def test_a_store_by_its_name(cafcat: Cafcat) -> None:
     assert chunk_file(cafcat, chunk, "second").exists()
 
 
-def test_reads_fall_over_and_say_so(cafcat: Cafcat) -> None:
+def test_read_from_a_copy_is_reported(cafcat: Cafcat) -> None:
     (cafcat.folder / "big").write_bytes(BIG * 3)
     chunks = fill(cafcat, "a", "big2")
     cafcat("ingest", "big", "-q")
@@ -182,7 +182,7 @@ def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_ctrl_c_finishes_the_copy_at_hand(cafcat: Cafcat, as_json: bool) -> None:
+def test_ctrl_c_finishes_the_current_copy(cafcat: Cafcat, as_json: bool) -> None:
     """The row of the copy waits for a lock that the test holds until the signal has arrived."""
     fill(cafcat, "a", "b")
     flags = ["--json"] if as_json else []

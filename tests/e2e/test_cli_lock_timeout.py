@@ -70,7 +70,7 @@ def archive(cafcat: Cafcat) -> Path:
     return path
 
 
-def test_verbs_that_commit_say_who_holds_the_lock_and_end_with_11(filled: Cafcat) -> None:
+def test_verbs_that_commit_name_the_holder_of_the_lock_and_exit_with_11(filled: Cafcat) -> None:
     with stopped_writer(filled) as writer:
         (filled.folder / "tree/0").write_text("third, and longest of all")
         verbs = [

@@ -27,7 +27,7 @@ def adopt(cafcat: Cafcat, clp_program: Path) -> None:
         cafcat("adopt", compressed_logs(clp_program, cafcat.folder / name[:4], {name: records}))
 
 
-def test_search_prints_records_as_they_are(cafcat: Cafcat, clp_program: Path) -> None:
+def test_search_prints_unchanged_records(cafcat: Cafcat, clp_program: Path) -> None:
     adopt(cafcat, clp_program)
     errors = [record for records in LOGS.values() for record in records if record["level"] == "ERROR"]
     found = cafcat("search", "level: ERROR", "-v")

@@ -64,7 +64,7 @@ def test_prune_shows_its_plan_and_needs_yes(cafcat: Cafcat, chunks: dict[str, st
     ]
 
 
-def test_as_json(cafcat: Cafcat, chunks: dict[str, str]) -> None:
+def test_json_output(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     first, second, last = cafcat("prune", "--grace", "0", "--yes", "--json", "-v").documents
     assert [first["uuid"], second["uuid"]] == [chunks["gone"], chunks["gone too"]]
     assert set(first) == set(ChunkPruned._fields)
@@ -74,7 +74,7 @@ def test_as_json(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     assert summary["bytes_freed"] == first["bytes_freed"] + second["bytes_freed"] > 0
 
 
-def test_wrong_use(cafcat: Cafcat) -> None:
+def test_wrong_arguments_are_refused(cafcat: Cafcat) -> None:
     assert "not a duration" in cafcat("prune", "--grace", "soon", code=2).err
     assert "not a duration" in cafcat("prune", "--grace", "-1d", code=2).err
 

@@ -95,7 +95,7 @@ def test_leftovers_are_recovered_and_reported(cafcat: Cafcat) -> None:
     assert cafcat("recover").text == "nothing to recover\n"
 
 
-def test_as_json(cafcat: Cafcat) -> None:
+def test_json_output(cafcat: Cafcat) -> None:
     whole, half = leave_whole(cafcat), leave_half(cafcat)
     (cafcat.folder / "store" / "strange").write_bytes(b"")
     first, second, last = cafcat("recover", "--json", "-v").documents
@@ -154,7 +154,7 @@ def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_ctrl_c_finishes_the_chunk_at_hand(cafcat: Cafcat, as_json: bool) -> None:
+def test_ctrl_c_finishes_the_current_chunk(cafcat: Cafcat, as_json: bool) -> None:
     """The commit waits for a lock that the test holds until the signal has arrived."""
     leave_whole(cafcat, lease="1 hour")
     leave_whole(cafcat, "second", lease="1 hour")

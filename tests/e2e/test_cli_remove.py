@@ -83,7 +83,7 @@ def test_missing_names_are_errors(tree: Cafcat) -> None:
     assert paths(tree) == set(TREE)
 
 
-def test_wrong_use(tree: Cafcat) -> None:
+def test_wrong_arguments_are_refused(tree: Cafcat) -> None:
     for arguments in (
         ["rm"],
         ["undelete"],

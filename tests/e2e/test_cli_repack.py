@@ -52,7 +52,7 @@ def test_repack_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     assert cafcat("repack", "--max-unused=0%").text == "nothing to repack\n"
 
 
-def test_as_json(cafcat: Cafcat) -> None:
+def test_json_output(cafcat: Cafcat) -> None:
     chunk = waste(cafcat)
     first, second = cafcat("repack", "--json").documents
     expected = {"chunk": chunk, "data_bytes": 3000, "dead_bytes": 2000, "live_bytes": 1000, "live_files": 1}

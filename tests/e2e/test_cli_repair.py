@@ -53,7 +53,7 @@ def test_repair_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     assert cafcat("ingest", "tree", "--json").document["summary"]["files_unchanged"] == len(TREE)
 
 
-def test_from_a_copy(cafcat: Cafcat) -> None:
+def test_repair_from_a_copy(cafcat: Cafcat) -> None:
     write_tree(cafcat.folder)
     cafcat("ingest", "tree", "-q")
     cafcat("copy", "--all", "--to", cafcat.folder / "copies", "-q")

@@ -64,7 +64,7 @@ def test_reading_needs_neither_the_database_nor_its_libraries(filled: Cafcat, tm
     assert done.stdout == f"{len(TREE)} {sum(map(len, TREE.values()))}\n"
 
 
-def test_wrong_use(filled: Cafcat, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(filled: Cafcat, tmp_path: Path) -> None:
     assert "--output" in filled("snapshot", code=2).err
     assert "no such file or folder" in filled("snapshot", "nothing", "-o", tmp_path / "x", code=4).err
     (tmp_path / "there").write_bytes(b"precious")

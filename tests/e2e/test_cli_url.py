@@ -146,7 +146,7 @@ def test_the_signed_line_of_locate_needs_no_credentials(remote: Cafcat) -> None:
     assert run_without_credentials(lines[-1]) == TREE["tree/b.bin"]
 
 
-def test_the_line_of_locate_signs_with_the_credentials_of_who_runs_it(remote: Cafcat, s3_server: S3Server) -> None:
+def test_line_of_locate_signs_with_the_credentials_of_its_environment(remote: Cafcat, s3_server: S3Server) -> None:
     document = remote("locate", "tree/b.bin", "--json").document
     [url] = remote("url", "tree/b.bin").lines
     command = document["command"]
@@ -232,7 +232,7 @@ def test_reading_from_a_bucket(remote: Cafcat, tmp_path: Path) -> None:
     assert all((remote.folder / "out" / path).read_bytes() == content for path, content in TREE.items())
 
 
-def test_credentials_that_are_refused_have_their_own_exit_code(remote: Cafcat) -> None:
+def test_refused_credentials_have_a_separate_exit_code(remote: Cafcat) -> None:
     remote.extra["AWS_SECRET_ACCESS_KEY"] = "not-the-secret"  # noqa: S105
     for arguments in (
         ["get", "tree/a.txt", "-o", "out"],

@@ -39,7 +39,7 @@ def test_all_keys_are_documented() -> None:
     assert all(f"| `{level}`" in section for level in VerifyLevel)
 
 
-def test_all_is_well(cafcat: Cafcat) -> None:
+def test_verify_of_undamaged_chunks(cafcat: Cafcat) -> None:
     assert cafcat("verify").text == "nothing to verify\n"
     pack(cafcat, {"t/a": b"first", "t/b": b"second"})
     assert re.fullmatch(r"verified 1 object \(index\): 1 ok; 2 files, \d+ B read\n", cafcat("verify").text)
@@ -145,7 +145,7 @@ def test_source(cafcat: Cafcat) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_finishes_the_chunk_at_hand_and_the_next_verify_goes_on(cafcat: Cafcat, jobs: int) -> None:
+def test_ctrl_c_finishes_the_current_chunk_and_the_next_verify_continues(cafcat: Cafcat, jobs: int) -> None:
     """The first result waits for a lock that the test holds until the signal has arrived.
 
     As in a terminal, the signal goes to the whole process group.

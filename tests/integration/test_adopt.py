@@ -281,7 +281,7 @@ def test_damaged_entry_is_reported_and_left_out(repository: cafcat.Repository, t
         assert verdicts(repository, level) == {str(tmp_path / "x.caf"): "ok"}
 
 
-def test_a_name_that_the_catalog_cannot_have_costs_one_entry(
+def test_name_that_the_catalog_cannot_store_fails_alone(
     repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = foreign(tmp_path / "x.caf", FILES | {"nul\0": b"1", "long" * 1000: b"2"})
@@ -368,7 +368,7 @@ def test_other_verbs_do_not_touch_the_folder_of_an_archive(repository: cafcat.Re
     assert repository.read("old/b") == FILES["b"]
 
 
-def test_repack_brings_its_files_into_chunks_of_our_own(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_repack_moves_its_files_into_own_chunks(repository: cafcat.Repository, tmp_path: Path) -> None:
     path = archive(tmp_path / "x.car", CAR)
     adopted(repository, path)
     [chunk] = repository.chunks()

@@ -93,7 +93,7 @@ def test_files_of_a_bundle_are_read_in_place(local: cafcat.Repository, tmp_path:
     assert everything(tmp_path / "there") == before
 
 
-def test_places_of_files(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_spans_and_decodings_of_files(local: cafcat.Repository, tmp_path: Path) -> None:
     """The catalog has a span and a decoding for each kind of file."""
     files = {"a": b"first", "b": b"second", "large": NOISE, "zeros": bytes(RECORD_BYTES * 2), "z": b""}
     bundle(tmp_path / "zlib", "zlib", 1, **files)
@@ -135,7 +135,9 @@ def test_a_bundle_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path, c
     assert {key.removeprefix("deep/there/"): read(bucket, key) for key in keys} == before
 
 
-def test_the_object_that_a_console_makes_for_a_folder(open_at: Opener, bucket: Bucket, tmp_path: Path) -> None:
+def test_object_that_a_console_makes_for_a_folder_is_ignored(
+    open_at: Opener, bucket: Bucket, tmp_path: Path
+) -> None:
     """The object is empty, and its key ends in a slash."""
     for name, data in bundle(tmp_path / "there").items():
         bucket.client.put_object(Bucket=bucket.bucket, Key=f"there/{name}", Body=data)
@@ -153,7 +155,7 @@ def test_the_object_that_a_console_makes_for_a_folder(open_at: Opener, bucket: B
         assert message in adopt(repository, f"s3://{bucket.bucket}{name}").failed[0]
 
 
-def test_by_a_file_url(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_bundle_is_adopted_by_a_file_url(local: cafcat.Repository, tmp_path: Path) -> None:
     there = tmp_path / "a folder#1"
     bundle(there)
     url = there.as_uri()
@@ -186,7 +188,7 @@ def test_a_shard_that_describes_itself(local: cafcat.Repository, tmp_path: Path)
     assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"]
 
 
-def test_a_bundle_is_adopted_once_and_can_come_again(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_bundle_is_adopted_once_and_again_after_prune(local: cafcat.Repository, tmp_path: Path) -> None:
     before = bundle(tmp_path / "there")
     adopt(local, tmp_path / "there")
     again = adopt(local, tmp_path / "there", prefix="again")
@@ -198,7 +200,7 @@ def test_a_bundle_is_adopted_once_and_can_come_again(local: cafcat.Repository, t
     assert everything(tmp_path / "there") == before
 
 
-def test_repack_brings_its_files_into_chunks_of_our_own(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_repack_moves_its_files_into_own_chunks(local: cafcat.Repository, tmp_path: Path) -> None:
     bundle(tmp_path / "there", "snappy")
     adopt(local, tmp_path / "there")
     report = local.repack(chunks=[str(chunk.uuid) for chunk in local.chunks()], format="caf")
@@ -269,7 +271,7 @@ def test_bundle_in_a_read_only_folder_is_adopted(local: cafcat.Repository, tmp_p
 
 
 @COMPRESSIONS
-def test_damage_costs_the_files_that_it_hits(local: cafcat.Repository, tmp_path: Path, compression: str) -> None:
+def test_damage_affects_only_the_damaged_files(local: cafcat.Repository, tmp_path: Path, compression: str) -> None:
     bundle(tmp_path / "there", compression, 1)
     shard = tmp_path / "there/shard-00000000"
     flip(shard, shard.read_bytes().index(NOISE[500_000:500_016]))

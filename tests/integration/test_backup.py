@@ -116,7 +116,7 @@ def test_later_changes_are_counted_and_their_numbers_not_reused(world: World) ->
     assert {location.path for location in rebuilt.list()} == {"b", "c"}
 
 
-def test_stores_that_cannot_be_asked_are_named(local: World) -> None:
+def test_unreachable_stores_are_named(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     sql(local.repository, "UPDATE stores SET url = 'unheard-of://store'")
     local.repository.backup()
@@ -166,7 +166,7 @@ def test_choice_of_the_restored_backup(local: World) -> None:
         empty.restore(source=str(local.folder / "nothing"))
 
 
-def test_into_another_store(local: World) -> None:
+def test_backup_into_another_store(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     elsewhere = str(local.folder / "elsewhere")
     report = local.repository.backup(elsewhere)

@@ -171,7 +171,7 @@ def test_ranges_of_many_files_are_read(local: cafcat.Repository) -> None:
     assert plan.bytes_wanted == sum(len(SMALL[path]) - 10 for path in paths if len(SMALL[path]) > 10)
 
 
-def test_a_damaged_file_costs_only_itself(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_damaged_file_fails_alone(local: cafcat.Repository, tmp_path: Path) -> None:
     damage(local, "tree/n0500")
     values = dict(local.read_many(SMALL))
     bad = values.pop("tree/n0500")
@@ -223,7 +223,7 @@ def test_written_files_have_their_times_and_replace_others_with_overwrite(
     assert (tmp_path / "n0007").stat().st_mtime_ns == 1_234_567_890_123_456_000
 
 
-def test_streams_come_in_the_order_asked_for(local: cafcat.Repository) -> None:
+def test_streams_come_in_the_requested_order(local: cafcat.Repository) -> None:
     write({"tree/large": LARGE})
     local.ingest(["tree/large"])
     paths = ["tree/n0900", "tree/large", "tree/n0001", "none", "tree/n0000", "tree/n0900", "tree/n0899"]
@@ -385,7 +385,7 @@ def test_read_ahead_obeys_the_limit_of_memory(remote: cafcat.Repository, monkeyp
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("cafcat-read")]
 
 
-def test_answers_that_break_are_asked_for_again(
+def test_interrupted_answers_are_requested_again(
     remote: cafcat.Repository, s3_proxy: S3Proxy, tmp_path: Path
 ) -> None:
     files = chunked(remote, 10)
@@ -396,7 +396,7 @@ def test_answers_that_break_are_asked_for_again(
     assert {request.fault for request in s3_proxy.requests} == {None, *faults.values()}
 
 
-def test_a_missing_object_costs_only_its_own_files_and_one_request(
+def test_missing_object_affects_only_its_files_and_costs_one_request(
     remote: cafcat.Repository, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, tmp_path: Path
 ) -> None:
     files = {f"tree/{number:03}": random.randbytes(1000) for number in range(100)}
@@ -420,7 +420,7 @@ def test_a_missing_object_costs_only_its_own_files_and_one_request(
     assert {problem.kind for problem in report.failed} == {ProblemKind.CORRUPT}
 
 
-def test_a_file_behind_the_end_of_a_cut_object_costs_only_itself(
+def test_file_behind_the_end_of_a_truncated_object_fails_alone(
     remote: cafcat.Repository, s3_server: S3Server, s3_bucket: str
 ) -> None:
     files = {f"tree/{number:03}": random.randbytes(1000) for number in range(20)}
@@ -436,7 +436,7 @@ def test_a_file_behind_the_end_of_a_cut_object_costs_only_itself(
     assert all(values[path] == files[path] for path in files.keys() - bad)
 
 
-def test_an_object_that_the_server_cannot_give_costs_only_its_own_files(
+def test_unreadable_object_affects_only_its_files(
     remote: cafcat.Repository, s3_proxy: S3Proxy, tmp_path: Path
 ) -> None:
     files = {f"tree/{number:03}": random.randbytes(1000) for number in range(100)}
@@ -513,7 +513,7 @@ def test_credentials_that_are_refused_end_the_work_at_once(
     assert not list((tmp_path / "out").rglob("*"))
 
 
-def test_who_may_not_list_may_still_read(
+def test_reading_needs_no_permission_to_list(
     remote: cafcat.Repository, open_repository: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = chunked(remote, 3)

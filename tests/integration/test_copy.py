@@ -121,7 +121,7 @@ def test_copies_in_several_stores(world: World, tmp_path: Path) -> None:
     assert from_copies == catalog
 
 
-def test_not_into_the_own_store(world: World, tmp_path: Path) -> None:
+def test_copy_into_the_own_store_is_refused(world: World, tmp_path: Path) -> None:
     chunk = commit(world.repository, FILES)
     with pytest.raises(InvalidInput, match="itself"):
         world.repository.copy([chunk], to=world.first.url)
@@ -177,7 +177,7 @@ def test_damaged_chunk_has_no_copy_and_others_are_copied(world: World, damage: s
     assert counted(world.recover()) == {}
 
 
-def test_a_chunk_without_a_checksum_is_read_against_its_own_index(world: World) -> None:
+def test_chunk_without_a_checksum_is_checked_against_its_index(world: World) -> None:
     whole, damaged = commit(world.repository, FILES), commit(world.repository, {"b": b"b" * 1000})
     world.sql("UPDATE chunks SET crc64nvme = NULL")
     path = folder_of(world.first) / f"{damaged}.caf"

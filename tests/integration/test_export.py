@@ -124,7 +124,7 @@ def test_several_prefixes_give_each_file_once(
     assert exported(repository, prefixes, tmp_path / "taken") == expected
 
 
-def test_they_are_in_the_order_of_their_bytes(
+def test_exported_files_are_in_the_order_of_their_bytes(
     repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeatable_read, "_PAGE_ROWS", 10)

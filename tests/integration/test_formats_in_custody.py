@@ -328,9 +328,7 @@ def described(repository: cafcat.Repository) -> list[tuple[Any, ...]]:
     )
 
 
-def test_a_whole_chunk_is_adopted_as_its_writer_would_have_committed_it(
-    open_at: Opener, place: Place, name: str
-) -> None:
+def test_adopted_chunk_has_the_rows_of_a_normal_commit(open_at: Opener, place: Place, name: str) -> None:
     repository = open_at(place)
     with_dead_bytes(repository, name).finish(OnConflict.REPLACE, Progress())
     expected = described(repository)

@@ -104,7 +104,7 @@ def test_another_catalog_is_refused_before_it_writes_anything(world: World, tmp_
     assert sql(other, "SELECT count(*) FROM chunks") == [(0,)]
 
 
-def test_copies_and_repacks_go_to_the_own_stores_only(local: World, tmp_path: Path) -> None:
+def test_copies_and_repacks_write_only_to_stores_of_the_catalog(local: World, tmp_path: Path) -> None:
     elsewhere = str(tmp_path / "elsewhere")
     other = local.open(str(local.empty().settings.database_url), elsewhere)
     ingest(other, tmp_path / "b", {"y": b"2"})

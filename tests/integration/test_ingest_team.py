@@ -123,7 +123,7 @@ def test_several_processes_pack_all_files(repository: cafcat.Repository, tree: P
     assert repository.ingest(["tree"], jobs=2).files_unchanged == FILES + 1
 
 
-def test_chunks_are_as_large_as_asked_for(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+def test_chunks_have_the_target_size(repository: cafcat.Repository, tree: Path, store: Path) -> None:
     repository.ingest(["tree"], jobs=3, target_size=100_000)
     assert all((chunk.size_bytes or 0) <= 100_000 for chunk in committed(repository) if chunk.file_count != 1)
     check(repository, store, contents(tree))
@@ -144,7 +144,7 @@ def test_sources_with_equal_paths(repository: cafcat.Repository, tree: Path, sto
 
 
 @pytest.mark.parametrize("after", [1, 1500, 2500])
-def test_a_process_that_dies_costs_its_open_chunk(
+def test_dead_worker_loses_only_its_open_chunk(
     repository: cafcat.Repository, tree: Path, store: Path, after: int
 ) -> None:
     def kill() -> None:

@@ -232,7 +232,7 @@ def test_query_may_begin_with_a_dash(repository: cafcat.Repository) -> None:
     assert search(repository, "--help")[0] == []
 
 
-def test_an_archive_that_cannot_be_searched_costs_only_itself(
+def test_archive_that_cannot_be_searched_fails_alone(
     repository: cafcat.Repository, clp_program: Path, archives: list[Path], tmp_path: Path
 ) -> None:
     broken = write_container(tmp_path / "broken.clp", [("x", 0, 1)])
@@ -314,7 +314,7 @@ def test_an_archive_in_a_bucket_is_fetched_and_leaves_nothing(
     assert "CRC-64/NVME" in search(repository, "level: ERROR")[1].failed[0]
 
 
-def test_who_stops_half_way_leaves_no_program_behind(repository: cafcat.Repository) -> None:
+def test_stopped_search_leaves_no_program(repository: cafcat.Repository) -> None:
     found = repository.search("level: *")
     reading = found.records()
     next(reading)

@@ -123,7 +123,7 @@ def test_rebuild_does_not_count_them_as_lost(local: World, without: cafcat.Repos
         local.rebuilt(accept_loss=True)
 
 
-def test_recover_leaves_a_whole_chunk_for_who_can_read_it(
+def test_recover_leaves_a_whole_chunk_of_a_missing_format(
     local: World, without_protobuf: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_whole(local.repository, {"a": CONTENT}, archive_format=DATABUNDLE)

@@ -132,7 +132,7 @@ def test_removals_are_still_recorded_after_prune(repository: cafcat.Repository, 
     assert check(repository, place) == {"kept": b"kept"}
 
 
-def test_chunks_without_any_file_of_their_own_are_pruned(local: cafcat.Repository, folder: Folder) -> None:
+def test_chunks_without_live_files_are_pruned(local: cafcat.Repository, folder: Folder) -> None:
     """All files of the chunk were skipped."""
     commit(local, {"p": b"first"})
     commit(local, {"p": b"second"}, OnConflict.SKIP)

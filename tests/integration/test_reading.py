@@ -265,7 +265,7 @@ def test_extract_of_one_file_of_everything_and_of_nothing(repository: cafcat.Rep
     assert not (tmp_path / "none").exists()
 
 
-def test_extract_overwrites_only_when_asked_to(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_extract_overwrites_only_with_the_option(repository: cafcat.Repository, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "tree").mkdir(parents=True)
     (out / "tree" / "hello").write_bytes(b"mine")
@@ -299,7 +299,7 @@ def test_extract_never_leaves_its_folder(
     assert not (tmp_path / "up").exists()
 
 
-def test_a_damaged_file_costs_only_itself_when_a_tree_is_extracted(
+def test_extract_writes_all_files_but_a_damaged_one(
     repository: cafcat.Repository, chunk: Path, tmp_path: Path
 ) -> None:
     flip(chunk, repository.locate("tree/sub/n33").start_byte)
@@ -313,7 +313,7 @@ def test_a_damaged_file_costs_only_itself_when_a_tree_is_extracted(
     assert "n33" not in names
 
 
-def test_a_missing_chunk_costs_only_its_own_files(database_url: str, source: Path, tmp_path: Path) -> None:
+def test_missing_chunk_affects_only_its_files(database_url: str, source: Path, tmp_path: Path) -> None:
     with cafcat.open(database_url=database_url, home=tmp_path, store=str(tmp_path / "store")) as repository:
         repository.ingest(["tree"], target_size=1000)
         lost = repository.locate("tree/sub/n40")
@@ -324,7 +324,7 @@ def test_a_missing_chunk_costs_only_its_own_files(database_url: str, source: Pat
     assert {problem.kind for problem in report.failed} == {ProblemKind.CORRUPT}
 
 
-def test_a_name_that_the_disk_cannot_have_costs_only_itself(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_name_that_the_disk_cannot_store_fails_alone(repository: cafcat.Repository, tmp_path: Path) -> None:
     repository.ingest(["tree/hello"], prefix="x" * 300)
     report = repository.extract("", tmp_path / "out")
     assert (report.files, report.files_failed) == (53, 1)

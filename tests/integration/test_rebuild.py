@@ -319,7 +319,7 @@ def _shorter(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [_damaged_index, _other_path, _shorter])
-def test_a_damaged_index_costs_only_its_chunk(world: World, damage: Any) -> None:
+def test_damaged_index_affects_only_its_chunk(world: World, damage: Any) -> None:
     commit(world.repository, {"b": b"1"})
     second = commit(world.repository, {"a": b"2", "c": b"2"})
     world.write(f"{second}.caf", damage(world.read(f"{second}.caf")))
@@ -350,7 +350,7 @@ def test_a_flipped_bit_in_a_name_is_noticed_without_the_journal(local: World, na
     assert live(empty) == {}
 
 
-def test_a_damaged_object_whose_copy_is_whole_costs_nothing(local: World, tmp_path: Path) -> None:
+def test_damaged_object_with_a_whole_copy_loses_nothing(local: World, tmp_path: Path) -> None:
     copies = str(tmp_path / "copies")
     chunk = commit(local.repository, FILES)
     local.repository.copy(to=copies)

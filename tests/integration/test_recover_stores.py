@@ -102,7 +102,7 @@ def left_in(repository: cafcat.Repository, store: str) -> None:
 
 
 @pytest.mark.parametrize("store", ["s3://cafcat-test-there-is-no-such-bucket", "unheard-of://store/x"])
-def test_a_store_that_cannot_be_asked_costs_only_its_chunks(
+def test_unreachable_store_affects_only_its_chunks(
     local: cafcat.Repository, folder: Folder, s3_environment: None, store: str
 ) -> None:
     left_in(local, store)

@@ -124,7 +124,7 @@ def test_flipped_byte_is_repaired_from_a_copy(
     assert {name: repository.read(name) for name in FILES} == FILES
 
 
-def test_each_copy_is_asked_until_one_is_right(
+def test_copies_are_tried_until_one_is_right(
     local: cafcat.Repository, folder: Folder, tree: Path, tmp_path: Path
 ) -> None:
     chunk = ingested(local)
@@ -337,7 +337,7 @@ def test_second_source_supplies_files_that_the_first_lacks(
     assert {name: local.read(name) for name in FILES} == FILES
 
 
-def test_from_a_bucket(
+def test_repair_from_a_bucket(
     local: cafcat.Repository, folder: Folder, s3_server: S3Server, s3_bucket: str, s3_environment: None
 ) -> None:
     """Keys are the names, and the catalog keeps the entity tags."""

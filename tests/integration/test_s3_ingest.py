@@ -112,8 +112,10 @@ def test_number_of_requests_is_minimal(
     count: int,
     page_keys: int,
 ) -> None:
-    """N small objects: N GETs, the pages of the listing, the parts of the chunk, its journal record; and one GET of
-    the marker of the store."""
+    """N small objects need N GETs, the pages of the listing, the parts of the chunk, and its journal record.
+
+    There is also one GET of the marker of the store.
+    """
     monkeypatch.setattr("cafcat.sources.s3.bucket.PAGE_KEYS", page_keys)
     source.put({"before": b"the first ingest writes the marker"})
     repository.ingest([source.url])
@@ -204,9 +206,7 @@ class Overwriting(Listener):
         self.problems[problem.path] = problem.kind
 
 
-def test_objects_that_change_or_vanish_after_they_were_listed_cost_only_themselves(
-    repository: Repository, source: Bucket
-) -> None:
+def test_objects_that_change_after_they_were_listed_fail_alone(repository: Repository, source: Bucket) -> None:
     big = random.Random(1).randbytes(3 * MIB)
     source.put({"a": b"1", "b": b"2", "big": big, "big-changed": big, "big-gone": big, "c": b"3"})
 

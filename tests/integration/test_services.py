@@ -6,7 +6,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.worlds.servers.services import url_of
 
 
-def test_a_fresh_database_is_empty_and_its_own(empty_database_url: str) -> None:
+def test_fresh_database_is_empty_and_separate(empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url) as connection:
         connection.execute("CREATE TABLE only_here (id int)")
         (count,) = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()

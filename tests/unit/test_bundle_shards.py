@@ -161,7 +161,7 @@ BAD_ROWS: dict[str, tuple[bytes, bytes | None, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_ROWS)
-def test_records_that_make_no_sense_cost_the_files_in_them(folder: Path, what: str) -> None:
+def test_invalid_records_affect_only_their_files(folder: Path, what: str) -> None:
     made(folder)
     key, value, message = BAD_ROWS[what]
     change(folder, key, value)
@@ -228,7 +228,7 @@ def test_an_index_that_makes_no_sense_is_corrupt(folder: Path, what: str) -> Non
     "value", [b"\x08\x01\x18" + b"\xff" * 9 + b"\x01\x20\x05", b"\x08\x01\x20" + b"\xff" * 9 + b"\x01"]
 )
 @pytest.mark.parametrize("compression", ["none", "snappy", "zlib"])
-def test_a_file_beyond_all_data_costs_itself(folder: Path, compression: str, value: bytes) -> None:
+def test_file_beyond_all_data_fails_alone(folder: Path, compression: str, value: bytes) -> None:
     made(folder, compression)
     change(folder, file_key("a"), value)
     with pytest.raises(Corrupt):

@@ -332,7 +332,7 @@ def flips(start: int, end: int, data: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("name", ["caf", "car", "chunkio"])
 @pytest.mark.parametrize("paths", [("folder/one", "folder/two", "z"), ("z", "b", "a")])
-def test_every_flipped_bit_in_an_own_index_is_noticed_or_changes_nothing(name: str, paths: Sequence[str]) -> None:
+def test_every_flipped_bit_in_an_own_index_is_detected_or_harmless(name: str, paths: Sequence[str]) -> None:
     archive_format = by_name(name)
     data, entries, finished = pack(archive_format, [(path, b"content", 1) for path in paths])
     end = data.rindex(b',"index_crc32c":"') + CHECKSUM_BYTES

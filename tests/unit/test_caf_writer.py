@@ -87,7 +87,7 @@ def test_abandoned_bytes_stay_dead_before_the_next_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["caf", "car", "chunkio"])
-def test_an_own_archive_with_a_name_twice_is_refused(name: str) -> None:
+def test_own_archive_with_a_repeated_name_is_refused(name: str) -> None:
     archive_format = by_name(name)
     data, _, finished = pack(archive_format, [("a", b"old", None), ("b", b"", None), ("a", b"new!", None)])
     assert finished.file_count == 3

@@ -97,7 +97,7 @@ def test_version_2_with_a_truncated_payload_lists_whole_blocks(cut_bytes: int) -
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 100, 250])
-def test_an_own_archive_that_is_cut_behind_its_payload_lists_all_files(cut_bytes: int) -> None:
+def test_own_archive_truncated_after_its_payload_lists_all_files(cut_bytes: int) -> None:
     data, entries, _ = pack(CAR, [(f"folder/{n}", b"content", n) for n in range(20)])
     names, error = listed(data[:-cut_bytes])
     assert sorted(names) == sorted(entry.path for entry in entries)

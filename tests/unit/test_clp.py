@@ -167,7 +167,7 @@ def check_any(data: bytes) -> None:
         assert "\n" not in str(error)  # noqa: PT017
 
 
-def test_an_archive_of_our_own_making() -> None:
+def test_archive_made_by_the_tests() -> None:
     data = made(SECTIONS, [Packet(0, msgpack.packb({"num_segments": 1})), Packet(200, b"unknown")])
     reader = reader_of(data)
     assert [packet.kind for packet in reader.packets] == [0, 1, 200]
@@ -419,7 +419,7 @@ def test_ranges() -> None:
             parse_ranges(msgpack.packb(content), "x")
 
 
-def test_metadata_of_other_kinds_is_read_when_it_is_asked_for() -> None:
+def test_metadata_of_other_kinds_are_read_on_demand() -> None:
     reader = reader_of(made(SECTIONS, [Packet(0, b"\x90"), Packet(2, b"short"), Packet(3, b"\xc1")]))
     assert len(list(reader.entries())) == 7
     for name in ("info", "timestamps", "ranges"):

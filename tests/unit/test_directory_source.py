@@ -202,7 +202,7 @@ def test_hard_links_are_ordinary_files(tree: Path) -> None:
     assert paths(DirectorySource("tree")) == ["tree/one", "tree/two"]
 
 
-def test_symlinks_are_followed_when_asked(tree: Path) -> None:
+def test_symlinks_are_followed_with_the_option(tree: Path) -> None:
     Path("outside").mkdir()
     Path("outside/file").write_bytes(b"data")
     (tree / "to folder").symlink_to("../outside")
@@ -418,7 +418,7 @@ def test_file_with_more_bytes_than_its_size_is_refused() -> None:
                 list(getattr(opened, read)())
 
 
-def test_a_kernel_that_reads_less_at_once_is_asked_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_reads_are_continued(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 10
     (tree / "f").write_bytes(data)
     source = DirectorySource("tree")

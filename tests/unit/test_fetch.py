@@ -114,7 +114,7 @@ def test_the_default_bound_is_128_mib() -> None:
     assert fetching._MOST_BYTES == 128 << 20
 
 
-def test_an_error_is_raised_by_its_own_answer() -> None:
+def test_error_is_raised_by_the_answer_of_its_request() -> None:
     store = RemoteObject(4)
     found: list[bytes | CafcatError] = []
     for _, answer in fetch(store, reads(4, first=12)):

@@ -623,7 +623,7 @@ def s3_report(s3_server: S3Server, s3_bucket: str, s3_environment: None) -> Iter
     client.close()
 
 
-def test_a_report_in_a_bucket_is_read_from_there(s3_report: Callable[..., str], s3_bucket: str) -> None:
+def test_report_in_a_bucket_is_read(s3_report: Callable[..., str], s3_bucket: str) -> None:
     incompressible = [hashlib.sha512(b"%d" % n).hexdigest() for n in range(20_000)]
     csv_file = gzip.compress(as_csv(*map(line, incompressible)))
     assert len(csv_file) > MIB

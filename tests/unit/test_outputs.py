@@ -88,7 +88,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("_file_system")
-def test_a_file_is_written_and_replaced_only_if_asked(tree: Target, tmp_path: Path) -> None:
+def test_file_is_replaced_only_with_overwrite(tree: Target, tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         tree.write("a/x", [b"one", b"", b"two"], MODIFIED_NS, overwrite=False)

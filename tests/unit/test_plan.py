@@ -78,7 +78,7 @@ def test_file_with_a_large_content_is_read_alone_and_in_blocks(end: int) -> None
     assert [read.in_blocks for read in reads] == [False, True, True, False]
 
 
-def test_in_the_order_asked_for_only_neighbours_share_a_read() -> None:
+def test_only_neighbours_in_the_requested_order_share_a_read() -> None:
     a, b, c = request(0, 10), request(10, 20), request(20, 30)
     assert spans([a, c, b]) == [(0, 30)]
     assert spans([b, a, c]) == [(10, 20), (0, 30)]

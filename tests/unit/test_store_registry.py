@@ -88,7 +88,7 @@ def test_invalid_stores_are_refused(text: str) -> None:
         open_store(text)
 
 
-def test_stores_are_imported_only_when_asked_for() -> None:
+def test_stores_are_imported_on_demand() -> None:
     for module in ("cafcat.stores.local.store", "cafcat.stores.s3.store", "boto3", "obstore"):
         script = f"import sys, cafcat.stores.registry; sys.exit({module!r} in sys.modules)"
         subprocess.run([sys.executable, "-c", script], check=True)

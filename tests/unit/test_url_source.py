@@ -344,7 +344,7 @@ def test_without_any_length_a_url_is_a_failed_file(web_server: WebServer, length
         (429, "unreadable", "the server answered 429 Too Many Requests"),
     ],
 )
-def test_a_refusal_costs_only_that_file(web_server: WebServer, status: int, kind: str, words: str) -> None:
+def test_refused_url_fails_alone(web_server: WebServer, status: int, kind: str, words: str) -> None:
     web_server.write("a", b"")
     web_server.special["bad"] = lambda handler: handler.answer(status)
     found = listed(web_server.url("bad"), web_server.url("a"))
@@ -759,7 +759,7 @@ def test_many_urls_are_requested_at_once_and_come_in_order(web_server: WebServer
     assert contents == paths
 
 
-def test_a_list_that_is_left_early_is_not_asked_for_to_its_end(web_server: WebServer) -> None:
+def test_unfinished_list_sends_no_further_requests(web_server: WebServer) -> None:
     web_server.write("a", b"")
     files = listing(*[web_server.url("a")] * 1000).files()
     next(files)
@@ -887,7 +887,7 @@ def test_an_object_that_we_may_not_read_fails_alone(web_server: WebServer, clien
     assert kept.path == "kept"
 
 
-def test_a_signed_url_is_asked_for_by_the_method_that_it_is_signed_for(client: Any, s3_bucket: str) -> None:
+def test_signed_url_is_requested_with_its_signed_method(client: Any, s3_bucket: str) -> None:
     client.put_object(Bucket=s3_bucket, Key="d/key", Body=DATA)
     url = client.generate_presigned_url("get_object", Params={"Bucket": s3_bucket, "Key": "d/key"})
     assert "Signature" in url
